@@ -1,0 +1,51 @@
+"""heedful: the Transformer of "Attention Is All You Need", from two text files to a translator.
+
+    >>> from heedful import Translator
+    >>> Translator.load("runs/en-de").translate(["A man rides a horse."])  # doctest: +SKIP
+"""
+
+from importlib import import_module
+from importlib.metadata import version
+from typing import TYPE_CHECKING
+
+from heedful.config import Experiment
+from heedful.errors import ConfigError, DataError, Diverged, FolderError, HeedfulError, OutOfSpace, UserError
+
+if TYPE_CHECKING:
+    from heedful.metrics.score import Score
+    from heedful.text import Tokenizer
+    from heedful.translator import Alternative, Translation, Translator
+
+__version__ = version("heedful")
+
+__all__ = [
+    "Alternative",
+    "ConfigError",
+    "DataError",
+    "Diverged",
+    "Experiment",
+    "FolderError",
+    "HeedfulError",
+    "OutOfSpace",
+    "Score",
+    "Tokenizer",
+    "Translation",
+    "Translator",
+    "UserError",
+    "__version__",
+]
+
+# These import PyTorch or other libraries that take seconds; whoever only asks for help should not wait for them.
+_LAZY = {
+    "Alternative": "heedful.translator",
+    "Score": "heedful.metrics.score",
+    "Tokenizer": "heedful.text",
+    "Translation": "heedful.translator",
+    "Translator": "heedful.translator",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name in _LAZY:
+        return getattr(import_module(_LAZY[name]), name)
+    raise AttributeError(f"module 'heedful' has no attribute '{name}'")

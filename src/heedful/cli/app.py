@@ -1,0 +1,126 @@
+"""The commands together, and how every failure ends: one sentence and an exit code."""
+
+import os
+import sys
+from typing import Annotated, NoReturn
+
+import click
+import typer
+
+from heedful.cli.console import complain
+from heedful.cli.doctor import doctor
+from heedful.cli.evaluate import evaluate
+from heedful.cli.info import info
+from heedful.cli.train import train
+from heedful.cli.translate import translate
+from heedful.errors import HeedfulError, did_you_mean
+
+INTERRUPTED = 130
+OUT_OF_SPACE = 5
+
+app = typer.Typer(
+    name="heedful",
+    help="The Transformer of 'Attention Is All You Need': train, translate, evaluate.",
+    no_args_is_help=True,
+    add_completion=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for command in (train, translate, evaluate, doctor, info):
+    app.command()(command)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"heedful {version('heedful')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show it.")] = False,
+) -> None:
+    if debug:
+        os.environ["HEEDFUL_DEBUG"] = "1"
+
+
+def main() -> NoReturn:
+    """Run the command line and exit."""
+    try:
+        code = app(standalone_mode=False)
+    except Exception as error:
+        code = _explain(error)
+        if os.environ.get("HEEDFUL_DEBUG"):
+            raise
+    except KeyboardInterrupt:
+        code = INTERRUPTED
+    sys.exit(_flushed(code if isinstance(code, int) else 0))
+
+
+def _explain(error: Exception) -> int:
+    """Say what went wrong; give the exit code."""
+    match error:
+        case HeedfulError():
+            complain(str(error))
+            return error.exit_code
+        case click.exceptions.NoArgsIsHelpError():
+            complain(error.format_message())
+            return 2
+        case click.NoSuchOption():
+            near = did_you_mean(error.option_name, error.possibilities or _options_of(error.ctx))
+            complain(f"no such option: {error.option_name}{near or '; see --help'}")
+            return 2
+        case click.UsageError():
+            complain(f"{_sentence(error)}{_nearest_command(error)}")
+            return 2
+        case click.exceptions.Exit():
+            return error.exit_code
+        case click.Abort():
+            return INTERRUPTED
+        case BrokenPipeError():
+            return 0
+        case MemoryError():
+            return _out_of_memory()
+        case RuntimeError() if "not enough memory" in str(error) or "out of memory" in str(error):
+            return _out_of_memory()
+        case OSError() if error.filename:
+            complain(f"{error.filename}: {error.strerror}")
+            return 1
+        case _:
+            complain(f"unexpected {type(error).__name__}: {error}; run again with --debug before the command to see where")
+            return 1
+
+
+def _sentence(error: click.UsageError) -> str:
+    message = error.format_message().rstrip(".")
+    return message[:1].lower() + message[1:] + ("" if message.endswith(("?", ")")) else "; see --help")
+
+
+def _nearest_command(error: click.UsageError) -> str:
+    if not error.message.startswith("No such command"):
+        return ""
+    return did_you_mean(error.message.split("'")[1], [command.name or command.callback.__name__ for command in app.registered_commands if command.callback])
+
+
+def _options_of(context: click.Context | None) -> list[str]:
+    return [name for parameter in context.command.params for name in parameter.opts] if context else []
+
+
+def _out_of_memory() -> int:
+    complain("out of memory; lower train.batch_tokens (or raise train.accumulate), --beam, or split very long lines")
+    return OUT_OF_SPACE
+
+
+def _flushed(code: int) -> int:
+    """A full disk or a closed pipe may show only when the last output is written."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        complain(f"standard output: {error.strerror}")
+        return OUT_OF_SPACE
+    return code

@@ -1,0 +1,43 @@
+"""`heedful doctor`"""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from heedful.cli import console
+
+
+def doctor(
+    source: Annotated[list[str], typer.Option(help="Text, one sentence a line. Can be repeated.")],
+    target: Annotated[list[str], typer.Option(help="Its other side.")],
+    test: Annotated[
+        tuple[str, str] | None, typer.Option(help="Source and reference of a test set, to look for overlap.")
+    ] = None,
+    clean: Annotated[Path | None, typer.Option(help="Write cleaned copies into this folder.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Find what is wrong with parallel text, with line numbers; clean it on request."""
+    from heedful.data.doctor import clean as clean_copies
+    from heedful.data.doctor import examine
+
+    tests = [test] if test else []
+    diagnosis = examine(source, target, tests)
+    facts: dict[str, Any] = dataclasses.asdict(diagnosis)
+    if not as_json:
+        console.out(f"{diagnosis.pairs:,} pairs, {diagnosis.source_words:,} source and {diagnosis.target_words:,} target words")
+        for finding in diagnosis.findings:
+            console.out(f"{finding.severity}: {finding.message}")
+        if not diagnosis.findings:
+            console.out("nothing to complain about")
+    if clean:
+        dropped = clean_copies(source, target, tests, clean)
+        facts["cleaned"] = dataclasses.asdict(dropped) if dataclasses.is_dataclass(dropped) else dropped
+        if not as_json:
+            console.out(f"cleaned copies are in {clean}: {facts['cleaned']}")
+    if as_json:
+        console.out(json.dumps(facts, ensure_ascii=False))
+    if any(finding.severity == "error" for finding in diagnosis.findings):
+        raise typer.Exit(1)

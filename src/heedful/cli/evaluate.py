@@ -1,0 +1,71 @@
+"""`heedful evaluate`"""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Annotated, cast, get_args
+
+import typer
+
+from heedful.cli import console
+from heedful.config import BleuTokens
+from heedful.errors import ConfigError, DataError, did_you_mean
+
+
+def evaluate(
+    run: Annotated[Path, typer.Argument(help="A run folder.")],
+    source: Annotated[Path, typer.Option(help="The test set, one sentence a line.")],
+    reference: Annotated[list[Path], typer.Option(help="Its translation by people. Can be repeated.")],
+    output: Annotated[Path | None, typer.Option(help="Write the translations here.")] = None,
+    beam: Annotated[int | None, typer.Option(min=1, help="Hypotheses kept; default is the model's own.")] = None,
+    alpha: Annotated[float | None, typer.Option(min=0.0, help="Strength of the length penalty.")] = None,
+    tokenize: Annotated[str, typer.Option(help="sacreBLEU's tokeniser; default is the experiment's own.")] = "",
+    language: Annotated[str, typer.Option(help="Target language, two letters; else from the file's name.")] = "",
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Translate a test set and score it: BLEU, chrF, TER and the paper's BLEU, each with its 95 % interval."""
+    from heedful.cli.common import device_named
+    from heedful.cli.translate import one_line
+    from heedful.data.pairs import guess_language, read_lines
+    from heedful.device import use_threads
+    from heedful.runs.evaluate import evaluate as score
+    from heedful.store.files import write_atomically
+    from heedful.store.run_folder import RunFolder
+    from heedful.translator import Translator, with_options
+
+    sources, references = list(read_lines(source)), [list(read_lines(path)) for path in reference]
+    for path, lines in zip(reference, references, strict=True):
+        if len(lines) != len(sources):
+            raise DataError(
+                f"{path} has {len(lines)} lines but {source} has {len(sources)}; they must pair up line by line"
+            )
+    use_threads(0)
+    translator = Translator.load(run, device_named(device))
+    folder = RunFolder(run)
+    tokens = _tokens(tokenize) if tokenize else folder.experiment().evaluate.tokenize
+    search = with_options(translator.search, beam=beam, alpha=alpha)
+    language = language or guess_language(str(reference[0])) or folder.experiment().data.target_language
+    with console.display() as shown:
+        found = score(translator, sources, references, search, tokens, language, shown)
+    scores = [dataclasses.asdict(entry) for entry in found.scores]
+    if output:
+        write_atomically(output, "".join(one_line(line) + "\n" for line in found.outputs))
+    folder.write_about({"scores": {str(source): {"beam": search.beam, "alpha": search.alpha, "scores": scores}}})
+    if as_json:
+        console.out(json.dumps({"scores": scores}))
+        return
+    console.out(console.table([("metric", "value", "95 % interval", "signature"), *map(_row, found.scores)]))
+
+
+def _row(score: object) -> tuple[str, ...]:
+    entry = dataclasses.asdict(score)  # type: ignore[call-overload]
+    interval = f"{entry['low']:.2f} to {entry['high']:.2f}"
+    return entry["metric"], f"{entry['value']:.2f}", interval, entry["signature"]
+
+
+def _tokens(name: str) -> BleuTokens:
+    known = get_args(BleuTokens)
+    if name not in known:
+        raise ConfigError(f"--tokenize must be one of {', '.join(known)}, but is {name}{did_you_mean(name, known)}")
+    return cast(BleuTokens, name)

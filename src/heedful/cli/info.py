@@ -1,0 +1,145 @@
+"""`heedful info`"""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from heedful.cli import console
+from heedful.config import PRESETS, Experiment, differences, flat, make_experiment
+from heedful.errors import ConfigError
+
+_BARS = "▁▂▃▄▅▆▇█"
+
+
+def info(
+    run: Annotated[Path | None, typer.Argument(help="A run folder.")] = None,
+    preset: Annotated[str, typer.Option(help=f"Or a preset: {', '.join(list(PRESETS)[:5])}, modern, table3-...")] = "",
+    vocabulary: Annotated[int, typer.Option(min=2, help="Its vocabulary, for the count of parameters.")] = 37_000,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Tell what a model is: sizes, data, vocabulary, curve, scores; or what a preset is made of."""
+    if (run is None) == (not preset):
+        raise ConfigError("name a run folder, or a preset by --preset; such as: heedful info --preset base")
+    facts = _run_facts(run) if run else _preset_facts(preset, vocabulary)
+    console.out(json.dumps(facts, ensure_ascii=False) if as_json else _page(facts))
+
+
+def _preset_facts(name: str, vocabulary: int) -> dict[str, Any]:
+    experiment = make_experiment({"model": {"preset": name}})
+    return {"preset": name, "vocabulary": vocabulary, **_model_facts(experiment, vocabulary, vocabulary)}
+
+
+def _model_facts(experiment: Experiment, source: int, target: int) -> dict[str, Any]:
+    from heedful.models.size import transformer_size
+
+    size = transformer_size(experiment.model, source, target)
+    changed = differences(experiment, Experiment())
+    skipped = ("name", "seed", "model.preset")
+    return {
+        "parameters": {
+            "total": size.total,
+            "embeddings": size.embeddings,
+            "encoder": size.encoder,
+            "decoder": size.decoder,
+        },
+        "model": {key: value for key, value in flat(experiment).items() if key.startswith("model.")},
+        "differences_from_paper": {
+            key: {"paper": theirs, "here": ours}
+            for key, ours, theirs in changed
+            if key not in skipped and not key.startswith("data.")
+        },
+    }
+
+
+def _run_facts(path: Path) -> dict[str, Any]:
+    from heedful.runs.curve import read_events
+    from heedful.store.run_folder import RunFolder
+
+    folder = RunFolder.open(path)
+    tokenizers, experiment = folder.tokenizers(), folder.experiment()
+    validations = read_events(folder, "Validated")
+    steps = read_events(folder, "StepDone")
+    return {
+        "run": str(path),
+        "weights": folder.note() or "none yet",
+        **_model_facts(experiment, tokenizers.vocabulary.source, tokenizers.vocabulary.target),
+        "vocabulary": {
+            "kind": experiment.text.kind,
+            "joint": tokenizers.joint,
+            "source": tokenizers.vocabulary.source,
+            "target": tokenizers.vocabulary.target,
+        },
+        **folder.about(),
+        "steps": steps[-1]["step"] if steps else 0,
+        "curve": [{key: v[key] for key in ("step", "loss", "perplexity", "bleu")} for v in validations],
+    }
+
+
+def _page(facts: dict[str, Any]) -> str:
+    """The same for a person."""
+    parts: list[str] = []
+    for key, value in facts.items():
+        match key:
+            case "curve":
+                parts.append(_curve(value))
+            case "differences_from_paper":
+                parts.append(_differences(value))
+            case "scores":
+                parts.append(_scores(value))
+            case _ if isinstance(value, dict):
+                parts.append(f"{key}\n" + "\n".join(_indented(value)))
+            case _:
+                parts.append(f"{key}: {value}")
+    return "\n".join(part for part in parts if part)
+
+
+def _indented(table: dict[str, Any], depth: int = 1) -> list[str]:
+    lines: list[str] = []
+    for key, value in table.items():
+        if isinstance(value, dict):
+            lines += ["  " * depth + key, *_indented(value, depth + 1)]
+        else:
+            lines.append(f"{'  ' * depth}{key.removeprefix('model.')}: {_number(value)}")
+    return lines
+
+
+def _number(value: object) -> str:
+    return f"{value:,}" if type(value) is int else str(value)
+
+
+def _differences(changed: dict[str, Any]) -> str:
+    if not changed:
+        return "no difference from the paper's base model"
+    rows = [("  key", "paper", "here"), *((f"  {k}", str(v["paper"]), str(v["here"])) for k, v in changed.items())]
+    return "differences from the paper's base model\n" + console.table(rows)
+
+
+def _curve(points: list[dict[str, Any]]) -> str:
+    if not points:
+        return ""
+    last = points[-1]
+    lines = [f"validation loss  {_spark([p['loss'] for p in points])}  {last['loss']:.3f} at step {last['step']}"]
+    bleu = [p["bleu"] for p in points if p["bleu"] is not None]
+    if bleu:
+        lines.append(f"validation BLEU  {_spark(bleu)}  best {max(bleu):.2f}")
+    return "\n".join(lines)
+
+
+def _spark(values: list[float], width: int = 40) -> str:
+    """A curve of block characters."""
+    stride = max(1, -(-len(values) // width))
+    shown = values[::stride]
+    low, high = min(shown), max(shown)
+    scale = (len(_BARS) - 1) / (high - low) if high > low else 0.0
+    return "".join(_BARS[round((value - low) * scale)] for value in shown)
+
+
+def _scores(scores: dict[str, Any]) -> str:
+    rows = [
+        (f"  {name}", entry["metric"], f"{entry['value']:.2f}", f"{entry['low']:.2f} to {entry['high']:.2f}")
+        for name, found in scores.items()
+        for entry in found["scores"]
+    ]
+    return "scores\n" + console.table(rows) if rows else ""

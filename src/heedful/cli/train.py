@@ -1,0 +1,199 @@
+"""`heedful train`"""
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, assert_never
+
+import typer
+
+from heedful.cli import console
+from heedful.config import Experiment, load_recipe, make_experiment, merge, parse_setting
+from heedful.errors import ConfigError
+
+if TYPE_CHECKING:
+    from heedful.train.events import Event
+
+_SAVED_AND_STOPPED = 75
+_CTRL_C = 130
+
+Files = Annotated[list[str] | None, typer.Option(help="Text, one sentence a line; .gz too. Can be repeated.")]
+
+
+def train(
+    recipe: Annotated[Path | None, typer.Argument(help="A complete experiment as a TOML file.")] = None,
+    source: Files = None,
+    target: Files = None,
+    tsv: Annotated[list[str] | None, typer.Option(help="Source TAB target, one pair a line.")] = None,
+    corpus: Annotated[
+        str, typer.Option(help="PREFIX,SRC,TRG: the files PREFIX.SRC and PREFIX.TRG, such as data/train,en,de.")
+    ] = "",
+    valid_source: Annotated[list[str] | None, typer.Option(help="Pairs to validate on; else some are held out.")] = None,
+    valid_target: Annotated[list[str] | None, typer.Option(help="Their other side.")] = None,
+    out: Annotated[Path | None, typer.Option(help="The run folder to make; default runs/NAME.")] = None,
+    resume: Annotated[Path | None, typer.Option(help="Go on with this run folder.")] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="Any key of a recipe, such as train.max_steps=200.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print every event as a line of JSON.")] = False,
+) -> None:
+    """Train a model from two text files, a recipe, or where an earlier run stopped."""
+    given = merge(*map(parse_setting, settings or []))
+    files = _files(source, target, tsv, corpus, valid_source, valid_target)
+    if resume and (recipe or files or out):
+        raise ConfigError("--resume goes on with what its folder says; leave out recipe, files and --out")
+    with console.display() as shown, _signals() as interrupted:
+        if resume:
+            from heedful.runs.fit import resume as go_on
+
+            ended = _follow(go_on(resume, given, shown, interrupted), shown, as_json, resume)
+        else:
+            tables = merge(load_recipe(recipe) if recipe else {}, {"data": files} if files else {}, given)
+            folder = out or _default_out(recipe, files)
+            ended = _start(tables, folder, bool(recipe), shown, interrupted, as_json)
+    raise typer.Exit(ended)
+
+
+def _start(
+    tables: dict[str, Any], folder: Path, recipe: bool, shown: console.Display, interrupted: Any, as_json: bool
+) -> int:
+    from dataclasses import replace
+
+    from heedful.data.pairs import read_pairs
+    from heedful.device import choose_device
+    from heedful.runs.choose import choose, survey
+    from heedful.runs.fit import train as fit
+    from heedful.runs.prepare import resolve
+    from heedful.runs.report import counted
+    from heedful.store.run_folder import RunFolder
+
+    asked: Experiment = make_experiment(tables)
+    data = resolve(asked.data)
+    device = choose_device(asked.train.device)
+    found = survey(counted(read_pairs(data), "reading", 0, shown))
+    experiment = asked
+    if not recipe and "preset" not in tables.get("model", {}):
+        choice = choose(found, device.type)
+        for reason in choice.reasons:
+            shown.say(reason)
+        experiment = make_experiment(tables, under=choice.tables)
+    experiment = replace(experiment, data=data, name=experiment.name or folder.name)
+    run = RunFolder.create(folder)
+    return _follow(fit(run, experiment, found.pairs, shown, interrupted), shown, as_json, folder)
+
+
+def _follow(events: "Iterator[Event]", shown: console.Display, as_json: bool, folder: Path) -> int:
+    """Show what happens until it is over; give the exit code."""
+    from heedful.train.events import Finished, Saved, StepDone, Validated
+    from heedful.train.events import as_json as line
+
+    steps = _Steps(folder)
+    for event in events:
+        if as_json:
+            console.out(line(event))
+        match event:
+            case StepDone():
+                steps.show(event, shown)
+            case Validated():
+                bleu = "" if event.bleu is None else f", BLEU {event.bleu:.2f}"
+                best = " (best so far)" if event.best else ""
+                shown.say(f"step {event.step}: validation perplexity {event.perplexity:.2f}{bleu}{best}")
+            case Saved():
+                pass
+            case Finished():
+                return _ended(event, shown, folder)
+            case _:
+                assert_never(event)
+    return 1
+
+
+class _Steps:
+    """Shows the loss as a running mean, the rate and the time left."""
+
+    def __init__(self, folder: Path) -> None:
+        self._loss = self._rate = 0.0
+        self._told = False
+        self._seen = 0
+        path = folder / "experiment.toml"
+        self._path = path
+        self._total = 0
+
+    def show(self, event: Any, shown: console.Display) -> None:
+        """One update more."""
+        self._seen += 1
+        if self._seen == 1:
+            self._total = make_experiment(load_recipe(self._path)).train.max_steps
+        keep = min(0.98, 1.0 - 1.0 / self._seen)
+        self._loss = keep * self._loss + (1.0 - keep) * event.loss
+        self._rate = keep * self._rate + (1.0 - keep) * event.tokens / event.tokens_per_second
+        left = (self._total - event.step) * self._rate
+        per_second = event.tokens_per_second
+        note = f"loss {self._loss:.3f}  {per_second:,.0f} tokens/s  {_minutes(left)} left"
+        if self._seen == 10 and not self._told:
+            self._told = True
+            shown.say(f"{per_second:,.0f} tokens a second; {self._total} steps take about {_minutes(left)}")
+        shown.show("training", event.step, self._total, note)
+
+
+def _minutes(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def _ended(event: Any, shown: console.Display, folder: Path) -> int:
+    if event.reason in ("SIGINT", "SIGTERM", "SIGUSR1"):
+        shown.say(f"stopped by {event.reason} at step {event.step}, saved; go on with: heedful train --resume {folder}")
+        return _CTRL_C if event.reason == "SIGINT" else _SAVED_AND_STOPPED
+    shown.say(f"done after {event.step} steps and {event.minutes:.1f} minutes: {event.reason}; model: {event.model}")
+    shown.say(f'translate with: heedful translate {folder} "..."')
+    return 0
+
+
+def _files(
+    source: list[str] | None,
+    target: list[str] | None,
+    tsv: list[str] | None,
+    corpus: str,
+    valid_source: list[str] | None,
+    valid_target: list[str] | None,
+) -> dict[str, Any]:
+    """The data table that the options make, only with what was given."""
+    if corpus:
+        parts = corpus.split(",")
+        if len(parts) != 3 or source or target:
+            raise ConfigError(f"--corpus {corpus}: write it as PREFIX,SRC,TRG and without --source and --target")
+        source, target = [f"{parts[0]}.{parts[1]}"], [f"{parts[0]}.{parts[2]}"]
+    if bool(source) != bool(target):
+        raise ConfigError("--source and --target go together; give both")
+    if bool(valid_source) != bool(valid_target):
+        raise ConfigError("--valid-source and --valid-target go together; give both")
+    named = {"source": source, "target": target, "tsv": tsv, "valid_source": valid_source, "valid_target": valid_target}
+    return {key: files for key, files in named.items() if files}
+
+
+def _default_out(recipe: Path | None, files: dict[str, Any]) -> Path:
+    if recipe:
+        return Path("runs") / recipe.stem
+    first = (files.get("source") or files.get("tsv") or ["model"])[0]
+    return Path("runs") / Path(first).name.split(".")[0]
+
+
+@contextmanager
+def _signals() -> Iterator[Any]:
+    """Hear the signals that ask to stop; the first is obeyed after the current step, a second Ctrl-C at once."""
+    came: list[str] = []
+
+    def hear(number: int, _: object) -> None:
+        if came and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        came.append(signal.Signals(number).name)
+
+    wanted = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGUSR1") if hasattr(signal, name)]
+    before = {number: signal.signal(number, hear) for number in wanted}
+    try:
+        yield lambda: came[0] if came else ""
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,75 @@
+"""`heedful translate`"""
+
+import dataclasses
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from heedful.cli import console
+from heedful.errors import ConfigError
+
+if TYPE_CHECKING:
+    from heedful.translator import Translation
+
+
+def translate(
+    run: Annotated[Path, typer.Argument(help="A run folder.")],
+    texts: Annotated[list[str] | None, typer.Argument(help="What to translate; else --input or standard input.")] = None,
+    source: Annotated[Path | None, typer.Option("--input", help="A file, one text a line; - is standard input.")] = None,
+    target: Annotated[Path | None, typer.Option("--output", help="Where to write; else standard output.")] = None,
+    beam: Annotated[int | None, typer.Option(min=1, help="Hypotheses kept; default is the model's own.")] = None,
+    alpha: Annotated[float | None, typer.Option(min=0.0, help="Strength of the length penalty.")] = None,
+    n_best: Annotated[int, typer.Option(min=1, help="Translations of each text.")] = 1,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
+) -> None:
+    """Translate arguments, a file, or standard input."""
+    if texts and source:
+        raise ConfigError("give either texts or --input, not both")
+    lines = texts or _lines(source)
+    from heedful.cli.common import device_named
+    from heedful.device import use_threads
+    from heedful.translator import Translator, with_options
+
+    use_threads(0)
+    translator = Translator.load(run, device_named(device))
+    search = with_options(translator.search, beam=beam, alpha=alpha)
+    found = translator.translate_lines(lines, search=search, n_best=n_best)
+    _write((line for n, t in enumerate(found) for line in _format(n, t, n_best, as_json)), target)
+
+
+def _lines(source: Path | None) -> Iterable[str]:
+    from heedful.data.pairs import read_lines
+
+    if source is None and sys.stdin.isatty():
+        console.say("reading from the keyboard, one text a line; end with Ctrl-D")
+    return read_lines(source or Path("-"))
+
+
+def _format(number: int, translation: "Translation", n_best: int, as_json: bool) -> Iterator[str]:
+    if as_json:
+        yield json.dumps({"index": number, **dataclasses.asdict(translation)}, ensure_ascii=False)
+    elif n_best == 1:
+        yield one_line(translation.text)
+    else:
+        for alternative in translation.alternatives:
+            yield f"{number} ||| {one_line(alternative.text)} ||| {alternative.score:.4f}"
+
+
+def one_line(text: str) -> str:
+    """Line in, line out: a line break that a model produced becomes a space."""
+    return text.replace("\r", " ").replace("\n", " ")
+
+
+def _write(lines: Iterable[str], target: Path | None) -> None:
+    if target is None:
+        for line in lines:
+            console.out(line)
+        return
+    from heedful.store.files import write_atomically
+
+    write_atomically(target, "".join(line + "\n" for line in lines))

@@ -1,0 +1,86 @@
+"""Values that no experiment can have, each with its sentence."""
+
+from heedful.config.experiment import Experiment, ModelConfig, TextConfig, TrainConfig
+from heedful.errors import ConfigError
+
+_LEAST = {
+    "model": {
+        "d_model": 2,
+        "d_ff": 1,
+        "num_heads": 1,
+        "d_k": 0,
+        "d_v": 0,
+        "encoder_layers": 1,
+        "decoder_layers": 1,
+        "max_positions": 1,
+    },
+    "text": {"bpe_variants": 1, "sample_lines": 1},
+    "data": {"hold_out": -1, "max_length": 1, "max_ratio": 0},
+    "train": {
+        "max_steps": 1,
+        "max_minutes": 0,
+        "batch_tokens": 1,
+        "accumulate": 1,
+        "warmup_steps": 0,
+        "weight_decay": 0,
+        "clip_norm": 0,
+        "save_every": 1,
+        "validate_every": 1,
+        "patience": 0,
+        "average_checkpoints": 1,
+        "threads": 0,
+    },
+    "search": {"beam": 1, "alpha": 0, "max_extra": 0, "min_length": 0, "no_repeat_ngram": 0},
+}
+_PROBABILITIES = {
+    "model": ("dropout", "attention_dropout", "activation_dropout"),
+    "text": ("bpe_dropout",),
+    "train": ("label_smoothing", "beta1", "beta2", "ema_decay"),
+}
+
+
+def check_experiment(experiment: Experiment) -> None:
+    """Raise the first mistake as a `ConfigError`."""
+    for table, least in _LEAST.items():
+        for key, low in least.items():
+            value = getattr(getattr(experiment, table), key)
+            if not value >= low:
+                raise ConfigError(f"{table}.{key} must be at least {low}, but is {value} instead")
+    for table, keys in _PROBABILITIES.items():
+        for key in keys:
+            value = getattr(getattr(experiment, table), key)
+            if not 0.0 <= value < 1.0:
+                raise ConfigError(f"{table}.{key} must be at least 0 and below 1, but is {value} instead")
+    check_model(experiment.model)
+    _check_sharing(experiment.model, experiment.text)
+    _check_train(experiment.train)
+
+
+def check_model(model: ModelConfig) -> None:
+    """Sizes that don't fit together."""
+    if model.d_model % 2:
+        raise ConfigError(f"model.d_model must be even, but is {model.d_model} instead")
+    if (model.d_k == 0 or model.d_v == 0) and model.d_model % model.num_heads:
+        raise ConfigError(
+            f"model.d_model is {model.d_model}, which {model.num_heads} heads do not divide; "
+            "change model.num_heads, or set model.d_k and model.d_v"
+        )
+
+
+def _check_sharing(model: ModelConfig, text: TextConfig) -> None:
+    if text.vocabularies == "separate" and model.sharing == "all":
+        raise ConfigError(
+            "text.vocabularies is 'separate' but model.sharing is 'all'; "
+            "two vocabularies cannot share one embedding: set model.sharing = 'target'"
+        )
+    if text.bpe_dropout and text.kind != "bpe":
+        raise ConfigError(f"text.bpe_dropout is {text.bpe_dropout} but text.kind is '{text.kind}'; it needs 'bpe'")
+
+
+def _check_train(train: TrainConfig) -> None:
+    if not train.learning_rate > 0.0:
+        raise ConfigError(f"train.learning_rate must be above 0, but is {train.learning_rate} instead")
+    if train.accumulate > train.batch_tokens:
+        raise ConfigError(
+            f"train.accumulate is {train.accumulate} but a batch has only {train.batch_tokens} tokens; lower it"
+        )

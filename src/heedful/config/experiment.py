@@ -1,0 +1,131 @@
+"""Every option of an experiment on one page. A default is the paper's value where the paper has one."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+Norm = Literal["post", "pre"]
+Activation = Literal["relu", "gelu"]
+Positions = Literal["sinusoidal", "learned"]
+Sharing = Literal["all", "target", "none"]
+TokenizerKind = Literal["bpe", "unigram", "wordpiece", "characters", "words", "bytes"]
+Vocabularies = Literal["joint", "separate"]
+ScheduleKind = Literal["paper", "inverse-sqrt", "cosine", "linear", "constant"]
+OnNonFinite = Literal["stop", "skip"]
+BestBy = Literal["loss", "bleu"]
+Device = Literal["auto", "cpu", "cuda", "mps"]
+Penalty = Literal["paper", "power"]
+BleuTokens = Literal["13a", "intl", "none", "char", "zh", "ja-mecab", "ko-mecab", "flores200"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelConfig:
+    """The network of section 3."""
+
+    preset: str = "paper"  # what every unnamed key of this page is taken from; `heedful info --preset NAME` shows it
+    d_model: int = 512
+    d_ff: int = 2048
+    num_heads: int = 8
+    d_k: int = 0  # width of a query and a key in one head; 0: d_model / num_heads
+    d_v: int = 0  # width of a value in one head; 0: d_model / num_heads
+    encoder_layers: int = 6
+    decoder_layers: int = 6
+    dropout: float = 0.1  # on each sub-layer's output, and on embedding + position
+    attention_dropout: float = 0.0
+    activation_dropout: float = 0.0
+    norm: Norm = "post"
+    activation: Activation = "relu"
+    positions: Positions = "sinusoidal"
+    max_positions: int = 1024  # rows of the table of learned positions; later positions share the last row
+    sharing: Sharing = "all"  # all: source = target = output; target: target = output; none
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextConfig:
+    """How text becomes pieces."""
+
+    kind: TokenizerKind = "bpe"
+    vocabulary_size: int = 37_000  # pieces, the two special ones included
+    vocabularies: Vocabularies = "joint"
+    tokenizer_file: str = ""  # an existing tokenizer.json to use instead of training one
+    bpe_dropout: float = 0.0  # probability that a merge is left out while training (kind "bpe")
+    bpe_variants: int = 8  # how many segmentations of the corpus BPE dropout draws
+    sample_lines: int = 2_000_000  # lines that the vocabulary is learnt from, at most
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataConfig:
+    """Where the pairs are. Lists are read one after another; `.gz` is unpacked; one `.tsv` holds both sides."""
+
+    folder: str = ""  # where the files below are; empty: here
+    source: tuple[str, ...] = ()
+    target: tuple[str, ...] = ()
+    tsv: tuple[str, ...] = ()
+    valid_source: tuple[str, ...] = ()
+    valid_target: tuple[str, ...] = ()
+    hold_out: int = -1  # pairs set aside for validation where none are given; -1: 2 %, at most 1000
+    source_language: str = ""  # two letters; empty: from the file's suffix
+    target_language: str = ""
+    max_length: int = 256  # pairs with more pieces than this on either side are dropped
+    max_ratio: float = 0.0  # pairs whose lengths differ by more than this factor are dropped; 0: none
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainConfig:
+    """Section 5."""
+
+    max_steps: int = 100_000
+    max_minutes: float = 0.0  # 0: no limit
+    batch_tokens: int = 25_000  # pieces of source, and of target, in one update
+    accumulate: int = 1  # micro-batches that an update is split into
+    label_smoothing: float = 0.1
+    schedule: ScheduleKind = "paper"
+    learning_rate: float = 1.0  # paper: a factor on the schedule; others: the peak
+    warmup_steps: int = 4000
+    beta1: float = 0.9
+    beta2: float = 0.98
+    epsilon: float = 1e-9
+    weight_decay: float = 0.0
+    clip_norm: float = 0.0  # 0: no clipping
+    ema_decay: float = 0.0  # 0: none; else validation and the saved model use the moving average
+    save_every: int = 1000
+    validate_every: int = 1000
+    validate_bleu: bool = True
+    best_by: BestBy = "loss"
+    patience: int = 0  # validations without a better score before it stops; 0: never
+    average_checkpoints: int = 5  # the model is the mean of the last so many checkpoints; 1: the best one
+    on_non_finite: OnNonFinite = "stop"
+    device: Device = "auto"
+    threads: int = 0  # 0: all cores
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchConfig:
+    """Section 6.1."""
+
+    beam: int = 4
+    alpha: float = 0.6
+    penalty: Penalty = "paper"  # paper: ((5 + n) / 6)^alpha; power: n^alpha
+    max_extra: int = 50  # an output has at most source length + this many pieces
+    min_length: int = 0
+    no_repeat_ngram: int = 0  # n-grams of this size may not come twice; 0: off
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvaluateConfig:
+    """How outputs are compared with references."""
+
+    tokenize: BleuTokens = "13a"  # sacreBLEU's name; "none" for text that is tokenised already
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Experiment:
+    """One TOML file: everything that a training run depends on."""
+
+    name: str = ""
+    seed: int = 1
+    model: ModelConfig = field(default_factory=ModelConfig)
+    text: TextConfig = field(default_factory=TextConfig)
+    data: DataConfig = field(default_factory=DataConfig)
+    train: TrainConfig = field(default_factory=TrainConfig)
+    search: SearchConfig = field(default_factory=SearchConfig)
+    evaluate: EvaluateConfig = field(default_factory=EvaluateConfig)

@@ -1,0 +1,91 @@
+"""Named starting points: the paper's models by size and by row of Table 3, and what has helped since.
+
+A preset holds only what differs from the paper's base model, whose values are the defaults of `experiment.py`.
+"""
+
+from collections.abc import Mapping
+
+from heedful.errors import ConfigError, did_you_mean
+
+Table = Mapping[str, object]
+Preset = Mapping[str, Table]
+
+
+def _model(**values: object) -> Preset:
+    return {"model": values}
+
+
+def _train(**values: object) -> Preset:
+    return {"train": values}
+
+
+_SIZES: Mapping[str, Preset] = {
+    "paper": {},
+    "base": {},
+    "tiny": _model(d_model=128, d_ff=256, num_heads=4, encoder_layers=4, decoder_layers=4),
+    "small": _model(d_model=256, d_ff=1024, num_heads=4, encoder_layers=6, decoder_layers=6),
+    "big": {
+        "model": {"d_model": 1024, "d_ff": 4096, "num_heads": 16, "dropout": 0.3},
+        "train": {"max_steps": 300_000, "average_checkpoints": 20},
+    },
+}
+
+_TABLE_3: Mapping[str, Preset] = {
+    "table3-A-h1": _model(num_heads=1),
+    "table3-A-h4": _model(num_heads=4),
+    "table3-A-h16": _model(num_heads=16),
+    "table3-A-h32": _model(num_heads=32),
+    "table3-B-dk16": _model(d_k=16),
+    "table3-B-dk32": _model(d_k=32),
+    "table3-C-N2": _model(encoder_layers=2, decoder_layers=2),
+    "table3-C-N4": _model(encoder_layers=4, decoder_layers=4),
+    "table3-C-N8": _model(encoder_layers=8, decoder_layers=8),
+    "table3-C-d256": _model(d_model=256),
+    "table3-C-d1024": _model(d_model=1024),
+    "table3-C-ff1024": _model(d_ff=1024),
+    "table3-C-ff4096": _model(d_ff=4096),
+    "table3-D-dropout0": _model(dropout=0.0),
+    "table3-D-dropout0.2": _model(dropout=0.2),
+    "table3-D-smoothing0": _train(label_smoothing=0.0),
+    "table3-D-smoothing0.2": _train(label_smoothing=0.2),
+    "table3-E-learned": _model(positions="learned"),
+}
+
+_SINCE: Mapping[str, Preset] = {
+    # Small data overfits the paper's sizes and outlives its schedule: a small model, more dropout, a rate that falls
+    # to zero within the run, and a moving average in place of the mean of checkpoints.
+    "modern": {
+        "model": {
+            "d_model": 128,
+            "d_ff": 256,
+            "num_heads": 4,
+            "encoder_layers": 4,
+            "decoder_layers": 4,
+            "dropout": 0.3,
+            "norm": "pre",
+        },
+        "text": {"vocabulary_size": 8000},
+        "train": {
+            "max_steps": 8000,
+            "batch_tokens": 4096,
+            "schedule": "cosine",
+            "learning_rate": 0.004,
+            "warmup_steps": 1000,
+            "clip_norm": 1.0,
+            "ema_decay": 0.998,
+            "average_checkpoints": 1,
+        },
+    },
+}
+
+PRESETS: Mapping[str, Preset] = {**_SIZES, **_TABLE_3, **_SINCE}
+
+
+def preset(name: str) -> Preset:
+    """The preset of this name."""
+    if name not in PRESETS:
+        known = ", ".join(name for name in PRESETS if not name.startswith("table3"))
+        raise ConfigError(
+            f"unknown preset: {name}{did_you_mean(name, PRESETS) or f'; there are {known} and the rows of Table 3'}"
+        )
+    return PRESETS[name]

@@ -1,0 +1,138 @@
+"""TOML in, an `Experiment` out; every mistake is named."""
+
+import dataclasses
+import tomllib
+import types
+import typing
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin
+
+from heedful.config.check import check_experiment
+from heedful.config.experiment import Experiment
+from heedful.config.presets import preset
+from heedful.errors import ConfigError, did_you_mean
+
+Tables = dict[str, Any]
+
+
+def load_recipe(path: Path) -> Tables:
+    """Read a recipe; its keys are checked when it becomes an experiment."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        near = [p.name for p in path.parent.glob("*.toml")] if path.parent.is_dir() else []
+        raise ConfigError(f"no recipe {path}{did_you_mean(path.name, near)}") from None
+    except IsADirectoryError:
+        raise ConfigError(f"{path} is a folder, not a recipe; to go on with a run, use --resume {path}") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} is not UTF-8 text (byte {error.start}); a recipe is a TOML file") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path} is not TOML: {error}") from None
+
+
+def parse_setting(setting: str) -> Tables:
+    """`train.max_steps=200` as tables. A value that is not TOML is taken as a string."""
+    key, equals, text = setting.partition("=")
+    if not equals or not key.strip():
+        raise ConfigError(f"--set {setting}: write it as key=value, such as --set train.max_steps=200")
+    try:
+        value = tomllib.loads(f"value = {text.strip()}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text.strip()
+    for part in reversed(key.strip().split(".")):
+        value = {part: value}
+    return typing.cast(Tables, value)
+
+
+def merge(*layers: Mapping[str, Any]) -> Tables:
+    """Put layers of tables on top of each other; the last one wins."""
+    merged: Tables = {}
+    for layer in layers:
+        for key, value in layer.items():
+            below = merged.get(key)
+            merged[key] = merge(below, value) if isinstance(below, dict) and isinstance(value, Mapping) else value
+    return merged
+
+
+def make_experiment(tables: Mapping[str, Any], under: Mapping[str, Any] | None = None) -> Experiment:
+    """Fill in what the tables leave out: from `under`, then from the preset they name, then from the paper."""
+    named = merge(under or {}, tables)
+    model = named.get("model", {})
+    name = model.get("preset", "paper") if isinstance(model, Mapping) else "paper"
+    layers = merge(preset(str(name)), under or {}, tables)
+    experiment: Experiment = _parse_table(Experiment, layers, "")
+    check_experiment(experiment)
+    return experiment
+
+
+def differences(experiment: Experiment, other: Experiment) -> list[tuple[str, object, object]]:
+    """Keys whose values differ, with both values."""
+    ours, theirs = flat(experiment), flat(other)
+    return [(key, ours[key], theirs[key]) for key in ours if ours[key] != theirs[key]]
+
+
+def flat(experiment: Experiment) -> dict[str, object]:
+    """All keys with dots, such as `train.max_steps`."""
+    values: dict[str, object] = {}
+    for key, value in dataclasses.asdict(experiment).items():
+        if isinstance(value, dict):
+            values |= {f"{key}.{inner}": entry for inner, entry in value.items()}
+        else:
+            values[key] = value
+    return values
+
+
+def dump_experiment(experiment: Experiment) -> str:
+    """The complete experiment as TOML that `make_experiment` reads back unchanged."""
+    import tomlkit
+
+    def plain(value: object) -> object:
+        if isinstance(value, dict):
+            return {key: plain(entry) for key, entry in value.items()}
+        return list(value) if isinstance(value, tuple) else value
+
+    return tomlkit.dumps(plain(dataclasses.asdict(experiment)))
+
+
+def _parse_table(kind: type[Any], table: Mapping[str, Any], prefix: str) -> Any:
+    hints = typing.get_type_hints(kind)
+    for key in table:
+        if key not in hints:
+            raise ConfigError(f"unknown key: {prefix}{key}{did_you_mean(key, hints)}")
+    return kind(**{key: _parse(hints[key], value, f"{prefix}{key}") for key, value in table.items()})
+
+
+def _parse(hint: Any, value: Any, key: str) -> Any:
+    if dataclasses.is_dataclass(hint):
+        if not isinstance(value, Mapping):
+            raise ConfigError(f"{key} must be a table, but is {value!r} instead")
+        return _parse_table(typing.cast(type[Any], hint), value, f"{key}.")
+    if get_origin(hint) is Literal:
+        return _parse_choice(get_args(hint), value, key)
+    if get_origin(hint) is tuple:
+        return _parse_names(value, key)
+    # TOML's true is a Python bool, which is an int as well.
+    if hint is float and type(value) is int:
+        return float(value)
+    if type(value) is not hint:
+        raise ConfigError(f"{key} must be {_KIND_NAMES[hint]}, but is {value!r} instead")
+    return value
+
+
+_KIND_NAMES = types.MappingProxyType({int: "a whole number", float: "a number", bool: "true or false", str: "a string"})
+
+
+def _parse_choice(choices: Sequence[str], value: Any, key: str) -> str:
+    if value not in choices:
+        names = ", ".join(choices)
+        raise ConfigError(f"{key} must be one of {names}, but is {value!r} instead{did_you_mean(str(value), choices)}")
+    return str(value)
+
+
+def _parse_names(value: Any, key: str) -> tuple[str, ...]:
+    if isinstance(value, str):
+        return (value,)
+    if not isinstance(value, (list, tuple)) or any(not isinstance(name, str) for name in value):
+        raise ConfigError(f"{key} must be a file name or a list of them, but is {value!r} instead")
+    return tuple(value)

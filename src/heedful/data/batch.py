@@ -1,0 +1,46 @@
+"""Token ids as tensors."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Sentence pairs written end to end, without padding; the lengths tell where each ends.
+
+    `target_in` is the target shifted right: it starts with PAD, the decoder's start symbol, where `target_out`
+    ends in EOS. Whoever needs a padded grid makes it from the lengths.
+    """
+
+    source: Int[Tensor, " source_rows"]
+    source_lengths: Int[Tensor, " batch"]
+    target_in: Int[Tensor, " target_rows"]
+    target_out: Int[Tensor, " target_rows"]
+    target_lengths: Int[Tensor, " batch"]
+    indices: Int[Tensor, " batch"]  # which pairs of the corpus these are
+
+    @property
+    def tokens(self) -> int:
+        """Source and target tokens together."""
+        return len(self.source) + len(self.target_out)
+
+    def to(self, device: torch.device) -> "Batch":
+        """The same batch on another device."""
+        return Batch(
+            self.source.to(device),
+            self.source_lengths.to(device),
+            self.target_in.to(device),
+            self.target_out.to(device),
+            self.target_lengths.to(device),
+            self.indices.to(device),
+        )
+
+
+def pack(sentences: Sequence[Sequence[int]]) -> tuple[Int[Tensor, " rows"], Int[Tensor, " batch"]]:
+    """Sentences end to end, and their lengths."""
+    ids = [token for sentence in sentences for token in sentence]
+    return torch.tensor(ids, dtype=torch.int64), torch.tensor([len(s) for s in sentences], dtype=torch.int64)

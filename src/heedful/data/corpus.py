@@ -1,0 +1,199 @@
+"""A corpus as token ids in memory-mapped files: written once, read in any order, never held in memory.
+
+::
+
+    folder/source.ids      all source sentences end to end, two bytes an id (four for vocabularies over 65 536)
+    folder/source.ends     where each ends, eight bytes
+    folder/target.ids, folder/target.ends
+    folder/corpus.json     what it is: written last, so a folder without it is unfinished
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from itertools import islice
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+import torch
+from jaxtyping import Int
+from numpy.typing import NDArray
+
+from heedful.data.batch import Batch
+from heedful.data.pairs import Pair
+from heedful.errors import FolderError
+
+FORMAT = 1
+_PAIRS_AT_A_TIME = 8192
+_SIDES = ("source", "target")
+
+Encode = Callable[[Sequence[str]], list[list[int]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """Pairs that were left out, by reason."""
+
+    empty: int = 0
+    too_long: int = 0
+    uneven: int = 0
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return self.empty + self.too_long + self.uneven
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Which pairs a corpus takes: at most `longest` pieces a side, lengths that differ by at most `ratio` (0: any)."""
+
+    longest: int
+    ratio: float = 0.0
+
+
+class Corpus:
+    """Sentence pairs as ids, on disk."""
+
+    def __init__(self, folder: Path) -> None:
+        about = _read_about(folder)
+        self.folder = folder
+        self.pairs: int = about["pairs"]
+        self.dropped = Dropped(**about["dropped"])
+        dtype = np.dtype(about["dtype"])
+        self._ids = {side: _mapped(folder / f"{side}.ids", dtype) for side in _SIDES}
+        self._ends = {side: _mapped(folder / f"{side}.ends", np.dtype(np.int64)) for side in _SIDES}
+        if any(len(ends) != self.pairs or ends[-1] != len(self._ids[side]) for side, ends in self._ends.items()):
+            raise FolderError(f"{folder} is damaged: its files do not hold the {self.pairs} pairs that it promises")
+
+    def __len__(self) -> int:
+        return self.pairs
+
+    def lengths(self) -> tuple[Int[np.ndarray, " pairs"], Int[np.ndarray, " pairs"]]:
+        """Pieces of each source and target, EOS included."""
+        source, target = (np.diff(self._ends[side], prepend=0).astype(np.int32) for side in _SIDES)
+        return source, target
+
+    def sentence(self, side: str, index: int) -> NDArray[np.int64]:
+        """One side of one pair."""
+        ends = self._ends[side]
+        return self._ids[side][ends[index - 1] if index else 0 : ends[index]].astype(np.int64)
+
+    def batch(self, indices: Sequence[int] | NDArray[np.int64], start_id: int) -> Batch:
+        """These pairs, end to end."""
+        sources = [self.sentence("source", int(index)) for index in indices]
+        targets = [self.sentence("target", int(index)) for index in indices]
+        target_out = torch.from_numpy(np.concatenate(targets))
+        target_lengths = torch.tensor([len(target) for target in targets])
+        target_in = target_out.roll(1)
+        target_in[target_lengths.cumsum(0) - target_lengths] = start_id
+        return Batch(
+            source=torch.from_numpy(np.concatenate(sources)),
+            source_lengths=torch.tensor([len(source) for source in sources]),
+            target_in=target_in,
+            target_out=target_out,
+            target_lengths=target_lengths,
+            indices=torch.as_tensor(np.asarray(indices, dtype=np.int64)),
+        )
+
+
+def write_corpus(
+    folder: Path,
+    pairs: Iterable[Pair],
+    encoders: tuple[Encode, Encode],
+    vocabulary_size: int,
+    limits: Limits,
+    seen: Callable[[int], None] = lambda _: None,
+) -> Corpus:
+    """Encode the pairs into a new corpus; `seen` hears how many pairs were read so far."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "corpus.json").unlink(missing_ok=True)
+    dtype = np.dtype(np.uint16 if vocabulary_size <= 1 << 16 else np.uint32)
+    writers = [_SideWriter(folder, side, dtype) for side in _SIDES]
+    counts = {"empty": 0, "too_long": 0, "uneven": 0}
+    read = 0
+    for some in _portions(pairs):
+        full = [pair for pair in some if pair.source.strip() and pair.target.strip()]
+        counts["empty"] += len(some) - len(full)
+        sources = encoders[0]([pair.source for pair in full])
+        targets = encoders[1]([pair.target for pair in full])
+        for source, target in zip(sources, targets, strict=True):
+            reason = _unfit(len(source), len(target), limits)
+            if reason:
+                counts[reason] += 1
+            else:
+                writers[0].add(source)
+                writers[1].add(target)
+        read += len(some)
+        seen(read)
+    digests = {writer.side: writer.close() for writer in writers}
+    about = {"format": FORMAT, "pairs": writers[0].count, "dtype": dtype.name, "dropped": asdict(Dropped(**counts))}
+    text = json.dumps(about | {"sha256": digests}, indent=1)
+    temporary = folder / "corpus.json.new"
+    temporary.write_text(text, encoding="utf-8")
+    temporary.replace(folder / "corpus.json")
+    return Corpus(folder)
+
+
+class _SideWriter:
+    """One side's two files, written as sentences come."""
+
+    def __init__(self, folder: Path, side: str, dtype: np.dtype[np.generic]) -> None:
+        self.side = side
+        self.count = 0
+        self._end = 0
+        self._dtype = dtype
+        self._hash = hashlib.sha256()
+        self._ids: BinaryIO = (folder / f"{side}.ids").open("wb")
+        self._ends: BinaryIO = (folder / f"{side}.ends").open("wb")
+
+    def add(self, ids: Sequence[int]) -> None:
+        content = np.array(ids, dtype=self._dtype).tobytes()
+        self._hash.update(content)
+        self._ids.write(content)
+        self._end += len(ids)
+        self._ends.write(self._end.to_bytes(8, "little"))
+        self.count += 1
+
+    def close(self) -> str:
+        self._ids.close()
+        self._ends.close()
+        return self._hash.hexdigest()
+
+
+def _portions(pairs: Iterable[Pair]) -> Iterator[list[Pair]]:
+    iterator = iter(pairs)
+    while portion := list(islice(iterator, _PAIRS_AT_A_TIME)):
+        yield portion
+
+
+def _unfit(source: int, target: int, limits: Limits) -> str:
+    """Why a pair of these lengths is left out, or nothing."""
+    if max(source, target) > limits.longest:
+        return "too_long"
+    if limits.ratio and max(source, target) > limits.ratio * min(source, target):
+        return "uneven"
+    return ""
+
+
+def _read_about(folder: Path) -> dict[str, object]:
+    path = folder / "corpus.json"
+    try:
+        about = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise FolderError(f"{folder} holds no prepared corpus; train again without --resume to make it") from None
+    except ValueError:
+        raise FolderError(f"{path} is damaged; delete {folder} and train again") from None
+    if not isinstance(about, dict) or about.get("format") != FORMAT:
+        raise FolderError(f"{path} is not a corpus of format {FORMAT}; delete {folder} and train again")
+    return about
+
+
+def _mapped(path: Path, dtype: np.dtype[np.generic]) -> NDArray[np.int64]:
+    if not path.exists():
+        raise FolderError(f"{path} is missing; delete {path.parent} and train again")
+    if path.stat().st_size == 0:
+        return np.empty(0, dtype=dtype)
+    return np.memmap(path, dtype=dtype, mode="r")

@@ -1,0 +1,223 @@
+"""Text files as pairs of sentences, read line by line in constant memory.
+
+A line ends at a line feed and nowhere else: U+2028, a vertical tab or a form feed inside a sentence must not shift the
+lines of one file against those of the other.
+"""
+
+import gzip
+import hashlib
+import io
+import sys
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from heedful.config.experiment import DataConfig
+from heedful.errors import DataError, did_you_mean
+
+MAX_LINE_BYTES = 1 << 20  # a longer "line" is no sentence, and reading it whole could fill the memory
+STANDARD_INPUT = "-"
+
+_BOM = b"\xef\xbb\xbf"
+_PACKED = frozenset({"gz", "txt"})  # suffixes that may stand behind the one of the language
+_LANGUAGES = (
+    # ISO 639-1
+    "aa ab ae af ak am an ar as av ay az ba be bg bh bi bm bn bo br bs ca ce ch co cr cs cu cv cy da de dv dz ee el en "
+    "eo es et eu fa ff fi fj fo fr fy ga gd gl gn gu gv ha he hi ho hr ht hu hy hz ia id ie ig ii ik io is it iu ja jv "
+    "ka kg ki kj kk kl km kn ko kr ks ku kv kw ky la lb lg li ln lo lt lu lv mg mh mi mk ml mn mr ms mt my na nb nd ne "
+    "ng nl nn no nr nv ny oc oj om or os pa pi pl ps pt qu rm rn ro ru rw sa sc sd se sg si sk sl sm sn so sq sr ss st "
+    "su sv sw ta te tg th ti tk tl tn to tr ts tt tw ty ug uk ur uz ve vi vo wa wo xh yi yo za zh zu "
+    # ISO 639-2 and 639-3, those that corpora are commonly named by
+    "afr amh ara asm ast azj bel ben bos bul cat ceb ces ckb cmn cym dan deu ell eng epo est eus fas fil fin fra fry "
+    "ful gle glg grc guj hat hau heb hin hrv hsb hun hye ibo ind isl ita jav jpn kab kan kat kaz khm kir kor kur lao "
+    "lat lav lit ltz lug luo mal mar mkd mlt mon mri msa mya nld nob nno nor npi nya oci ori orm pan pes pol por pus "
+    "ron rus san sin slk slv sna snd som spa sqi srp swa swe swh tam tat tel tgk tgl tha tir tuk tur uig ukr urd uzb "
+    "vie wol xho yid yor yue zho zul"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A sentence and its translation."""
+
+    source: str
+    target: str
+
+
+def read_pairs(data: DataConfig) -> Iterator[Pair]:
+    """All training pairs: `data.source` beside `data.target`, file by file, then `data.tsv`.
+
+    Missing files are named before the first pair is read; what is wrong inside a file is named when it is reached.
+    """
+    if not data.source and not data.target and not data.tsv:
+        raise DataError("there is no text to read; give data.source and data.target, or data.tsv")
+    parallel = read_parallel(data.source, data.target)
+    for name in data.tsv:
+        check_readable(Path(name))
+    return _chain(parallel, data.tsv)
+
+
+def read_parallel(sources: Sequence[str], targets: Sequence[str]) -> Iterator[Pair]:
+    """Pair line n of `sources[i]` with line n of `targets[i]`, one pair of files after another."""
+    check_parallel(sources, targets)
+    return _parallel(sources, targets)
+
+
+def read_lines(path: Path) -> Iterator[str]:
+    """The lines of a file without their ends; `.gz` is unpacked and "-" is standard input."""
+    check_readable(path)
+    return _lines(path)
+
+
+def raw_lines(path: Path) -> Iterator[bytes]:
+    """The lines as bytes, not judged. One over MAX_LINE_BYTES comes cut to MAX_LINE_BYTES + 1."""
+    check_readable(path)
+    return _raw_lines(path)
+
+
+def check_parallel(sources: Sequence[str], targets: Sequence[str]) -> None:
+    """Refuse lists of files that cannot pair up, before anything is read."""
+    if len(sources) != len(targets):
+        raise DataError(
+            f"there are {len(sources)} source files but {len(targets)} target files; each source needs its target"
+        )
+    names = [*sources, *targets]
+    if names.count(STANDARD_INPUT) > 1:
+        raise DataError("standard input (-) can be read only once; give a file for the other side")
+    for name in names:
+        check_readable(Path(name))
+
+
+def check_readable(path: Path) -> None:
+    """Refuse what is not there or is a folder."""
+    if str(path) == STANDARD_INPUT:
+        return
+    if path.is_dir():
+        raise DataError(f"{path} is a folder; give a text file")
+    if not path.exists():
+        near = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
+        raise DataError(f"there is no file {path}{did_you_mean(path.name, near)}")
+
+
+def guess_language(path: str) -> str:
+    """The language that a file's last suffix names ("corpus.en.gz": "en"), or nothing."""
+    suffixes = Path(path).name.lower().split(".")[1:]
+    while suffixes and suffixes[-1] in _PACKED:
+        suffixes.pop()
+    return suffixes[-1] if suffixes and suffixes[-1] in _LANGUAGES.split() else ""
+
+
+def fingerprint(path: Path) -> str:
+    """The sha256 of a file's bytes, as they are on disk."""
+    if str(path) == STANDARD_INPUT:
+        raise DataError("standard input (-) has no fingerprint; write the text to a file first")
+    check_readable(path)
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def _chain(parallel: Iterator[Pair], tables: Sequence[str]) -> Iterator[Pair]:
+    yield from parallel
+    for name in tables:
+        yield from _table(Path(name))
+
+
+def _parallel(sources: Sequence[str], targets: Sequence[str]) -> Iterator[Pair]:
+    for source_name, target_name in zip(sources, targets, strict=True):
+        source_lines, target_lines = _lines(Path(source_name)), _lines(Path(target_name))
+        count = 0
+        for source in source_lines:
+            target = next(target_lines, None)
+            if target is None:
+                _refuse_counts(source_name, count + 1 + _rest(source_lines), target_name, count)
+            else:
+                yield Pair(source, target)
+                count += 1
+        if rest := _rest(target_lines):
+            _refuse_counts(source_name, count, target_name, count + rest)
+
+
+def _rest(lines: Iterator[str]) -> int:
+    return sum(1 for _ in lines)
+
+
+def _refuse_counts(source: str, source_count: int, target: str, target_count: int) -> None:
+    raise DataError(
+        f"{source} has {source_count} lines but {target} has {target_count}; parallel files must pair up line by line"
+    )
+
+
+def _table(path: Path) -> Iterator[Pair]:
+    for number, line in enumerate(_lines(path), 1):
+        columns = line.split("\t", 2)
+        if len(columns) < 2:
+            raise DataError(f"{path}, line {number}: no tab; a line must be source, tab, target")
+        yield Pair(columns[0], columns[1])
+
+
+def _lines(path: Path) -> Iterator[str]:
+    number = 0
+    for number, raw in enumerate(_raw_lines(path), 1):
+        if len(raw) > MAX_LINE_BYTES:
+            raise DataError(
+                f"{path}, line {number}: longer than {MAX_LINE_BYTES} bytes; is it text with one sentence a line?"
+            )
+        try:
+            line = raw.decode()
+        except UnicodeDecodeError as error:
+            raise _not_utf8(path, number, error) from error
+        if "\0" in line:
+            raise DataError(f"{path}, line {number}: holds a NUL byte; this is a binary file or UTF-16, not UTF-8 text")
+        yield line
+    if not number and str(path) != STANDARD_INPUT:
+        raise DataError(f"{path} is empty; it must hold one sentence a line")
+
+
+def _not_utf8(path: Path, number: int, error: UnicodeDecodeError) -> DataError:
+    raw, place = error.object, error.start
+    column = len(raw[:place].decode()) + 1
+    where = f"{path}, line {number}: not UTF-8 (byte 0x{raw[place]:02x} at column {column})"
+    if number == 1 and raw.startswith(b"\x1f\x8b"):
+        return DataError(f"{where}; it is packed by gzip, so rename it to {path}.gz")
+    encoding = "UTF-16" if number == 1 and raw[:2] in (b"\xff\xfe", b"\xfe\xff") else "ISO-8859-1"
+    converted = path.with_name(f"{path.stem}.utf8{path.suffix}")
+    return DataError(f"{where}; convert it with: iconv -f {encoding} -t UTF-8 {path} > {converted}")
+
+
+def _raw_lines(path: Path) -> Iterator[bytes]:
+    try:
+        with _open(path) as file:
+            line = file.readline(MAX_LINE_BYTES + 2).removeprefix(_BOM)
+            while line:
+                if line[-1:] == b"\n":
+                    yield line[:-2] if line[-2:] == b"\r\n" else line[:-1]
+                else:
+                    yield line[: MAX_LINE_BYTES + 1]
+                    _skip_line(file, line)
+                line = file.readline(MAX_LINE_BYTES + 2)
+    except EOFError as error:
+        raise DataError(f"{path} breaks off in the middle; unpack it with gzip -t to see, or fetch it again") from error
+    except (gzip.BadGzipFile, zlib.error) as error:
+        raise DataError(f"{path} is not a sound gzip file ({error}); rename it without .gz if it is text") from error
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def _skip_line(file: BinaryIO, line: bytes) -> None:
+    """Pass over the rest of a line that was too long to be read at once."""
+    while line and line[-1:] != b"\n":
+        line = file.readline(MAX_LINE_BYTES)
+
+
+def _open(path: Path) -> AbstractContextManager[BinaryIO]:
+    if str(path) == STANDARD_INPUT:
+        return nullcontext(sys.stdin.buffer)
+    if path.suffix == ".gz":
+        return io.BufferedReader(gzip.open(path), MAX_LINE_BYTES)
+    return path.open("rb")

@@ -1,0 +1,21 @@
+"""From a configuration to a model, in one place."""
+
+from dataclasses import dataclass
+
+from heedful.config import ModelConfig
+from heedful.models.transformer import Transformer
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """What a model must know of its tokenizers."""
+
+    source: int
+    target: int
+    pad_id: int
+    eos_id: int
+
+
+def build_model(config: ModelConfig, vocabulary: Vocabulary) -> Transformer:
+    """A model with fresh weights, drawn from PyTorch's generator."""
+    return Transformer(config, vocabulary.source, vocabulary.target, vocabulary.pad_id)

@@ -1,0 +1,65 @@
+"""What every sequence-to-sequence model can do, and the laws that it keeps.
+
+Sentences are packed: `source` and `target_in` hold the ids of all sentences end to end, `lengths` says where each ends.
+
+1. Folding `step` from `start` over a target equals `decode` of it.
+2. `state.select(rows)` commutes with `step`.
+3. A row of `decode` depends on no later row of its sentence and on no other sentence.
+
+Training, search and everything above know only this, never which family a model is of.
+"""
+
+from abc import ABC, abstractmethod
+from typing import Generic, Protocol, TypeVar, runtime_checkable
+
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+
+@runtime_checkable
+class State(Protocol):
+    """What a decoder remembers of its hypotheses, one row each."""
+
+    def select(self, rows: Int[Tensor, " chosen"]) -> "State":
+        """Keep these rows, in this order; a row may come more than once or not at all."""
+        ...
+
+
+M = TypeVar("M")
+S = TypeVar("S", bound=State)
+
+
+class Seq2Seq(nn.Module, ABC, Generic[M, S]):
+    """A conditional distribution over target sequences; M is its memory of the source, S its state while decoding."""
+
+    pad_id: int
+
+    @abstractmethod
+    def encode(self, source: Int[Tensor, " source_rows"], lengths: Int[Tensor, " batch"]) -> M:
+        """Read the source sentences."""
+
+    @abstractmethod
+    def features(
+        self, target_in: Int[Tensor, " target_rows"], lengths: Int[Tensor, " batch"], memory: M
+    ) -> Float[Tensor, "target_rows d_model"]:
+        """What the output layer sees at each target position."""
+
+    @property
+    @abstractmethod
+    def output_weight(self) -> Float[Tensor, "vocabulary d_model"]:
+        """The output layer: a matrix without a bias."""
+
+    @abstractmethod
+    def start(self, memory: M) -> S:
+        """The state before the first token, one row a sentence."""
+
+    @abstractmethod
+    def step(self, tokens: Int[Tensor, " rows"], state: S) -> tuple[Float[Tensor, "rows vocabulary"], S]:
+        """Take one more token a row; give the logits of the next."""
+
+    def decode(
+        self, target_in: Int[Tensor, " target_rows"], lengths: Int[Tensor, " batch"], memory: M
+    ) -> Float[Tensor, "target_rows vocabulary"]:
+        """The logits at each target position, all at once."""
+        return F.linear(self.features(target_in, lengths, memory), self.output_weight)

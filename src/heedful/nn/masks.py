@@ -1,0 +1,15 @@
+"""Which key a query may look at: boolean, True means "may look"."""
+
+import torch
+from jaxtyping import Bool
+from torch import Tensor
+
+
+def causal_mask(length: int, device: torch.device) -> Bool[Tensor, "length length"]:
+    """Section 3.2.3: position i may look at positions up to i."""
+    return torch.ones(length, length, dtype=torch.bool, device=device).tril()
+
+
+def key_mask(keys: Bool[Tensor, "batch key"]) -> Bool[Tensor, "batch 1 1 key"]:
+    """Every query of every head may look at the keys that exist."""
+    return keys[:, None, None, :]

@@ -1,0 +1,52 @@
+"""Where in its sentence a token stands (section 3.5)."""
+
+import math
+from typing import TYPE_CHECKING
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+
+def sinusoids(positions: Int[Tensor, " rows"], d_model: int) -> Float[Tensor, "rows d_model"]:
+    """Sine at even and cosine at odd dimensions, with wavelengths 10000^(2i/d_model) x 2 pi."""
+    even = torch.arange(0, d_model, 2, device=positions.device, dtype=torch.float64)
+    angles = positions.double()[:, None] * torch.exp(even * (-math.log(10_000.0) / d_model))
+    table = torch.empty(len(positions), d_model, device=positions.device)
+    table[:, 0::2] = angles.sin()
+    table[:, 1::2] = angles.cos()[:, : d_model // 2]
+    return table
+
+
+class SinusoidalPositions(nn.Module):
+    """The paper's encoding. The table grows with the longest sentence met, so no length is too long."""
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__()
+        self.d_model = d_model
+        # Not part of the weights: it follows from d_model.
+        self.register_buffer("table", torch.empty(0, d_model), persistent=False)
+        self.table: Tensor
+
+    def forward(self, positions: Int[Tensor, " rows"], longest: int) -> Float[Tensor, "rows d_model"]:
+        if longest > len(self.table):
+            self.table = sinusoids(torch.arange(2 * longest, device=positions.device), self.d_model)
+        return self.table.index_select(0, positions)
+
+    if TYPE_CHECKING:
+        __call__ = forward
+
+
+class LearnedPositions(nn.Module):
+    """Table 3, row E. A position past the table uses its last row."""
+
+    def __init__(self, d_model: int, max_positions: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(max_positions, d_model))
+        nn.init.normal_(self.weight, std=d_model**-0.5)
+
+    def forward(self, positions: Int[Tensor, " rows"], longest: int) -> Float[Tensor, "rows d_model"]:
+        return self.weight[positions.clamp(max=len(self.weight) - 1)]
+
+    if TYPE_CHECKING:
+        __call__ = forward

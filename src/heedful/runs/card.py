@@ -1,0 +1,41 @@
+"""The model card: a page about the model, in the form that the hubs read."""
+
+from heedful.models.size import transformer_size
+from heedful.runs.curve import read_events
+from heedful.store.run_folder import RunFolder
+
+
+def model_card(folder: RunFolder) -> str:
+    """Markdown with a YAML head."""
+    experiment, about, vocabulary = folder.experiment(), folder.about(), folder.tokenizers().vocabulary
+    data = about.get("data")
+    facts = data if isinstance(data, dict) else {}
+    source, target = facts.get("source_language") or "source", facts.get("target_language") or "target"
+    size = transformer_size(experiment.model, vocabulary.source, vocabulary.target)
+    languages = "".join(f"- {code}\n" for code in (source, target) if code not in ("source", "target"))
+    validations = read_events(folder, "Validated")
+    best = max((v["bleu"] for v in validations if v["bleu"] is not None), default=None)
+    lines = [
+        "---",
+        "library_name: heedful",
+        "pipeline_tag: translation",
+        *(["language:", languages.rstrip()] if languages else []),
+        "---",
+        f"# {folder.path.name}: {source} to {target}",
+        "",
+        f"A Transformer of {size.total:,} parameters (preset `{experiment.model.preset}`), trained with heedful.",
+        "",
+        f"- data: {facts.get('pairs', 0):,} sentence pairs, {facts.get('validation_pairs', 0):,} for validation",
+        f"- vocabulary: {vocabulary.target:,} pieces ({experiment.text.kind}, {experiment.text.vocabularies})",
+        f"- weights: {folder.note() or 'none yet'}",
+        *([f"- best validation BLEU on the way (greedy): {best:.2f}"] if best is not None else []),
+        "",
+        "```",
+        f'heedful translate {folder.path.name} "..."',
+        "```",
+        "",
+        "Every option of the training is in `experiment.toml`, its log in `events.jsonl`.",
+        "The licence of the model follows from the data it was trained on.",
+        "",
+    ]
+    return "\n".join(lines)

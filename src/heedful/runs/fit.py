@@ -1,0 +1,302 @@
+"""Training from beginning to end: it alone validates, saves, logs and stops."""
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from heedful.config import Experiment, flat, make_experiment, merge
+from heedful.data.batching import Batching, Position, updates
+from heedful.device import choose_device, use_threads
+from heedful.errors import ConfigError, FolderError, OutOfSpace
+from heedful.models.build import build_model
+from heedful.models.size import transformer_size
+from heedful.models.transformer import Transformer
+from heedful.runs.about import versions
+from heedful.runs.card import model_card
+from heedful.runs.curve import draw_curve
+from heedful.runs.journal import Journal
+from heedful.runs.prepare import Prepared, data_facts, prepare, prepared_before
+from heedful.runs.report import Reporter
+from heedful.runs.validate import using, validation_bleu, validation_loss
+from heedful.store.checkpoint import Checkpoint, Checkpoints
+from heedful.store.files import write_atomically
+from heedful.store.lock import locked
+from heedful.store.run_folder import RunFolder, fill_model, mean_weights
+from heedful.train.events import Event, Finished, Saved, Validated
+from heedful.train.loop import Learner, Update, training_steps
+from heedful.train.optimizer import MovingAverage, load_optimizer, make_optimizer, optimizer_tensors
+
+Interrupted = Callable[[], str]  # the name of a signal that came, or nothing
+
+# What a resumed run may change: when it ends and how often it looks, not what it computes.
+_MAY_CHANGE = ("train.max_steps", "train.max_minutes", "train.save_every", "train.validate_every", "train.patience")
+
+
+@dataclass(slots=True)
+class Record:
+    """What the run knows of itself beside the weights; saved with them."""
+
+    best: float | None = None  # lower is better: a loss, or minus BLEU
+    best_step: int = 0
+    waited: int = 0  # validations since the best
+    seconds: float = 0.0
+
+
+def train(
+    run: RunFolder, experiment: Experiment, total: int, report: Reporter, interrupted: Interrupted
+) -> Iterator[Event]:
+    """Prepare the folder and train in it; `total` pairs are in the data."""
+    with locked(run.path):
+        use_threads(experiment.train.threads)
+        prepared = prepare(run, experiment, total, report)
+        run.write_about({"data": data_facts(experiment, prepared), "versions": versions()})
+        fit = Fit(run, experiment, prepared, report)
+        yield from fit.run(interrupted)
+
+
+def resume(path: Path, settings: dict[str, Any], report: Reporter, interrupted: Interrupted) -> Iterator[Event]:
+    """Go on from the newest checkpoint that is intact."""
+    run = RunFolder.open(path)
+    with locked(path):
+        before = run.experiment()
+        experiment = _changed(before, settings)
+        use_threads(experiment.train.threads)
+        fit = Fit(run, experiment, prepared_before(run, experiment), report)
+        fit.load()
+        yield from fit.run(interrupted)
+
+
+def _changed(before: Experiment, settings: dict[str, Any]) -> Experiment:
+    after = make_experiment(merge(asdict(before), settings))
+    old, new = flat(before), flat(after)
+    for key in old:
+        if old[key] != new[key] and key not in _MAY_CHANGE:
+            raise ConfigError(f"{key} cannot change from {old[key]} to {new[key]} in a resumed run; start a new one")
+    return after
+
+
+class Fit:
+    """One training: model, data and folder together."""
+
+    def __init__(self, run: RunFolder, experiment: Experiment, prepared: Prepared, report: Reporter) -> None:
+        config = experiment.train
+        self.folder = run
+        self.experiment = experiment
+        self.prepared = prepared
+        self.report = report
+        self.device = choose_device(config.device)
+        torch.manual_seed(experiment.seed)
+        model = build_model(experiment.model, prepared.tokenizers.vocabulary).to(self.device)
+        average = MovingAverage(model, config.ema_decay) if config.ema_decay else None
+        self.learner = Learner(model, make_optimizer(model, config), average)
+        self.record = Record()
+        self.checkpoints = Checkpoints(run.checkpoints, keep=max(2, config.average_checkpoints))
+        self.began = time.monotonic()
+        self._announce()
+
+    @property
+    def model(self) -> Transformer:
+        """The model that is trained."""
+        model = self.learner.model
+        assert isinstance(model, Transformer)  # noqa: S101  the only family there is
+        return model
+
+    @property
+    def weights(self) -> dict[str, Tensor]:
+        """The weights that count: the moving average where there is one."""
+        if self.learner.average:
+            return self.learner.average.weights
+        return {name: p.detach() for name, p in self.model.named_parameters()}
+
+    def run(self, interrupted: Interrupted) -> Iterator[Event]:
+        """All events from here to the end."""
+        journal = Journal(self.folder, self.learner.step)
+        with journal:
+            for event in self._events(interrupted):
+                journal.write(event)
+                yield event
+
+    def _events(self, interrupted: Interrupted) -> Iterator[Event]:
+        config = self.experiment.train
+        reason = self._over()
+        if not reason:
+            for event in training_steps(self.learner, self._updates(), self.experiment.model.d_model, config):
+                yield event
+                signal = interrupted()
+                last = bool(self._over())
+                if self.prepared.valid and not signal and (last or event.step % config.validate_every == 0):
+                    yield self._validate()
+                reason = signal or self._over()
+                if reason or event.step % config.save_every == 0:
+                    yield self._save()
+                if reason:
+                    break
+        if reason in _SIGNALS:
+            yield Finished(self.learner.step, reason, self._minutes(), "")
+            return
+        yield self._finish(reason)
+
+    def _over(self) -> str:
+        """Why training ends here, or nothing."""
+        config = self.experiment.train
+        if self.learner.step >= config.max_steps:
+            return f"all {config.max_steps} steps are done"
+        if config.max_minutes and self._minutes() >= config.max_minutes:
+            return f"{config.max_minutes:g} minutes are over"
+        if config.patience and self.record.waited >= config.patience:
+            return f"no better validation in the last {config.patience}"
+        return ""
+
+    def _updates(self) -> Iterator[Update]:
+        """Batches from the learner's position on, without end; each epoch takes the next segmentation."""
+        config, start = self.experiment.train, self.learner.position
+        batching = Batching(config.batch_tokens, config.accumulate, self.experiment.seed)
+        epoch, skip = start.epoch, start.update
+        while True:
+            corpus = self.prepared.train[epoch % len(self.prepared.train)]
+            everything = list(updates(*corpus.lengths(), batching, epoch))
+            for number in range(skip, len(everything)):
+                batches = [corpus.batch(b, self.model.pad_id).to(self.device) for b in everything[number]]
+                end = number + 1 == len(everything)
+                yield Update(batches, epoch, Position(epoch + 1) if end else Position(epoch, number + 1))
+            epoch, skip = epoch + 1, 0
+
+    def _validate(self) -> Validated:
+        began = time.monotonic()
+        valid = self.prepared.valid
+        assert valid is not None  # noqa: S101
+        with using(self.model, self.learner.average and self.learner.average.weights):
+            loss, score = self._scores(valid)
+        value = loss if score is None or self.experiment.train.best_by == "loss" else -score
+        better = self.record.best is None or value < self.record.best
+        if better:
+            self.record.best, self.record.best_step, self.record.waited = value, self.learner.step, 0
+            self.folder.write_weights(self.weights, f"best validation, step {self.learner.step}")
+        else:
+            self.record.waited += 1
+        return Validated(
+            self.learner.step, loss, math.exp(min(loss, 700.0)), score, better, time.monotonic() - began
+        )
+
+    def _scores(self, valid: Any) -> tuple[float, float | None]:
+        """Validation loss, and BLEU if it is wanted, of the model as it is."""
+        config = self.experiment.train
+        loss = validation_loss(self.model, valid, config.batch_tokens)
+        if not config.validate_bleu and config.best_by == "loss":
+            return loss, None
+        return loss, validation_bleu(self.model, self.prepared, self.experiment)
+
+    def _finish(self, reason: str) -> Finished:
+        """Choose the weights that stay: the mean of the last checkpoints if that validates better than the best one."""
+        step, wanted = self.learner.step, self.experiment.train.average_checkpoints
+        steps = self.checkpoints.steps()[-wanted:]
+        note = self.folder.note()
+        if wanted > 1 and len(steps) > 1:
+            prefix = "ema." if self.learner.average else "model."
+            mean = mean_weights(self.checkpoints.load_model(s, prefix) for s in steps)
+            if self._better(mean):
+                note = f"mean of the checkpoints of steps {', '.join(map(str, steps))}"
+                self.folder.write_weights(mean, note)
+        if not self.folder.has_model or not self.prepared.valid and wanted <= 1:
+            note = f"last, step {step}"
+            self.folder.write_weights(self.weights, note)
+        return self._close(Finished(step, reason, self._minutes(), note))
+
+    def _better(self, weights: dict[str, Tensor]) -> bool:
+        if not self.prepared.valid or self.record.best is None:
+            return True
+        with using(self.model, weights):
+            loss, score = self._scores(self.prepared.valid)
+        value = loss if score is None or self.experiment.train.best_by == "loss" else -score
+        return value <= self.record.best
+
+    def _close(self, finished: Finished) -> Finished:
+        self.folder.write_about({"finished": asdict(finished)})
+        draw_curve(self.folder)
+        write_atomically(self.folder.path / "README.md", model_card(self.folder))
+        return finished
+
+    def _save(self) -> Saved:
+        learner, record = self.learner, replace(self.record, seconds=60.0 * self._minutes())
+        tensors = {f"model.{name}": p.detach() for name, p in self.model.named_parameters()}
+        tensors |= {f"optimizer.{k}": v for k, v in optimizer_tensors(self.model, learner.optimizer).items()}
+        if learner.average:
+            tensors |= {f"ema.{name}": weight for name, weight in learner.average.weights.items()}
+        tensors["random.cpu"] = torch.get_rng_state()
+        if self.device.type == "cuda":
+            tensors["random.cuda"] = torch.cuda.get_rng_state(self.device)
+        state = {
+            "position": asdict(learner.position),
+            "skipped": learner.skipped,
+            "record": asdict(record),
+            "machine": {**versions(), "threads": torch.get_num_threads(), "device": self.device.type},
+        }
+        path = self.checkpoints.save(Checkpoint(learner.step, tensors, state))
+        if not self.prepared.valid:
+            self.folder.write_weights(self.weights, f"last, step {learner.step}")
+        return Saved(learner.step, str(path))
+
+    def load(self) -> None:
+        """Take up the newest checkpoint; where there is none yet, begin at the beginning."""
+        found = self.checkpoints.load_latest()
+        if found is None:
+            self.report.say("no checkpoint yet: training begins at step 0")
+            return
+        checkpoint, complaints = found
+        for complaint in complaints:
+            self.report.say(complaint)
+        self._restore(checkpoint)
+        self.report.say(f"resuming at step {checkpoint.step}")
+
+    def _restore(self, checkpoint: Checkpoint) -> None:
+        learner, state = self.learner, dict(checkpoint.state)
+        try:
+            fill_model(self.model, _under("model.", checkpoint.tensors), "the checkpoint")
+            load_optimizer(self.model, learner.optimizer, _under("optimizer.", checkpoint.tensors))
+            if learner.average:
+                learner.average.load(_under("ema.", checkpoint.tensors))
+            learner.step = checkpoint.step
+            learner.position = Position(**state["position"])  # type: ignore[arg-type]
+            learner.skipped = int(state["skipped"])  # type: ignore[call-overload]
+            self.record = Record(**state["record"])  # type: ignore[arg-type]
+            torch.set_rng_state(checkpoint.tensors["random.cpu"])
+            if self.device.type == "cuda" and "random.cuda" in checkpoint.tensors:
+                torch.cuda.set_rng_state(checkpoint.tensors["random.cuda"], self.device)
+        except (KeyError, TypeError, ValueError) as error:
+            raise FolderError(f"the checkpoint of step {checkpoint.step} does not fit this run: {error}") from error
+        self._compare_machines(state.get("machine", {}))
+
+    def _compare_machines(self, then: object) -> None:
+        now = {**versions(), "threads": torch.get_num_threads(), "device": self.device.type}
+        changed = [
+            f"{key} was {then[key]} and is {value}"
+            for key, value in now.items()
+            if isinstance(then, dict) and then.get(key, value) != value
+        ]
+        if changed:
+            self.report.say(f"not the same machine ({'; '.join(changed)}): it goes on, but not to the same bits")
+
+    def _minutes(self) -> float:
+        return (self.record.seconds + time.monotonic() - self.began) / 60.0
+
+    def _announce(self) -> None:
+        vocabulary, config = self.prepared.tokenizers.vocabulary, self.experiment.model
+        size = transformer_size(config, vocabulary.source, vocabulary.target)
+        self.report.say(
+            f"model: {size.total:,} parameters; weights, gradients and Adam take "
+            f"{size.training_bytes / 2**20:,.0f} MiB, one batch's activations come on top; "
+            f"{torch.get_num_threads()} threads on {self.device.type}"
+        )
+
+
+_SIGNALS = ("SIGINT", "SIGTERM", "SIGUSR1")
+
+
+def _under(prefix: str, tensors: Any) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}

@@ -1,0 +1,202 @@
+"""From text files to a run folder that can be trained: tokenizers learnt, pairs as ids on disk."""
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from itertools import chain
+from pathlib import Path
+
+from heedful.config import DataConfig, Experiment
+from heedful.data.corpus import Corpus, Dropped, Encode, Limits, write_corpus
+from heedful.data.pairs import Pair, fingerprint, guess_language, read_pairs, read_parallel
+from heedful.errors import ConfigError, DataError, FolderError
+from heedful.runs.report import Reporter, counted
+from heedful.store.files import disk_errors, read_json, write_atomically
+from heedful.store.run_folder import RunFolder, Tokenizers
+from heedful.text import BpeDropout, Tokenizer, learn_tokenizer, reuse_tokenizer
+
+Pairs = Callable[[], Iterator[Pair]]  # the corpus from its beginning, as often as needed
+
+_HELD_OUT_SHARE = 0.02
+_HELD_OUT_MOST = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What training needs of the data."""
+
+    tokenizers: Tokenizers
+    train: tuple[Corpus, ...]  # several where BPE dropout has cut the text in several ways
+    valid: Corpus | None
+    valid_pairs: tuple[Pair, ...]
+
+
+def resolve(data: DataConfig) -> DataConfig:
+    """The same files, with their folder in front and their languages named."""
+    folder = Path(data.folder)
+    names = ("source", "target", "tsv", "valid_source", "valid_target")
+    found = {name: tuple(str(folder / file) for file in getattr(data, name)) for name in names}
+    if not data.source and not data.tsv:
+        raise ConfigError("no training data; give --source and --target, --tsv, or data.source in a recipe")
+    languages = {
+        f"{side}_language": getattr(data, f"{side}_language") or next(map(guess_language, getattr(data, side)), "")
+        for side in ("source", "target")
+    }
+    return replace(data, folder="", **found, **languages)
+
+
+def prepare(run: RunFolder, experiment: Experiment, total: int, report: Reporter) -> Prepared:
+    """Learn the tokenizers and write the corpora into the run folder. `total` pairs are in `data`."""
+    data = experiment.data
+    share = _held_out_share(data, total)
+    seed = experiment.seed
+
+    def training_pairs() -> Iterator[Pair]:
+        return (pair for pair in read_pairs(data) if not _held_out(pair, share, seed))
+
+    tokenizers = _tokenizers(experiment, training_pairs, total, report)
+    run.describe(experiment, tokenizers)
+    limits = Limits(data.max_length, data.max_ratio)
+    with disk_errors(run.data):
+        train = tuple(_train_corpora(run, experiment, tokenizers, training_pairs, total, report))
+        _check_not_empty(train[0], data)
+        valid_pairs = tuple(_validation_pairs(data, share, seed))
+        write_atomically(run.data / "valid.json", json.dumps([[p.source, p.target] for p in valid_pairs]))
+        valid = _valid_corpus(run, valid_pairs, tokenizers, limits)
+    report.say(_told(train[0], len(valid_pairs)))
+    return Prepared(tokenizers, train, valid, valid_pairs)
+
+
+def prepared_before(run: RunFolder, experiment: Experiment) -> Prepared:
+    """What `prepare` left in the run folder."""
+    variants = experiment.text.bpe_variants if experiment.text.bpe_dropout else 1
+    train = tuple(Corpus(run.data / f"train-{variant}") for variant in range(variants))
+    pairs = read_json(run.data / "valid.json")
+    if not isinstance(pairs, list):
+        raise FolderError(f"{run.data}/valid.json is damaged: it is not a list of pairs")
+    valid_pairs = tuple(Pair(str(source), str(target)) for source, target in pairs)
+    return Prepared(run.tokenizers(), train, Corpus(run.data / "valid") if valid_pairs else None, valid_pairs)
+
+
+def data_facts(experiment: Experiment, prepared: Prepared) -> dict[str, object]:
+    """What the run folder remembers of the files: names, fingerprints, counts."""
+    data = experiment.data
+    files = [*data.source, *data.target, *data.tsv, *data.valid_source, *data.valid_target]
+    return {
+        "files": {name: fingerprint(Path(name)) for name in files if name != "-"},
+        "pairs": len(prepared.train[0]),
+        "validation_pairs": len(prepared.valid_pairs),
+        "dropped": {name: getattr(prepared.train[0].dropped, name) for name in Dropped.__slots__},
+        "source_language": data.source_language,
+        "target_language": data.target_language,
+    }
+
+
+def _tokenizers(
+    experiment: Experiment, pairs: Pairs, total: int, report: Reporter
+) -> Tokenizers:
+    text = experiment.text
+    if text.tokenizer_file:
+        tokenizer = reuse_tokenizer(Path(text.tokenizer_file))
+        report.say(f"vocabulary: {tokenizer.vocabulary_size} pieces of {text.tokenizer_file}")
+        return Tokenizers(tokenizer, tokenizer)
+    # Every so many-th pair, so that a sample is of all files.
+    stride = -(-2 * total // text.sample_lines)
+
+    def sample(what: str) -> Iterator[Pair]:
+        return (pair for number, pair in enumerate(counted(pairs(), what, total, report)) if number % stride == 0)
+
+    if text.vocabularies == "joint":
+        lines = chain.from_iterable((pair.source, pair.target) for pair in sample("reading for the vocabulary"))
+        joint = learn_tokenizer(lines, text)
+        return Tokenizers(joint, joint)
+    source = learn_tokenizer((pair.source for pair in sample("reading for the source vocabulary")), text)
+    target = learn_tokenizer((pair.target for pair in sample("reading for the target vocabulary")), text)
+    return Tokenizers(source, target)
+
+
+def _train_corpora(
+    run: RunFolder, experiment: Experiment, tokenizers: Tokenizers, pairs: Pairs, total: int, report: Reporter
+) -> Iterator[Corpus]:
+    text, data = experiment.text, experiment.data
+    variants = text.bpe_variants if text.bpe_dropout else 1
+    size = max(tokenizers.source.vocabulary_size, tokenizers.target.vocabulary_size)
+    for variant in range(variants):
+        encoders = (
+            _encoder(tokenizers.source, experiment, 2 * variant),
+            _encoder(tokenizers.target, experiment, 2 * variant + 1),
+        )
+        what = "encoding" if variants == 1 else f"encoding {variant + 1}/{variants}"
+        yield write_corpus(
+            run.data / f"train-{variant}",
+            counted(pairs(), what, total, report),
+            encoders,
+            size,
+            Limits(data.max_length, data.max_ratio),
+        )
+
+
+def _encoder(tokenizer: Tokenizer, experiment: Experiment, stream: int) -> Encode:
+    if not experiment.text.bpe_dropout:
+        return tokenizer.encode_all
+    dropout = BpeDropout(tokenizer, experiment.text.bpe_dropout)
+    calls = iter(range(1 << 62))
+    # Each portion of the corpus, each side and each variant is a random stream of its own.
+    return lambda texts: dropout.encode_all(texts, hash((experiment.seed, stream, next(calls))))
+
+
+def _valid_corpus(
+    run: RunFolder, pairs: tuple[Pair, ...], tokenizers: Tokenizers, limits: Limits
+) -> Corpus | None:
+    if not pairs:
+        return None
+    size = max(tokenizers.source.vocabulary_size, tokenizers.target.vocabulary_size)
+    encoders = (tokenizers.source.encode_all, tokenizers.target.encode_all)
+    corpus = write_corpus(run.data / "valid", pairs, encoders, size, Limits(8 * limits.longest))
+    if not len(corpus):
+        raise DataError("every validation pair is empty or too long; give other files, or set data.hold_out = 0")
+    return corpus
+
+
+def _held_out_share(data: DataConfig, total: int) -> float:
+    """Which part of the training pairs is kept for validation."""
+    if data.valid_source or data.hold_out == 0 or not total:
+        return 0.0
+    count = data.hold_out if data.hold_out > 0 else min(_HELD_OUT_MOST, round(total * _HELD_OUT_SHARE))
+    if count >= total:
+        raise ConfigError(f"data.hold_out is {data.hold_out}, but there are only {total} pairs; lower it")
+    return count / total
+
+
+def _held_out(pair: Pair, share: float, seed: int) -> bool:
+    """Chosen by the source sentence, so that all its pairs are on one side and none leaks."""
+    if share == 0.0:
+        return False
+    digest = blake2b(pair.source.encode(), digest_size=8, key=seed.to_bytes(8, "little", signed=True)).digest()
+    return int.from_bytes(digest, "little") < share * 2**64
+
+
+def _validation_pairs(data: DataConfig, share: float, seed: int) -> Iterable[Pair]:
+    if data.valid_source:
+        return read_parallel(data.valid_source, data.valid_target)
+    return (pair for pair in read_pairs(data) if _held_out(pair, share, seed)) if share else ()
+
+
+def _check_not_empty(corpus: Corpus, data: DataConfig) -> None:
+    if not len(corpus):
+        raise DataError(
+            f"no pair is left to train on: {corpus.dropped.empty} have an empty side and {corpus.dropped.too_long} "
+            f"more than {data.max_length} pieces; look at the files with: heedful doctor"
+        )
+
+
+def _told(corpus: Corpus, validation: int) -> str:
+    dropped = corpus.dropped
+    reasons = [
+        f"{count} {why}"
+        for count, why in ((dropped.empty, "empty"), (dropped.too_long, "too long"), (dropped.uneven, "uneven"))
+        if count
+    ]
+    left_out = f"; left out {', '.join(reasons)}" if reasons else "; none left out"
+    return f"data: {len(corpus)} pairs to train on, {validation} for validation{left_out}"

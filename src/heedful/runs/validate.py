@@ -1,0 +1,67 @@
+"""How good the model is on the validation pairs, on the way."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from heedful.config import Experiment
+from heedful.data.batching import Batching, epoch_batches
+from heedful.data.corpus import Corpus
+from heedful.metrics.translation import bleu
+from heedful.models.transformer import Transformer
+from heedful.runs.prepare import Prepared
+from heedful.train.objective import smoothed_loss
+from heedful.translator import Translator
+
+_BLEU_PAIRS = 1000  # greedy translations of so many pairs are scored, at most
+
+
+@contextmanager
+def using(model: nn.Module, weights: Mapping[str, Tensor] | None) -> Iterator[None]:
+    """The model with other weights for a while, in evaluation; None: its own."""
+    before = {name: p.detach().clone() for name, p in model.named_parameters()} if weights else {}
+    copy_weights(model, weights or {})
+    was_training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        copy_weights(model, before)
+        model.train(was_training)
+
+
+def copy_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
+    """Overwrite the weights that are named."""
+    parameters = dict(model.named_parameters())
+    with torch.no_grad():
+        for name, weight in weights.items():
+            parameters[name].copy_(weight)
+
+
+@torch.no_grad()
+def validation_loss(model: Transformer, corpus: Corpus, batch_tokens: int) -> float:
+    """Unsmoothed loss per target token."""
+    device = next(model.parameters()).device
+    source, target = corpus.lengths()
+    total, tokens = 0.0, 0
+    for indices in epoch_batches(source, target, Batching(batch_tokens, 1, 0), 0):
+        batch = corpus.batch(np.sort(indices), model.pad_id).to(device)
+        memory = model.encode(batch.source, batch.source_lengths)
+        features = model.features(batch.target_in, batch.target_lengths, memory)
+        loss = smoothed_loss(features, model.output_weight, batch.target_out, 0.0)
+        total += loss.plain.item()
+        tokens += loss.tokens
+    return total / tokens
+
+
+def validation_bleu(model: Transformer, prepared: Prepared, experiment: Experiment) -> float:
+    """BLEU of greedy translations."""
+    pairs = prepared.valid_pairs[:_BLEU_PAIRS]
+    translator = Translator(model, prepared.tokenizers, replace(experiment.search, beam=1))
+    outputs = translator.translate([pair.source for pair in pairs])
+    references = [[pair.target for pair in pairs]]
+    return bleu([output.text for output in outputs], references, experiment.evaluate.tokenize)

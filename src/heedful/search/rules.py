@@ -1,0 +1,65 @@
+"""Which token may come next, and with what log-probability."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from heedful.config.experiment import SearchConfig
+from heedful.search.stepping import NEVER, Symbols
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What may follow; built once for a search."""
+
+    eos: int
+    banned: Int[Tensor, " banned"]
+    min_length: int  # tokens before EOS, at least
+    ngram: int  # 0: repeating is no matter
+
+    def log_probs(
+        self, logits: Float[Tensor, "rows vocabulary"], length: int, history: Int[Tensor, "rows produced"]
+    ) -> Float[Tensor, "rows vocabulary"]:
+        """Log-probabilities of the token at position `length` (from 1), -inf where it may not be.
+
+        They are normalised over the whole vocabulary first: to forbid a token makes no other one more probable.
+        """
+        # A fresh tensor even for a view of the model's own weights, so it may be written into. On a CPU this is
+        # also faster than logsumexp, which makes a copy too.
+        log_probs = logits.float().log_softmax(dim=1)
+        end = log_probs[:, self.eos].clone()
+        log_probs.index_fill_(1, self.banned, NEVER)
+        if 0 < self.ngram < length:
+            _bar_repeats(log_probs, history, self.ngram)
+        if length <= self.min_length:
+            log_probs[:, self.eos] = NEVER
+            # Where nothing else may follow, an output that is too short is better than none.
+            log_probs[:, self.eos] = end.where(log_probs.amax(dim=1) == NEVER, NEVER)
+        return log_probs
+
+    def remember(
+        self, history: Int[Tensor, "before produced"], rows: Int[Tensor, " rows"], tokens: Int[Tensor, " rows"]
+    ) -> Int[Tensor, "rows longer"]:
+        """The history of the chosen rows with one more token each; without a column when nobody will look at it."""
+        if self.ngram == 0:
+            return tokens.new_empty(len(rows), 0)
+        return torch.cat([history.index_select(0, rows), tokens.unsqueeze(1)], dim=1)
+
+
+def rules_of(symbols: Symbols, config: SearchConfig, device: torch.device) -> Rules:
+    """What these symbols and options allow."""
+    banned = torch.tensor(symbols.banned, dtype=torch.long, device=device)
+    return Rules(symbols.eos, banned, config.min_length, config.no_repeat_ngram)
+
+
+def _bar_repeats(
+    log_probs: Float[Tensor, "rows vocabulary"], history: Int[Tensor, "rows produced"], ngram: int
+) -> None:
+    """Forbid, in place, each token that would complete an n-gram its row already has."""
+    context = ngram - 1
+    suffix = history[:, history.shape[1] - context :]
+    windows = history.unfold(1, context, 1)[:, :-1]  # all but the suffix itself
+    rows, positions = (windows == suffix.unsqueeze(1)).all(dim=2).nonzero(as_tuple=True)
+    log_probs[rows, history[rows, positions + context]] = NEVER

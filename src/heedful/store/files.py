@@ -1,0 +1,397 @@
+"""Files and folders that are whole or absent, whenever the power goes.
+
+Everything is written beside its place under a temporary name (``.tmp-…``), forced to the disk, and only then renamed.
+What must be trusted later has a manifest of sha256 sums, for safetensors itself notices few of the bits that flip.
+"""
+
+import errno
+import hashlib
+import json
+import os
+import re
+import secrets
+import shutil
+import struct
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import torch
+from safetensors import safe_open
+from torch import Tensor
+
+from heedful.errors import FolderError, HeedfulError, OutOfSpace, UserError
+
+MANIFEST = "manifest.json"
+OLD = ".old"
+_FORMAT = 1
+_TEMPORARY = ".tmp-"
+_PLAIN_NAME = re.compile(r"(?!.*\.\.)[A-Za-z0-9_-][A-Za-z0-9_.-]{0,99}(/[A-Za-z0-9_-][A-Za-z0-9_.-]{0,99}){0,3}")
+_FULL = {errno.ENOSPC, errno.EDQUOT}
+_FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}
+_WRONG_PATH = {
+    *(errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENOTEMPTY),
+    *(errno.ENAMETOOLONG, errno.ELOOP),
+}
+_DTYPES = {
+    torch.float64: "F64",
+    torch.float32: "F32",
+    torch.float16: "F16",
+    torch.bfloat16: "BF16",
+    torch.int64: "I64",
+    torch.int32: "I32",
+    torch.int16: "I16",
+    torch.int8: "I8",
+    torch.uint8: "U8",
+    torch.bool: "BOOL",
+}
+
+
+class DamagedError(FolderError):
+    """A file or folder whose content is not what was written; `reason` says what differs."""
+
+    def __init__(self, what: Path, reason: str) -> None:
+        super().__init__(f"{what} is damaged ({reason}); restore it from a copy")
+        self.reason = reason
+
+
+# Errors of the disk
+
+
+def out_of_space(error: OSError) -> bool:
+    """Whether the disk or the user's share of it is full."""
+    return error.errno in _FULL
+
+
+@contextmanager
+def disk_errors(what: Path) -> Iterator[None]:
+    """Turn every OSError inside into one of our errors, with a sentence about `what`."""
+    try:
+        yield
+    except OSError as error:
+        raise _worded(error, what) from error
+
+
+def _worded(error: OSError, what: Path) -> HeedfulError:
+    # A temporary name means nothing to the user: name the folder it stands in.
+    shown = next((path.parent for path in [*reversed(what.parents), what] if _is_temporary(path)), what)
+    if out_of_space(error):
+        return OutOfSpace(
+            f"the disk is full while writing {shown}; free some space and try again "
+            "(an interrupted training goes on with: heedful train --resume)"
+        )
+    sentence = f"{shown} cannot be read or written ({error.strerror or error})"
+    if error.errno in _FORBIDDEN:
+        return UserError(f"{sentence}; check its permissions or choose another folder")
+    if error.errno in _WRONG_PATH:
+        return UserError(f"{sentence}; check the path")
+    return HeedfulError(f"{sentence}; check the disk and try again")
+
+
+# Files
+
+
+def write_atomically(path: Path, content: bytes | str) -> None:
+    """Write a file that is, after a crash at any moment, either the old one or the new one, and whole.
+
+    On failure the temporary is removed. Text is written as UTF-8.
+    """
+    _write(path, [content.encode() if isinstance(content, str) else content])
+
+
+def _write(path: Path, chunks: Iterable[bytes | memoryview]) -> None:
+    temporary = _temporary_beside(path)
+    with disk_errors(path):
+        try:
+            _write_durably(temporary, chunks)
+            temporary.replace(path)
+        except BaseException:
+            _discard(temporary)
+            raise
+        _sync_folder(path.parent)
+
+
+def _write_durably(path: Path, chunks: Iterable[bytes | memoryview]) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
+    try:
+        for chunk in chunks:
+            _write_all(descriptor, memoryview(chunk))
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _write_all(descriptor: int, rest: memoryview) -> None:
+    while rest:
+        written = os.write(descriptor, rest)
+        if written == 0:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        rest = rest[written:]
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the names in a folder durable."""
+    if sys.platform == "win32":  # where a folder cannot be opened
+        return
+    try:
+        _sync(folder, os.O_RDONLY)
+    except OSError as error:
+        # Some network file systems know no fsync of a folder; nothing more can be done there.
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
+
+
+def _sync(path: Path, flags: int) -> None:
+    descriptor = os.open(path, flags)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sha256(path: Path) -> str:
+    """The sha256 of a file's content in hexadecimal digits."""
+    with disk_errors(path):
+        return _digest(path)
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+# Folders
+
+
+@contextmanager
+def new_folder(final: Path) -> Iterator[Path]:
+    """Give a temporary folder to fill; on leaving, it is forced to the disk and takes its place as `final`.
+
+    A folder that stood there is set aside as `aside(final)` and removed once the new one is durable, so that a crash
+    never leaves neither. On failure the temporary is removed and the old folder stands.
+    """
+    temporary = _temporary_beside(final)
+    with disk_errors(final):
+        try:
+            final.parent.mkdir(parents=True, exist_ok=True)
+            temporary.mkdir()
+            yield temporary
+            _sync_tree(temporary)
+            _put_in_place(temporary, final)
+        except BaseException:
+            _discard(temporary)
+            raise
+
+
+def aside(folder: Path) -> Path:
+    """Where the old `folder` stands for the moment in which a new one takes its place."""
+    return folder.with_name(folder.name + OLD)
+
+
+def remove(path: Path) -> None:
+    """Remove a file or folder, if there; a crash never leaves half of it under its name."""
+    gone = _temporary_beside(path)
+    try:
+        path.rename(gone)
+    except FileNotFoundError:
+        return
+    _discard(gone)
+
+
+def remove_temporaries(folder: Path) -> None:
+    """Remove what writers that were killed left behind; only for one who holds the folder's lock."""
+    if folder.is_dir():
+        for path in filter(_is_temporary, list(folder.iterdir())):
+            _discard(path)
+
+
+def _put_in_place(temporary: Path, final: Path) -> None:
+    old = aside(final)
+    if final.exists():
+        remove(old)
+        final.rename(old)
+    try:
+        temporary.rename(final)
+    except OSError:
+        with suppress(OSError):
+            old.rename(final)
+        raise
+    _sync_folder(final.parent)
+    with suppress(OSError):  # left behind, it costs space and no safety
+        remove(old)
+
+
+def _sync_tree(folder: Path) -> None:
+    for path in folder.iterdir():
+        if path.is_dir():
+            _sync_tree(path)
+        else:
+            _sync(path, os.O_RDWR)
+    _sync_folder(folder)
+
+
+def _temporary_beside(path: Path) -> Path:
+    return path.with_name(_TEMPORARY + secrets.token_hex(6))
+
+
+def _is_temporary(path: Path) -> bool:
+    return path.name.startswith(_TEMPORARY)
+
+
+def _discard(path: Path) -> None:
+    with suppress(OSError):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+
+
+# Manifests
+
+
+def write_manifest(folder: Path, names: Iterable[str]) -> None:
+    """Note size and sha256 of the named files, so that `check_manifest` can tell whether they are still the same."""
+    files: dict[str, object] = {}
+    for name in names:
+        if not _PLAIN_NAME.fullmatch(name):
+            raise ValueError(f"{name!r} is not a plain name of a file inside the folder")
+        with disk_errors(folder / name):
+            files[name] = {"sha256": _digest(folder / name), "bytes": (folder / name).stat().st_size}
+    write_atomically(folder / MANIFEST, _manifest_text(files))
+
+
+def check_manifest(folder: Path, required: Iterable[str] = ()) -> None:
+    """Raise FolderError unless every file of the manifest is as it was written, and `required` are among them.
+
+    Files that the manifest does not name are not looked at.
+    """
+    files = _read_manifest(folder)
+    for name in required:
+        if name not in files:
+            raise DamagedError(folder, f"{MANIFEST}: does not name {name}")
+    for name, (size, digest) in files.items():
+        if not _PLAIN_NAME.fullmatch(name):
+            raise DamagedError(folder, f"{MANIFEST}: names {name[:80]!r}")
+        _check_file(folder, name, size, digest)
+
+
+def read_json(path: Path) -> object:
+    """The JSON value in a file; whatever is wrong with it is a FolderError."""
+    return _parsed(path, _content(path))
+
+
+def _content(path: Path) -> bytes:
+    try:
+        if not path.is_file():  # a named pipe would wait for ever
+            raise DamagedError(path.parent, f"{path.name}: missing")
+        return path.read_bytes()
+    except OSError as error:
+        raise DamagedError(path.parent, f"{path.name}: {_reason(error)}") from error
+
+
+def _parsed(path: Path, content: bytes) -> object:
+    try:
+        return json.loads(content.decode())
+    except (ValueError, RecursionError) as error:
+        raise DamagedError(path.parent, f"{path.name}: not JSON") from error
+
+
+def _manifest_text(files: Mapping[str, object]) -> str:
+    content: dict[str, object] = {"format": _FORMAT, "files": files}
+    digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+    return json.dumps({**content, "sha256": digest}, indent=1, sort_keys=True) + "\n"
+
+
+def _read_manifest(folder: Path) -> dict[str, tuple[int, str]]:
+    """The size and sha256 of each file."""
+    path = folder / MANIFEST
+    content = _content(path)
+    match _parsed(path, content):
+        case {"format": int(version)} if version != _FORMAT:
+            raise FolderError(f"{path} is of format {version}, but this heedful reads format {_FORMAT}; update heedful")
+        case {"files": dict(files)} if all(map(_is_entry, files.values())):
+            # Written anew it must come out byte by byte the same: that holds its sha256 and leaves no bit unwatched.
+            if _manifest_text(files).encode() == content:
+                return {name: (entry["bytes"], entry["sha256"]) for name, entry in files.items()}
+    raise DamagedError(folder, f"{MANIFEST}: sha256 differs")
+
+
+def _is_entry(entry: object) -> bool:
+    match entry:
+        case {"bytes": int(), "sha256": str(), **others} if not others:
+            return True
+    return False
+
+
+def _check_file(folder: Path, name: str, bytes_then: int, digest_then: str) -> None:
+    path = folder / name
+    try:
+        if not path.is_file():
+            raise DamagedError(folder, f"{name}: missing")
+        # The size first: it costs nothing, and what has grown to gigabytes is not read.
+        if (bytes_now := path.stat().st_size) != bytes_then:
+            raise DamagedError(folder, f"{name}: {bytes_now} bytes instead of {bytes_then}")
+        if _digest(path) != digest_then:
+            raise DamagedError(folder, f"{name}: sha256 differs")
+    except OSError as error:
+        raise DamagedError(folder, f"{name}: {_reason(error)}") from error
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, FileNotFoundError):
+        return "missing"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return " ".join(str(error).split())[:200] or type(error).__name__
+
+
+# Tensors
+
+
+def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
+    """Write a safetensors file, atomically; views and shared memory are written out in full under each name.
+
+    The format is written by hand, one tensor after the other: the library's own writer does not fsync, and its
+    `save` to bytes would hold all weights in memory a second time.
+    """
+    # The widest numbers first, as the library does it, so that every tensor starts on a multiple of its item size.
+    names = sorted(tensors, key=lambda name: (-tensors[name].element_size(), name))
+    header = _header([(name, tensors[name]) for name in names], metadata)
+    _write(path, _chunks(header, (tensors[name] for name in names)))
+
+
+def load_tensors(path: Path, prefix: str = "") -> dict[str, Tensor]:
+    """Read the tensors of a safetensors file whose names start with `prefix`; FolderError if the file is not one.
+
+    The tensors own their memory: what happens to the file later does not reach them. Never unpickles anything.
+    """
+    if not path.is_file():
+        raise DamagedError(path, "missing")
+    try:
+        with safe_open(path, framework="pt", device="cpu") as file:
+            # The clone matters: what the library gives is a map of the file, not a copy.
+            return {name: file.get_tensor(name).clone() for name in file.keys() if name.startswith(prefix)}  # noqa: SIM118
+    except Exception as error:  # a crafted header reaches torch in many ways; whatever it raises there means the same
+        raise DamagedError(path, _reason(error)) from error
+
+
+def _header(tensors: Iterable[tuple[str, Tensor]], metadata: Mapping[str, str]) -> bytes:
+    content: dict[str, object] = {"__metadata__": dict(metadata)}
+    end = 0
+    for name, tensor in tensors:
+        if name == "__metadata__" or tensor.dtype not in _DTYPES:
+            raise ValueError(f"a tensor named {name!r} of {tensor.dtype} has no place in a safetensors file")
+        start, end = end, end + tensor.numel() * tensor.element_size()
+        content[name] = {"dtype": _DTYPES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [start, end]}
+    text = json.dumps(content, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    return struct.pack("<Q", len(text)) + text
+
+
+def _chunks(header: bytes, tensors: Iterable[Tensor]) -> Iterator[bytes | memoryview]:
+    yield header
+    for tensor in tensors:
+        whole = tensor.detach().cpu().contiguous()
+        # Not reshape: one element may have any stride, and its bytes could not be seen.
+        yield whole.as_strided((whole.numel(),), (1,)).view(torch.uint8).numpy().data

@@ -1,0 +1,262 @@
+"""A run folder: everything needed to use, resume and explain a model.
+
+::
+
+    runs/en-de/
+    ├── model.safetensors        the weights; they carry their own checksum
+    ├── config.json              the network, as the model hubs expect it
+    ├── generation_config.json   how it is searched
+    ├── tokenizer.json           or tokenizer.source.json and tokenizer.target.json
+    ├── experiment.toml          every option of the training
+    ├── manifest.json            checksums of the four above
+    ├── about.json               data fingerprints, versions, languages, scores
+    ├── README.md                the model card
+    ├── events.jsonl             one line an event of training;  curve.png draws it
+    ├── checkpoints/             what --resume goes on from
+    └── data/                    the corpus as token ids; only training needs it
+"""
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from safetensors import safe_open
+from torch import Tensor
+
+from heedful.config import Experiment, SearchConfig, dump_experiment, load_recipe, make_experiment
+from heedful.errors import ConfigError, FolderError
+from heedful.models.build import Vocabulary, build_model
+from heedful.models.transformer import Transformer
+from heedful.store.files import (
+    check_manifest,
+    disk_errors,
+    load_tensors,
+    read_json,
+    save_tensors,
+    write_atomically,
+    write_manifest,
+)
+from heedful.text import Tokenizer
+
+FORMAT = 1
+_CHECKED = ("config.json", "generation_config.json", "experiment.toml")
+
+
+@dataclass(frozen=True, slots=True)
+class Tokenizers:
+    """The two sides' tokenizers: the same object where the vocabulary is joint."""
+
+    source: Tokenizer
+    target: Tokenizer
+
+    @property
+    def joint(self) -> bool:
+        """One for both sides."""
+        return self.source is self.target
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """What the model must know of them."""
+        sizes = (self.source.vocabulary_size, self.target.vocabulary_size)
+        return Vocabulary(*sizes, self.target.pad_id, self.target.eos_id)
+
+
+class RunFolder:
+    """One folder on disk; the methods read and write its parts."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @classmethod
+    def create(cls, path: Path) -> "RunFolder":
+        """A new folder; refuses one that holds anything."""
+        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+            raise FolderError(f"{path} exists already; go on with it by --resume {path}, or choose another --out")
+        with disk_errors(path):
+            path.mkdir(parents=True, exist_ok=True)
+        return cls(path)
+
+    @classmethod
+    def open(cls, path: Path) -> "RunFolder":
+        """An existing one, with all that is needed to use it intact."""
+        if not path.is_dir():
+            raise FolderError(f"no run folder {path}; make one with: heedful train --source A --target B --out {path}")
+        if not (path / "config.json").exists():
+            raise FolderError(f"{path} is not a run folder: it has no config.json")
+        _check_format(path)
+        check_manifest(path, required=_CHECKED)
+        return cls(path)
+
+    @property
+    def checkpoints(self) -> Path:
+        """Where checkpoints are."""
+        return self.path / "checkpoints"
+
+    @property
+    def data(self) -> Path:
+        """Where the prepared corpora are."""
+        return self.path / "data"
+
+    @property
+    def events(self) -> Path:
+        """The log of training."""
+        return self.path / "events.jsonl"
+
+    @property
+    def has_model(self) -> bool:
+        """Whether there are weights to translate with."""
+        return (self.path / "model.safetensors").exists()
+
+    def describe(self, experiment: Experiment, tokenizers: Tokenizers) -> None:
+        """Write what does not change in training: configuration and tokenizers, with their checksums."""
+        write_atomically(self.path / "experiment.toml", dump_experiment(experiment))
+        write_atomically(self.path / "config.json", _config_json(experiment, tokenizers))
+        write_atomically(self.path / "generation_config.json", _generation_json(experiment.search, tokenizers))
+        files = _tokenizer_files(tokenizers)
+        for name, tokenizer in files.items():
+            write_atomically(self.path / name, tokenizer.to_json())
+        write_manifest(self.path, (*_CHECKED, *files))
+
+    def experiment(self) -> Experiment:
+        """Every option of the training."""
+        try:
+            return make_experiment(load_recipe(self.path / "experiment.toml"))
+        except ConfigError as error:
+            raise FolderError(f"{self.path}/experiment.toml is not of this version of heedful: {error}") from error
+
+    def tokenizers(self) -> Tokenizers:
+        """Both sides' tokenizers."""
+        if (joint := self.path / "tokenizer.json").exists():
+            tokenizer = _read_tokenizer(joint)
+            return Tokenizers(tokenizer, tokenizer)
+        source, target = (_read_tokenizer(self.path / f"tokenizer.{side}.json") for side in ("source", "target"))
+        return Tokenizers(source, target)
+
+    def write_weights(self, weights: Mapping[str, Tensor], note: str) -> None:
+        """Make these the folder's model, in one rename; `note` says where they come from."""
+        metadata = {"format": "pt", "heedful": str(FORMAT), "note": note}
+        path = self.path / "model.safetensors"
+        save_tensors(path, weights, metadata | {"sha256": _digest(weights, metadata)})
+
+    def model(self) -> Transformer:
+        """The model, ready to use."""
+        if not self.has_model:
+            raise FolderError(f"{self.path} has no model yet; go on training with: heedful train --resume {self.path}")
+        path = self.path / "model.safetensors"
+        weights = load_tensors(path)
+        metadata = _metadata(path)
+        if metadata.pop("sha256", "") != _digest(weights, metadata):
+            raise FolderError(f"{path} is damaged: its checksum differs; copy it again, or train --resume to remake it")
+        with torch.device("meta"):
+            model = build_model(self.experiment().model, self.tokenizers().vocabulary)
+        fill_model(model.to_empty(device="cpu"), weights, str(path))
+        return model.eval()
+
+    def note(self) -> str:
+        """Where the weights come from."""
+        return _metadata(self.path / "model.safetensors").get("note", "") if self.has_model else ""
+
+    def write_about(self, about: Mapping[str, object]) -> None:
+        """Write or extend what the folder says about itself."""
+        write_atomically(self.path / "about.json", json.dumps(self.about() | dict(about), indent=1) + "\n")
+
+    def about(self) -> dict[str, object]:
+        """Data, versions, languages, scores; empty where it is not written yet."""
+        if not (self.path / "about.json").exists():
+            return {}
+        about = read_json(self.path / "about.json")
+        if not isinstance(about, dict):
+            raise FolderError(f"{self.path}/about.json is damaged: it is not a JSON object")
+        return about
+
+
+def fill_model(model: torch.nn.Module, weights: Mapping[str, Tensor], origin: str) -> None:
+    """Copy named weights into the model; every name and shape must fit."""
+    wanted = dict(model.named_parameters())
+    for name in wanted.keys() ^ weights.keys():
+        state = "has no" if name in wanted else "has an unknown"
+        raise FolderError(f"{origin} {state} weight {name}; it is of another model")
+    with torch.no_grad():
+        for name, parameter in wanted.items():
+            if parameter.shape != weights[name].shape:
+                shapes = f"{list(weights[name].shape)} instead of {list(parameter.shape)}"
+                raise FolderError(f"{origin} has {name} of shape {shapes}; it is of another model")
+            parameter.copy_(weights[name])
+
+
+def _check_format(path: Path) -> None:
+    match read_json(path / "config.json"):
+        case {"heedful_format": int(version)}:
+            if version != FORMAT:
+                raise FolderError(f"{path} is of format {version}, but this heedful reads format {FORMAT}; update it")
+        case _:
+            raise FolderError(f"{path}/config.json is not heedful's: it has no heedful_format")
+
+
+def _tokenizer_files(tokenizers: Tokenizers) -> dict[str, Tokenizer]:
+    if tokenizers.joint:
+        return {"tokenizer.json": tokenizers.source}
+    return {"tokenizer.source.json": tokenizers.source, "tokenizer.target.json": tokenizers.target}
+
+
+def _read_tokenizer(path: Path) -> Tokenizer:
+    with disk_errors(path):
+        return Tokenizer.from_json(path.read_text(encoding="utf-8"), str(path))
+
+
+def _config_json(experiment: Experiment, tokenizers: Tokenizers) -> str:
+    vocabulary = tokenizers.vocabulary
+    config: dict[str, object] = {
+        "heedful_format": FORMAT,
+        "model_type": "heedful-transformer",
+        "architectures": ["Transformer"],
+        "is_encoder_decoder": True,
+        "vocab_size": vocabulary.target,
+        "source_vocab_size": vocabulary.source,
+        "pad_token_id": vocabulary.pad_id,
+        "eos_token_id": vocabulary.eos_id,
+        "decoder_start_token_id": vocabulary.pad_id,
+    }
+    return json.dumps(config | dataclasses.asdict(experiment.model), indent=1) + "\n"
+
+
+def _generation_json(search: SearchConfig, tokenizers: Tokenizers) -> str:
+    """In the hub's words; its length penalty is a power of the length, so ours is told by name."""
+    config = {
+        "num_beams": search.beam,
+        "eos_token_id": tokenizers.target.eos_id,
+        "pad_token_id": tokenizers.target.pad_id,
+        "decoder_start_token_id": tokenizers.target.pad_id,
+        "heedful": dataclasses.asdict(search),
+    }
+    return json.dumps(config, indent=1) + "\n"
+
+
+def _metadata(path: Path) -> dict[str, str]:
+    with safe_open(path, framework="pt") as file:
+        return dict(file.metadata() or {})
+
+
+def _digest(weights: Mapping[str, Tensor], metadata: Mapping[str, str]) -> str:
+    """A checksum over names, shapes, types, values and metadata."""
+    digest = hashlib.sha256(json.dumps(sorted(metadata.items())).encode())
+    for name in sorted(weights):
+        tensor = weights[name].detach().cpu().contiguous()
+        digest.update(json.dumps([name, str(tensor.dtype), list(tensor.shape)]).encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def mean_weights(several: Iterable[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+    """The mean of checkpoints (section 6.1), added up in double precision."""
+    sums: dict[str, Tensor] = {}
+    count = 0
+    for weights in several:
+        count += 1
+        for name, tensor in weights.items():
+            sums[name] = sums[name] + tensor.double() if name in sums else tensor.double()
+    return {name: (total / count).float() for name, total in sums.items()}

@@ -1,0 +1,167 @@
+"""Raw text to ids and back. Text meets ids here and nowhere else."""
+
+import json
+from collections.abc import Iterable, Sequence
+
+from tokenizers import Tokenizer as RustTokenizer
+from tokenizers import processors
+
+from heedful.errors import DataError
+from heedful.text.allow import checked
+from heedful.text.alphabet import byte_characters, visible
+from heedful.text.kinds import CONTINUATION, EOS, PAD, kind_of
+from heedful.text.rust import rust_errors
+
+PAD_NAMES = (PAD, "[PAD]", "<PAD>", "<|pad|>", "<|finetune_right_pad_id|>")
+EOS_NAMES = (EOS, "<eos>", "[EOS]", "<EOS>", "[SEP]", "<|endoftext|>", "<|end_of_text|>", "<|eos|>", "<|im_end|>")
+
+# An Encoding holds offsets, masks and strings beside its ids: a million of them at a time would take gigabytes.
+TEXTS_AT_A_TIME = 4096
+
+
+class Tokenizer:
+    """Raw text to ids and back, exactly: `decode(encode(x)) == x` for every text that Unicode allows.
+
+    A tokenizer that somebody else made (`kind` "foreign") is as exact as its own normaliser lets it be.
+    """
+
+    def __init__(self, rust: RustTokenizer, origin: str) -> None:
+        """Take over a tokenizer that has a padding and an end-of-sentence piece; `origin` is for errors."""
+        self._rust = rust
+        # Without this a literal "</s>" in a text becomes the end of the sentence; tokenizer.json does not keep it.
+        rust.encode_special_tokens = True
+        self._pad_id = _id_of_one(rust, PAD_NAMES, "padding", origin)
+        self._eos_id = _id_of_one(rust, EOS_NAMES, "end-of-sentence", origin)
+        self._kind = kind_of(rust)
+        self._size = 1 + max(rust.get_vocab(with_added_tokens=True).values())
+        # Only other people's files have models that can put a special id in the place of text.
+        never = _special_ids(rust) | {self._pad_id, self._eos_id}
+        self._never = never if self._kind == "foreign" else frozenset()
+        self._byte_of = {character: byte for byte, character in enumerate(byte_characters())}
+        self._is_byte_level = '"ByteLevel"' in json.dumps(json.loads(rust.to_str())["decoder"])
+        eos = rust.id_to_token(self._eos_id)
+        rust.post_processor = processors.TemplateProcessing(f"$A {eos}", special_tokens=[(eos, self._eos_id)])
+
+    def __reduce__(self) -> tuple[object, tuple[str, str]]:
+        """Pickle and copy through JSON, because the Rust side forgets settings that are not in its file."""
+        return Tokenizer.from_json, (self.to_json(), "a copied tokenizer")
+
+    @property
+    def vocabulary_size(self) -> int:
+        """The number of ids, special ones included."""
+        return self._size
+
+    @property
+    def pad_id(self) -> int:
+        """What fills up a batch, and what a decoder starts from."""
+        return self._pad_id
+
+    @property
+    def eos_id(self) -> int:
+        """What ends every sentence."""
+        return self._eos_id
+
+    @property
+    def kind(self) -> str:
+        """The kind as `text.kind` names it, or "foreign"."""
+        return self._kind
+
+    def encode(self, text: str) -> list[int]:
+        """Give the ids of a text and EOS; no other special id comes of any text (but a foreign file's unknown)."""
+        return self.encode_all([text])[0]
+
+    def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
+        """Encode many texts, on all cores."""
+        ids: list[list[int]] = []
+        for start in range(0, len(texts), TEXTS_AT_A_TIME):
+            ids += self._encode_some(list(texts[start : start + TEXTS_AT_A_TIME]))
+        return ids
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Give the text of any ids, without PAD and EOS; bytes that are no UTF-8 become U+FFFD."""
+        return self.decode_all([ids])[0]
+
+    def decode_all(self, ids: Sequence[Sequence[int]]) -> list[str]:
+        """Decode many sentences, on all cores."""
+        left_out = (self._pad_id, self._eos_id)
+        kept = [[number for number in sentence if number not in left_out] for sentence in ids]
+        with rust_errors("these ids cannot be decoded"):
+            return self._rust.decode_batch(kept, skip_special_tokens=True)
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """Give what a person sees of each id: "▁" for a space, "<0xE4>" for a part of a character."""
+        return [self._visible(number) for number in ids]
+
+    def piece_at(self, id: int) -> str:
+        """Give the raw entry of the vocabulary."""
+        piece = self._rust.id_to_token(id) if id >= 0 else None
+        if piece is None:
+            raise DataError(f"there is no piece {id} in a vocabulary of {self._size} pieces")
+        return piece
+
+    def to_json(self) -> str:
+        """Give a tokenizer.json that other programs can read, too."""
+        return self._rust.to_str()
+
+    @classmethod
+    def from_json(cls, text: str, origin: str) -> "Tokenizer":
+        """Read a tokenizer.json, if all of it stands on the allow-list; `origin` is its name in errors."""
+        data = checked(text, origin)
+        with rust_errors(f"{origin} is not a tokenizer that heedful can use"):
+            rust = RustTokenizer.from_str(json.dumps(data))
+        return cls(rust, origin)
+
+    def _encode_some(self, texts: list[str]) -> list[list[int]]:
+        require_unicode(texts)
+        with rust_errors("this text cannot be encoded"):
+            encodings = self._rust.encode_batch_fast(texts, add_special_tokens=False)
+        found = [encoding.ids for encoding in encodings]
+        if self._never:
+            found = [[number for number in ids if number not in self._never] for ids in found]
+        return [[*ids, self._eos_id] for ids in found]
+
+    def _visible(self, number: int) -> str:
+        if number == self._eos_id:
+            return EOS
+        piece = self.piece_at(number)
+        if number == self._pad_id or not self._is_byte_level:
+            return piece
+        if self._kind == "wordpiece":
+            piece = piece.removeprefix(CONTINUATION)
+        return visible(piece, self._byte_of)
+
+
+def first_of(names: Iterable[str], known: Iterable[str]) -> str | None:
+    """Give the first of some names that is among the known ones."""
+    known = frozenset(known)
+    return next((name for name in names if name in known), None)
+
+
+def _id_of_one(rust: RustTokenizer, names: Sequence[str], role: str, origin: str) -> int:
+    specials = [token.content for token in rust.get_added_tokens_decoder().values() if token.special]
+    number = rust.token_to_id(first_of(names, specials) or "")
+    if number is None:
+        raise DataError(
+            f"{origin} has no {role} piece such as {names[0]}; name the file as text.tokenizer_file to have it added"
+        )
+    return number
+
+
+def _special_ids(rust: RustTokenizer) -> frozenset[int]:
+    """The ids that no text may become: all special ones but the unknown, which is what text becomes by right."""
+    model = json.loads(rust.to_str())["model"]
+    unknown = model["vocab"][model["unk_id"]][0] if model.get("unk_id") is not None else model.get("unk_token")
+    return frozenset(
+        number
+        for number, token in rust.get_added_tokens_decoder().items()
+        if token.special and token.content != unknown
+    )
+
+
+def require_unicode(texts: Sequence[str]) -> None:
+    """Refuse half a surrogate pair, which Python can hold and UTF-8 cannot."""
+    try:
+        "".join(texts).encode()
+    except UnicodeEncodeError as error:
+        stray = ord(error.object[error.start])
+        raise DataError(f"a text holds U+{stray:04X}, half a character that no file can hold; remove it") from error

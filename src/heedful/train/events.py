@@ -1,0 +1,63 @@
+"""What happens in training, one JSON line each."""
+
+import dataclasses
+import json
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class StepDone:
+    """An update of the weights, or one that was skipped because a number was not finite."""
+
+    step: int
+    epoch: int
+    loss: float  # smoothed, per target token
+    learning_rate: float
+    gradient_norm: float
+    tokens: int  # source and target
+    tokens_per_second: float
+    skipped: int = 0  # updates skipped so far
+
+
+@dataclass(frozen=True, slots=True)
+class Validated:
+    """Scores on the validation pairs."""
+
+    step: int
+    loss: float  # unsmoothed, per target token
+    perplexity: float
+    bleu: float | None
+    best: bool
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """A checkpoint was written."""
+
+    step: int
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """Training is over."""
+
+    step: int
+    reason: str
+    minutes: float
+    model: str  # which weights the run folder's model has
+
+
+Event = StepDone | Validated | Saved | Finished
+
+
+def as_json(event: Event) -> str:
+    """One line of `events.jsonl`."""
+    numbers = {key: _round(value) for key, value in dataclasses.asdict(event).items()}
+    return json.dumps({"event": type(event).__name__} | numbers)
+
+
+def _round(value: object) -> object:
+    """Nine significant digits are all that a float32 has."""
+    return float(f"{value:.9g}") if isinstance(value, float) else value

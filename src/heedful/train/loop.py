@@ -1,0 +1,98 @@
+"""The training loop: a generator of events, driven from outside."""
+
+import math
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from heedful.config import TrainConfig
+from heedful.data.batch import Batch
+from heedful.data.batching import Position
+from heedful.errors import Diverged
+from heedful.models.seq2seq import Seq2Seq
+from heedful.train.events import StepDone
+from heedful.train.objective import smoothed_loss
+from heedful.train.optimizer import MovingAverage, set_learning_rate
+from heedful.train.schedule import learning_rate
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """The batches of one update of the weights, and where in the data comes after it."""
+
+    batches: Sequence[Batch]
+    epoch: int
+    next: Position
+
+
+@dataclass(slots=True)
+class Learner:
+    """All that training changes. Between two events it is consistent and can be saved."""
+
+    model: Seq2Seq  # type: ignore[type-arg]
+    optimizer: torch.optim.Optimizer
+    average: MovingAverage | None
+    step: int = 0
+    skipped: int = 0
+    position: Position = Position()
+
+
+def training_steps(
+    learner: Learner, updates: Iterable[Update], d_model: int, config: TrainConfig
+) -> Iterator[StepDone]:
+    """Train for as long as there are updates and someone asks for the next event."""
+    learner.model.train()
+    began = time.perf_counter()
+    for update in updates:
+        step = learner.step + 1
+        rate = learning_rate(step, d_model, config)
+        set_learning_rate(learner.optimizer, rate)
+        loss = accumulate_gradients(learner.model, update.batches, config.label_smoothing)
+        norm = gradient_norm(learner.model, config.clip_norm)
+        if math.isfinite(loss) and math.isfinite(norm):
+            learner.optimizer.step()
+            if learner.average:
+                learner.average.update(learner.model, step)
+        else:
+            _refuse(step, loss, rate, config)
+            learner.skipped += 1
+        learner.optimizer.zero_grad(set_to_none=True)
+        learner.step, learner.position = step, update.next
+        tokens, now = sum(batch.tokens for batch in update.batches), time.perf_counter()
+        yield StepDone(step, update.epoch, loss, rate, norm, tokens, tokens / (now - began), learner.skipped)
+        began = time.perf_counter()  # what the driver did with the event is not training time
+
+
+def accumulate_gradients(model: Seq2Seq, batches: Sequence[Batch], smoothing: float) -> float:  # type: ignore[type-arg]
+    """Add up the gradients of the mean loss over all target tokens of an update; give that loss."""
+    tokens = sum(len(batch.target_out) for batch in batches)
+    total = 0.0
+    for batch in batches:
+        memory = model.encode(batch.source, batch.source_lengths)
+        features = model.features(batch.target_in, batch.target_lengths, memory)
+        loss = smoothed_loss(features, model.output_weight, batch.target_out, smoothing)
+        mean = loss.smoothed / tokens
+        mean.backward()
+        total += mean.item()
+    return total
+
+
+def gradient_norm(model: torch.nn.Module, clip_norm: float) -> float:
+    """The norm of all gradients; scales them down to `clip_norm` if that is set."""
+    gradients = [p.grad for p in model.parameters() if p.grad is not None]
+    norm: Tensor = torch.nn.utils.get_total_norm(gradients)
+    if clip_norm:
+        torch.nn.utils.clip_grads_with_norm_(list(model.parameters()), clip_norm, norm)
+    return norm.item()
+
+
+def _refuse(step: int, loss: float, rate: float, config: TrainConfig) -> None:
+    """A number that is not finite never reaches the weights."""
+    if config.on_non_finite == "stop":
+        raise Diverged(
+            f"the loss at step {step} is {loss} with learning rate {rate:.3g}; "
+            "lower train.learning_rate or set train.on_non_finite = 'skip', and resume from the last checkpoint"
+        )

@@ -1,0 +1,31 @@
+"""The learning rate at each update (section 5.3), counted from 1."""
+
+import math
+from typing import assert_never
+
+from heedful.config import TrainConfig
+
+
+def learning_rate(step: int, d_model: int, config: TrainConfig) -> float:
+    """Equation 3, or one of the schedules in use since.
+
+    All warm up linearly over `warmup_steps`. "paper": `learning_rate` is a factor on the formula; else it is the peak,
+    from which "inverse-sqrt" falls with the root of the step, "cosine" and "linear" to zero at `max_steps`.
+    """
+    warmup = max(1, config.warmup_steps)
+    if config.schedule == "paper":
+        return config.learning_rate * d_model**-0.5 * min(step**-0.5, step * warmup**-1.5)
+    if step < warmup:
+        return config.learning_rate * step / warmup
+    done = min(1.0, (step - warmup) / max(1, config.max_steps - warmup))
+    match config.schedule:
+        case "inverse-sqrt":
+            return config.learning_rate * math.sqrt(warmup / step)
+        case "cosine":
+            return config.learning_rate * 0.5 * (1.0 + math.cos(math.pi * done))
+        case "linear":
+            return config.learning_rate * (1.0 - done)
+        case "constant":
+            return config.learning_rate
+        case _:
+            assert_never(config.schedule)

@@ -1,0 +1,137 @@
+"""Text in, translation out."""
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+
+import torch
+
+from heedful.config import Device, SearchConfig
+from heedful.data.batch import pack
+from heedful.device import choose_device
+from heedful.errors import DataError
+from heedful.models.transformer import Transformer
+from heedful.search.beam import beam_search
+from heedful.search.hypothesis import Hypothesis
+from heedful.search.stepping import Symbols
+from heedful.store.run_folder import RunFolder, Tokenizers
+
+_BATCH_TOKENS = 3000  # source tokens times beam that are decoded together
+_WINDOW = 4096  # lines that are sorted by length together
+_LONGEST = 8192  # pieces of one input; attention needs memory for their square
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """One way to say it."""
+
+    text: str
+    score: float  # what hypotheses are ranked by: log-probability over length penalty
+    log_prob: float
+    pieces: tuple[str, ...]
+    finished: bool = True  # False: cut off at the maximum length
+
+
+@dataclass(frozen=True, slots=True)
+class Translation:
+    """What became of one source text; `alternatives` has all that were asked for, the best first."""
+
+    source: str
+    text: str
+    score: float
+    source_pieces: tuple[str, ...]
+    alternatives: tuple[Alternative, ...]
+
+    @property
+    def pieces(self) -> tuple[str, ...]:
+        """The pieces of the best alternative."""
+        return self.alternatives[0].pieces if self.alternatives else ()
+
+
+class Translator:
+    """A trained model and its tokenizers.
+
+    >>> translator = Translator.load("runs/en-de")      # doctest: +SKIP
+    >>> translator.translate(["A man rides a horse."])  # doctest: +SKIP
+    """
+
+    def __init__(self, model: Transformer, tokenizers: Tokenizers, search: SearchConfig) -> None:
+        self.model = model
+        self.tokenizers = tokenizers
+        self.search = search
+        self.symbols = Symbols(model.pad_id, tokenizers.target.eos_id, (model.pad_id,))
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str], device: Device = "auto") -> "Translator":
+        """Read a run folder. Nothing in it is executed; damage is an error."""
+        run = RunFolder.open(Path(folder))
+        model = run.model().to(choose_device(device))
+        return cls(model, run.tokenizers(), run.experiment().search)
+
+    def translate(self, texts: Sequence[str], *, search: SearchConfig | None = None, n_best: int = 1) -> list[Translation]:
+        """Translate each text; the result does not depend on which texts are translated together."""
+        if isinstance(texts, str):
+            raise DataError("translate() takes a list of texts, but got one string; write translate([text])")
+        return list(self.translate_lines(texts, search=search, n_best=n_best))
+
+    def translate_lines(
+        self, texts: Iterable[str], *, search: SearchConfig | None = None, n_best: int = 1
+    ) -> Iterator[Translation]:
+        """The same for a stream, in its order and in bounded memory."""
+        search = search or self.search
+        iterator = iter(texts)
+        while window := list(islice(iterator, _WINDOW)):
+            yield from self._window(window, search, n_best)
+
+    def _window(self, texts: Sequence[str], search: SearchConfig, n_best: int) -> list[Translation]:
+        sources = self.tokenizers.source.encode_all(texts)
+        for number, source in enumerate(sources, 1):
+            if len(source) > _LONGEST:
+                raise DataError(f"text {number} has {len(source)} pieces, over {_LONGEST}; split it into sentences")
+        wanted = [index for index, text in enumerate(texts) if text.strip()]
+        found: dict[int, list[Hypothesis]] = {}
+        for batch in _batches(wanted, sources, search.beam):
+            hypotheses = self.decode([sources[index] for index in batch], search, n_best)
+            found |= dict(zip(batch, hypotheses, strict=True))
+        return [self._finish(text, sources[i], found.get(i, [])) for i, text in enumerate(texts)]
+
+    @torch.inference_mode()
+    def decode(self, sources: Sequence[Sequence[int]], search: SearchConfig, n_best: int) -> list[list[Hypothesis]]:
+        """Ids in, hypotheses out."""
+        device = next(self.model.parameters()).device
+        ids, lengths = (tensor.to(device) for tensor in pack(sources))
+        state = self.model.start(self.model.encode(ids, lengths))
+        return beam_search(
+            self.model.step, state, self.symbols, lengths + search.max_extra, search, n_best=n_best
+        )
+
+    def _finish(self, text: str, source: Sequence[int], hypotheses: Sequence[Hypothesis]) -> Translation:
+        target = self.tokenizers.target
+        alternatives = tuple(
+            Alternative(target.decode(h.tokens), h.score, h.log_prob, tuple(target.pieces(h.tokens)), h.finished)
+            for h in hypotheses
+        )
+        pieces = tuple(self.tokenizers.source.pieces(source))
+        if not alternatives:  # an empty line stays one
+            return Translation(text, "", 0.0, pieces, ())
+        return Translation(text, alternatives[0].text, alternatives[0].score, pieces, alternatives)
+
+
+def with_options(search: SearchConfig, *, beam: int | None = None, alpha: float | None = None) -> SearchConfig:
+    """The model's own settings, except those that are given."""
+    search = search if beam is None else replace(search, beam=beam)
+    return search if alpha is None else replace(search, alpha=alpha)
+
+
+def _batches(indices: Sequence[int], sources: Sequence[Sequence[int]], beam: int) -> Iterator[list[int]]:
+    """Sentences of about the same length together, the longest first: if memory is short, it shows at once."""
+    batch: list[int] = []
+    for index in sorted(indices, key=lambda i: -len(sources[i])):
+        if batch and (len(batch) + 1) * len(sources[batch[0]]) * beam > _BATCH_TOKENS:
+            yield batch
+            batch = []
+        batch.append(index)
+    if batch:
+        yield batch
