@@ -192,6 +192,7 @@ def test_nothing_gets_its_name_before_it_is_on_the_disk(folder: Path, monkeypatc
     def watched(call: Callable[[Path, Path], None]) -> Callable[[Path, Path], None]:
         def move(source: Path, target: Path) -> None:
             assert not [path for path in unsafe if path.is_relative_to(source)], f"{source} is not on the disk yet"
+            assert target.parent not in unsafe, f"the name before {target} is not on the disk yet"
             call(source, target)
             unsafe.add(target.parent)
 

@@ -1,7 +1,7 @@
 """heedful: the Transformer of "Attention Is All You Need", from two text files to a translator.
 
-    >>> from heedful import Translator
-    >>> Translator.load("runs/en-de").translate(["A man rides a horse."])  # doctest: +SKIP
+>>> from heedful import Translator
+>>> Translator.load("runs/en-de").translate(["A man rides a horse."])  # doctest: +SKIP
 """
 
 from importlib import import_module

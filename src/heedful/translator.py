@@ -12,7 +12,7 @@ from heedful.config import Device, SearchConfig
 from heedful.data.batch import pack
 from heedful.device import choose_device
 from heedful.errors import DataError
-from heedful.models.transformer import Transformer
+from heedful.models.seq2seq import AnySeq2Seq
 from heedful.search.beam import beam_search
 from heedful.search.hypothesis import Hypothesis
 from heedful.search.stepping import Symbols
@@ -57,7 +57,7 @@ class Translator:
     >>> translator.translate(["A man rides a horse."])  # doctest: +SKIP
     """
 
-    def __init__(self, model: Transformer, tokenizers: Tokenizers, search: SearchConfig) -> None:
+    def __init__(self, model: AnySeq2Seq, tokenizers: Tokenizers, search: SearchConfig) -> None:
         self.model = model
         self.tokenizers = tokenizers
         self.search = search
@@ -70,7 +70,9 @@ class Translator:
         model = run.model().to(choose_device(device))
         return cls(model, run.tokenizers(), run.experiment().search)
 
-    def translate(self, texts: Sequence[str], *, search: SearchConfig | None = None, n_best: int = 1) -> list[Translation]:
+    def translate(
+        self, texts: Sequence[str], *, search: SearchConfig | None = None, n_best: int = 1
+    ) -> list[Translation]:
         """Translate each text; the result does not depend on which texts are translated together."""
         if isinstance(texts, str):
             raise DataError("translate() takes a list of texts, but got one string; write translate([text])")
@@ -103,9 +105,7 @@ class Translator:
         device = next(self.model.parameters()).device
         ids, lengths = (tensor.to(device) for tensor in pack(sources))
         state = self.model.start(self.model.encode(ids, lengths))
-        return beam_search(
-            self.model.step, state, self.symbols, lengths + search.max_extra, search, n_best=n_best
-        )
+        return beam_search(self.model.step, state, self.symbols, lengths + search.max_extra, search, n_best=n_best)
 
     def _finish(self, text: str, source: Sequence[int], hypotheses: Sequence[Hypothesis]) -> Translation:
         target = self.tokenizers.target

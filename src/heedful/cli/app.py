@@ -90,7 +90,9 @@ def _explain(error: Exception) -> int:
             complain(f"{error.filename}: {error.strerror}")
             return 1
         case _:
-            complain(f"unexpected {type(error).__name__}: {error}; run again with --debug before the command to see where")
+            complain(
+                f"unexpected {type(error).__name__}: {error}; run again with --debug before the command to see where"
+            )
             return 1
 
 
@@ -102,7 +104,10 @@ def _sentence(error: click.UsageError) -> str:
 def _nearest_command(error: click.UsageError) -> str:
     if not error.message.startswith("No such command"):
         return ""
-    return did_you_mean(error.message.split("'")[1], [command.name or command.callback.__name__ for command in app.registered_commands if command.callback])
+    return did_you_mean(
+        error.message.split("'")[1],
+        [command.name or command.callback.__name__ for command in app.registered_commands if command.callback],
+    )
 
 
 def _options_of(context: click.Context | None) -> list[str]:

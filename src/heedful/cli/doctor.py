@@ -27,7 +27,9 @@ def doctor(
     diagnosis = examine(source, target, tests)
     facts: dict[str, Any] = dataclasses.asdict(diagnosis)
     if not as_json:
-        console.out(f"{diagnosis.pairs:,} pairs, {diagnosis.source_words:,} source and {diagnosis.target_words:,} target words")
+        console.out(
+            f"{diagnosis.pairs:,} pairs, {diagnosis.source_words:,} source and {diagnosis.target_words:,} target words"
+        )
         for finding in diagnosis.findings:
             console.out(f"{finding.severity}: {finding.message}")
         if not diagnosis.findings:

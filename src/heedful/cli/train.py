@@ -13,10 +13,11 @@ from heedful.config import Experiment, load_recipe, make_experiment, merge, pars
 from heedful.errors import ConfigError
 
 if TYPE_CHECKING:
-    from heedful.train.events import Event
+    from heedful.train.events import Event, Finished, StepDone
 
 _SAVED_AND_STOPPED = 75
 _CTRL_C = 130
+_STEPS_BEFORE_A_GUESS = 10
 
 Files = Annotated[list[str] | None, typer.Option(help="Text, one sentence a line; .gz too. Can be repeated.")]
 
@@ -29,7 +30,9 @@ def train(
     corpus: Annotated[
         str, typer.Option(help="PREFIX,SRC,TRG: the files PREFIX.SRC and PREFIX.TRG, such as data/train,en,de.")
     ] = "",
-    valid_source: Annotated[list[str] | None, typer.Option(help="Pairs to validate on; else some are held out.")] = None,
+    valid_source: Annotated[
+        list[str] | None, typer.Option(help="Pairs to validate on; else some are held out.")
+    ] = None,
     valid_target: Annotated[list[str] | None, typer.Option(help="Their other side.")] = None,
     out: Annotated[Path | None, typer.Option(help="The run folder to make; default runs/NAME.")] = None,
     resume: Annotated[Path | None, typer.Option(help="Go on with this run folder.")] = None,
@@ -85,23 +88,24 @@ def _start(
 
 def _follow(events: "Iterator[Event]", shown: console.Display, as_json: bool, folder: Path) -> int:
     """Show what happens until it is over; give the exit code."""
-    from heedful.train.events import Finished, Saved, StepDone, Validated
-    from heedful.train.events import as_json as line
+    from heedful.train import events as kinds
 
-    steps = _Steps(folder)
+    steps = _Steps()
     for event in events:
         if as_json:
-            console.out(line(event))
+            console.out(kinds.as_json(event))
         match event:
-            case StepDone():
+            case kinds.Started():
+                steps.total = event.max_steps
+            case kinds.StepDone():
                 steps.show(event, shown)
-            case Validated():
+            case kinds.Validated():
                 bleu = "" if event.bleu is None else f", BLEU {event.bleu:.2f}"
                 best = " (best so far)" if event.best else ""
                 shown.say(f"step {event.step}: validation perplexity {event.perplexity:.2f}{bleu}{best}")
-            case Saved():
+            case kinds.Saved():
                 pass
-            case Finished():
+            case kinds.Finished():
                 return _ended(event, shown, folder)
             case _:
                 assert_never(event)
@@ -111,29 +115,23 @@ def _follow(events: "Iterator[Event]", shown: console.Display, as_json: bool, fo
 class _Steps:
     """Shows the loss as a running mean, the rate and the time left."""
 
-    def __init__(self, folder: Path) -> None:
-        self._loss = self._rate = 0.0
-        self._told = False
+    def __init__(self) -> None:
+        self.total = 0
         self._seen = 0
-        path = folder / "experiment.toml"
-        self._path = path
-        self._total = 0
+        self._loss = 0.0
+        self._seconds = 0.0  # of one step
 
-    def show(self, event: Any, shown: console.Display) -> None:
+    def show(self, event: "StepDone", shown: console.Display) -> None:
         """One update more."""
         self._seen += 1
-        if self._seen == 1:
-            self._total = make_experiment(load_recipe(self._path)).train.max_steps
         keep = min(0.98, 1.0 - 1.0 / self._seen)
         self._loss = keep * self._loss + (1.0 - keep) * event.loss
-        self._rate = keep * self._rate + (1.0 - keep) * event.tokens / event.tokens_per_second
-        left = (self._total - event.step) * self._rate
-        per_second = event.tokens_per_second
-        note = f"loss {self._loss:.3f}  {per_second:,.0f} tokens/s  {_minutes(left)} left"
-        if self._seen == 10 and not self._told:
-            self._told = True
-            shown.say(f"{per_second:,.0f} tokens a second; {self._total} steps take about {_minutes(left)}")
-        shown.show("training", event.step, self._total, note)
+        self._seconds = keep * self._seconds + (1.0 - keep) * event.tokens / event.tokens_per_second
+        left = _minutes((self.total - event.step) * self._seconds)
+        rate = f"{event.tokens_per_second:,.0f}"
+        if self._seen == _STEPS_BEFORE_A_GUESS:
+            shown.say(f"{rate} tokens a second; the {self.total - event.step} steps to go take about {left}")
+        shown.show("training", event.step, self.total, f"loss {self._loss:.3f}  {rate} tokens/s  {left} left")
 
 
 def _minutes(seconds: float) -> str:
@@ -142,7 +140,7 @@ def _minutes(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
-def _ended(event: Any, shown: console.Display, folder: Path) -> int:
+def _ended(event: "Finished", shown: console.Display, folder: Path) -> int:
     if event.reason in ("SIGINT", "SIGTERM", "SIGUSR1"):
         shown.say(f"stopped by {event.reason} at step {event.step}, saved; go on with: heedful train --resume {folder}")
         return _CTRL_C if event.reason == "SIGINT" else _SAVED_AND_STOPPED

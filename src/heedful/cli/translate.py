@@ -18,8 +18,12 @@ if TYPE_CHECKING:
 
 def translate(
     run: Annotated[Path, typer.Argument(help="A run folder.")],
-    texts: Annotated[list[str] | None, typer.Argument(help="What to translate; else --input or standard input.")] = None,
-    source: Annotated[Path | None, typer.Option("--input", help="A file, one text a line; - is standard input.")] = None,
+    texts: Annotated[
+        list[str] | None, typer.Argument(help="What to translate; else --input or standard input.")
+    ] = None,
+    source: Annotated[
+        Path | None, typer.Option("--input", help="A file, one text a line; - is standard input.")
+    ] = None,
     target: Annotated[Path | None, typer.Option("--output", help="Where to write; else standard output.")] = None,
     beam: Annotated[int | None, typer.Option(min=1, help="Hypotheses kept; default is the model's own.")] = None,
     alpha: Annotated[float | None, typer.Option(min=0.0, help="Strength of the length penalty.")] = None,

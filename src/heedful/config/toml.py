@@ -87,12 +87,13 @@ def dump_experiment(experiment: Experiment) -> str:
     """The complete experiment as TOML that `make_experiment` reads back unchanged."""
     import tomlkit
 
-    def plain(value: object) -> object:
-        if isinstance(value, dict):
-            return {key: plain(entry) for key, entry in value.items()}
-        return list(value) if isinstance(value, tuple) else value
+    return tomlkit.dumps(_plain(dataclasses.asdict(experiment)))
 
-    return tomlkit.dumps(plain(dataclasses.asdict(experiment)))
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(entry) for key, entry in value.items()}
+    return list(value) if isinstance(value, tuple) else value
 
 
 def _parse_table(kind: type[Any], table: Mapping[str, Any], prefix: str) -> Any:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 import torch
@@ -178,7 +178,7 @@ def _unfit(source: int, target: int, limits: Limits) -> str:
     return ""
 
 
-def _read_about(folder: Path) -> dict[str, object]:
+def _read_about(folder: Path) -> dict[str, Any]:
     path = folder / "corpus.json"
     try:
         about = json.loads(path.read_text(encoding="utf-8"))

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from heedful.config import ModelConfig
+from heedful.models.seq2seq import AnySeq2Seq
 from heedful.models.transformer import Transformer
 
 
@@ -16,6 +17,6 @@ class Vocabulary:
     eos_id: int
 
 
-def build_model(config: ModelConfig, vocabulary: Vocabulary) -> Transformer:
+def build_model(config: ModelConfig, vocabulary: Vocabulary) -> AnySeq2Seq:
     """A model with fresh weights, drawn from PyTorch's generator."""
     return Transformer(config, vocabulary.source, vocabulary.target, vocabulary.pad_id)

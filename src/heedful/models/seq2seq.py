@@ -10,7 +10,7 @@ Training, search and everything above know only this, never which family a model
 """
 
 from abc import ABC, abstractmethod
-from typing import Generic, Protocol, TypeVar, runtime_checkable
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 import torch.nn.functional as F
 from jaxtyping import Float, Int
@@ -63,3 +63,6 @@ class Seq2Seq(nn.Module, ABC, Generic[M, S]):
     ) -> Float[Tensor, "target_rows vocabulary"]:
         """The logits at each target position, all at once."""
         return F.linear(self.features(target_in, lengths, memory), self.output_weight)
+
+
+AnySeq2Seq = Seq2Seq[Any, Any]

@@ -1,8 +1,8 @@
 """The Transformer (section 3)."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, TypeVar, assert_never, cast
 
 import torch
 import torch.nn.functional as F
@@ -142,8 +142,8 @@ class Transformer(Seq2Seq[Memory, TransformerState]):
         self.source_positions = positions(config)
         self.target_positions = positions(config)
         self.dropout = Dropout(config.dropout)
-        self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
-        self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
+        self.encoder = stack(EncoderLayer(config) for _ in range(config.encoder_layers))
+        self.decoder = stack(DecoderLayer(config) for _ in range(config.decoder_layers))
         # With the norm inside the residual branch nothing has normalised the end of a stack yet.
         pre = config.norm == "pre"
         self.encoder_norm = layer_norm(config.d_model) if pre else nn.Identity()
@@ -211,6 +211,14 @@ class Transformer(Seq2Seq[Memory, TransformerState]):
             state.sentences,
         )
         return logits, grown
+
+
+L = TypeVar("L", bound=nn.Module)
+
+
+def stack(layers: Iterable[L]) -> Sequence[L]:
+    """Layers as a module that the type checker knows the elements of."""
+    return cast(Sequence[L], nn.ModuleList(layers))
 
 
 def d_key(config: ModelConfig) -> int:

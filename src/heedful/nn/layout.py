@@ -58,7 +58,7 @@ class _Scatter(torch.autograd.Function):
         return rows.new_zeros(size, rows.shape[1]).index_copy_(0, slots, rows)
 
     @staticmethod
-    def backward(ctx, gradient: Tensor) -> tuple[Tensor, None, None]:  # type: ignore[no-untyped-def, override]
+    def backward(ctx, gradient: Tensor) -> tuple[Tensor, None, None]:  # type: ignore[no-untyped-def]
         return gradient.index_select(0, ctx.saved_tensors[0]), None, None
 
 
@@ -72,6 +72,6 @@ class _Gather(torch.autograd.Function):
         return flat.index_select(0, slots)
 
     @staticmethod
-    def backward(ctx, gradient: Tensor) -> tuple[Tensor, None]:  # type: ignore[no-untyped-def, override]
+    def backward(ctx, gradient: Tensor) -> tuple[Tensor, None]:  # type: ignore[no-untyped-def]
         size, (slots,) = ctx.size, ctx.saved_tensors
         return gradient.new_zeros(size, gradient.shape[1]).index_copy_(0, slots, gradient), None

@@ -13,10 +13,10 @@ from torch import Tensor
 from heedful.config import Experiment, flat, make_experiment, merge
 from heedful.data.batching import Batching, Position, updates
 from heedful.device import choose_device, use_threads
-from heedful.errors import ConfigError, FolderError, OutOfSpace
+from heedful.errors import ConfigError, FolderError
 from heedful.models.build import build_model
+from heedful.models.seq2seq import AnySeq2Seq
 from heedful.models.size import transformer_size
-from heedful.models.transformer import Transformer
 from heedful.runs.about import versions
 from heedful.runs.card import model_card
 from heedful.runs.curve import draw_curve
@@ -28,7 +28,7 @@ from heedful.store.checkpoint import Checkpoint, Checkpoints
 from heedful.store.files import write_atomically
 from heedful.store.lock import locked
 from heedful.store.run_folder import RunFolder, fill_model, mean_weights
-from heedful.train.events import Event, Finished, Saved, Validated
+from heedful.train.events import Event, Finished, Saved, Started, Validated
 from heedful.train.loop import Learner, Update, training_steps
 from heedful.train.optimizer import MovingAverage, load_optimizer, make_optimizer, optimizer_tensors
 
@@ -98,14 +98,11 @@ class Fit:
         self.record = Record()
         self.checkpoints = Checkpoints(run.checkpoints, keep=max(2, config.average_checkpoints))
         self.began = time.monotonic()
-        self._announce()
 
     @property
-    def model(self) -> Transformer:
+    def model(self) -> AnySeq2Seq:
         """The model that is trained."""
-        model = self.learner.model
-        assert isinstance(model, Transformer)  # noqa: S101  the only family there is
-        return model
+        return self.learner.model
 
     @property
     def weights(self) -> dict[str, Tensor]:
@@ -124,6 +121,7 @@ class Fit:
 
     def _events(self, interrupted: Interrupted) -> Iterator[Event]:
         config = self.experiment.train
+        yield self._started()
         reason = self._over()
         if not reason:
             for event in training_steps(self.learner, self._updates(), self.experiment.model.d_model, config):
@@ -169,28 +167,28 @@ class Fit:
 
     def _validate(self) -> Validated:
         began = time.monotonic()
-        valid = self.prepared.valid
-        assert valid is not None  # noqa: S101
-        with using(self.model, self.learner.average and self.learner.average.weights):
-            loss, score = self._scores(valid)
-        value = loss if score is None or self.experiment.train.best_by == "loss" else -score
+        loss, score = self._scores(self.learner.average.weights if self.learner.average else None)
+        value = self._value(loss, score)
         better = self.record.best is None or value < self.record.best
         if better:
             self.record.best, self.record.best_step, self.record.waited = value, self.learner.step, 0
             self.folder.write_weights(self.weights, f"best validation, step {self.learner.step}")
         else:
             self.record.waited += 1
-        return Validated(
-            self.learner.step, loss, math.exp(min(loss, 700.0)), score, better, time.monotonic() - began
-        )
+        return Validated(self.learner.step, loss, math.exp(min(loss, 700.0)), score, better, time.monotonic() - began)
 
-    def _scores(self, valid: Any) -> tuple[float, float | None]:
-        """Validation loss, and BLEU if it is wanted, of the model as it is."""
+    def _scores(self, weights: dict[str, Tensor] | None) -> tuple[float, float | None]:
+        """Validation loss, and BLEU if it is wanted, with these weights; None: the model's own."""
         config = self.experiment.train
-        loss = validation_loss(self.model, valid, config.batch_tokens)
-        if not config.validate_bleu and config.best_by == "loss":
-            return loss, None
-        return loss, validation_bleu(self.model, self.prepared, self.experiment)
+        with using(self.model, weights):
+            loss = validation_loss(self.model, self.prepared.valid, config.batch_tokens) if self.prepared.valid else 0.0
+            if not config.validate_bleu and config.best_by == "loss":
+                return loss, None
+            return loss, validation_bleu(self.model, self.prepared, self.experiment)
+
+    def _value(self, loss: float, score: float | None) -> float:
+        """What the best model has least of."""
+        return loss if score is None or self.experiment.train.best_by == "loss" else -score
 
     def _finish(self, reason: str) -> Finished:
         """Choose the weights that stay: the mean of the last checkpoints if that validates better than the best one."""
@@ -203,7 +201,7 @@ class Fit:
             if self._better(mean):
                 note = f"mean of the checkpoints of steps {', '.join(map(str, steps))}"
                 self.folder.write_weights(mean, note)
-        if not self.folder.has_model or not self.prepared.valid and wanted <= 1:
+        if not self.folder.has_model or (not self.prepared.valid and wanted <= 1):
             note = f"last, step {step}"
             self.folder.write_weights(self.weights, note)
         return self._close(Finished(step, reason, self._minutes(), note))
@@ -211,10 +209,7 @@ class Fit:
     def _better(self, weights: dict[str, Tensor]) -> bool:
         if not self.prepared.valid or self.record.best is None:
             return True
-        with using(self.model, weights):
-            loss, score = self._scores(self.prepared.valid)
-        value = loss if score is None or self.experiment.train.best_by == "loss" else -score
-        return value <= self.record.best
+        return self._value(*self._scores(weights)) <= self.record.best
 
     def _close(self, finished: Finished) -> Finished:
         self.folder.write_about({"finished": asdict(finished)})
@@ -285,14 +280,16 @@ class Fit:
     def _minutes(self) -> float:
         return (self.record.seconds + time.monotonic() - self.began) / 60.0
 
-    def _announce(self) -> None:
+    def _started(self) -> Started:
         vocabulary, config = self.prepared.tokenizers.vocabulary, self.experiment.model
         size = transformer_size(config, vocabulary.source, vocabulary.target)
+        pairs, threads = len(self.prepared.train[0]), torch.get_num_threads()
         self.report.say(
             f"model: {size.total:,} parameters; weights, gradients and Adam take "
             f"{size.training_bytes / 2**20:,.0f} MiB, one batch's activations come on top; "
-            f"{torch.get_num_threads()} threads on {self.device.type}"
+            f"{threads} threads on {self.device.type}"
         )
+        return Started(self.learner.step, self.experiment.train.max_steps, size.total, pairs, threads, self.device.type)
 
 
 _SIGNALS = ("SIGINT", "SIGTERM", "SIGUSR1")

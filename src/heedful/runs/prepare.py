@@ -9,7 +9,7 @@ from pathlib import Path
 
 from heedful.config import DataConfig, Experiment
 from heedful.data.corpus import Corpus, Dropped, Encode, Limits, write_corpus
-from heedful.data.pairs import Pair, fingerprint, guess_language, read_pairs, read_parallel
+from heedful.data.pairs import STANDARD_INPUT, Pair, fingerprint, guess_language, read_pairs, read_parallel
 from heedful.errors import ConfigError, DataError, FolderError
 from heedful.runs.report import Reporter, counted
 from heedful.store.files import disk_errors, read_json, write_atomically
@@ -34,16 +34,23 @@ class Prepared:
 
 def resolve(data: DataConfig) -> DataConfig:
     """The same files, with their folder in front and their languages named."""
-    folder = Path(data.folder)
-    names = ("source", "target", "tsv", "valid_source", "valid_target")
-    found = {name: tuple(str(folder / file) for file in getattr(data, name)) for name in names}
     if not data.source and not data.tsv:
         raise ConfigError("no training data; give --source and --target, --tsv, or data.source in a recipe")
-    languages = {
-        f"{side}_language": getattr(data, f"{side}_language") or next(map(guess_language, getattr(data, side)), "")
-        for side in ("source", "target")
-    }
-    return replace(data, folder="", **found, **languages)
+
+    def placed(names: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(name if name == STANDARD_INPUT else str(Path(data.folder) / name) for name in names)
+
+    return replace(
+        data,
+        folder="",
+        source=placed(data.source),
+        target=placed(data.target),
+        tsv=placed(data.tsv),
+        valid_source=placed(data.valid_source),
+        valid_target=placed(data.valid_target),
+        source_language=data.source_language or next(map(guess_language, data.source), ""),
+        target_language=data.target_language or next(map(guess_language, data.target), ""),
+    )
 
 
 def prepare(run: RunFolder, experiment: Experiment, total: int, report: Reporter) -> Prepared:
@@ -84,7 +91,7 @@ def data_facts(experiment: Experiment, prepared: Prepared) -> dict[str, object]:
     data = experiment.data
     files = [*data.source, *data.target, *data.tsv, *data.valid_source, *data.valid_target]
     return {
-        "files": {name: fingerprint(Path(name)) for name in files if name != "-"},
+        "files": {name: fingerprint(Path(name)) for name in files if name != STANDARD_INPUT},
         "pairs": len(prepared.train[0]),
         "validation_pairs": len(prepared.valid_pairs),
         "dropped": {name: getattr(prepared.train[0].dropped, name) for name in Dropped.__slots__},
@@ -93,9 +100,7 @@ def data_facts(experiment: Experiment, prepared: Prepared) -> dict[str, object]:
     }
 
 
-def _tokenizers(
-    experiment: Experiment, pairs: Pairs, total: int, report: Reporter
-) -> Tokenizers:
+def _tokenizers(experiment: Experiment, pairs: Pairs, total: int, report: Reporter) -> Tokenizers:
     text = experiment.text
     if text.tokenizer_file:
         tokenizer = reuse_tokenizer(Path(text.tokenizer_file))
@@ -146,9 +151,7 @@ def _encoder(tokenizer: Tokenizer, experiment: Experiment, stream: int) -> Encod
     return lambda texts: dropout.encode_all(texts, hash((experiment.seed, stream, next(calls))))
 
 
-def _valid_corpus(
-    run: RunFolder, pairs: tuple[Pair, ...], tokenizers: Tokenizers, limits: Limits
-) -> Corpus | None:
+def _valid_corpus(run: RunFolder, pairs: tuple[Pair, ...], tokenizers: Tokenizers, limits: Limits) -> Corpus | None:
     if not pairs:
         return None
     size = max(tokenizers.source.vocabulary_size, tokenizers.target.vocabulary_size)

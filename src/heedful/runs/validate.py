@@ -12,7 +12,7 @@ from heedful.config import Experiment
 from heedful.data.batching import Batching, epoch_batches
 from heedful.data.corpus import Corpus
 from heedful.metrics.translation import bleu
-from heedful.models.transformer import Transformer
+from heedful.models.seq2seq import AnySeq2Seq
 from heedful.runs.prepare import Prepared
 from heedful.train.objective import smoothed_loss
 from heedful.translator import Translator
@@ -43,7 +43,7 @@ def copy_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
 
 
 @torch.no_grad()
-def validation_loss(model: Transformer, corpus: Corpus, batch_tokens: int) -> float:
+def validation_loss(model: AnySeq2Seq, corpus: Corpus, batch_tokens: int) -> float:
     """Unsmoothed loss per target token."""
     device = next(model.parameters()).device
     source, target = corpus.lengths()
@@ -58,7 +58,7 @@ def validation_loss(model: Transformer, corpus: Corpus, batch_tokens: int) -> fl
     return total / tokens
 
 
-def validation_bleu(model: Transformer, prepared: Prepared, experiment: Experiment) -> float:
+def validation_bleu(model: AnySeq2Seq, prepared: Prepared, experiment: Experiment) -> float:
     """BLEU of greedy translations."""
     pairs = prepared.valid_pairs[:_BLEU_PAIRS]
     translator = Translator(model, prepared.tokenizers, replace(experiment.search, beam=1))

@@ -35,7 +35,7 @@ def _ids_worth_sorting(log_probs: Float[Tensor, "rows vocabulary"], k: int) -> I
     count = vocabulary // BLOCK
     whole = count * BLOCK
     maxima = log_probs[:, :whole].unflatten(1, (count, BLOCK)).amax(dim=2)
-    blocks = _first(maxima, k).clone()
+    blocks = _first(maxima, k).sort(dim=1).values
     everything = torch.arange(vocabulary, device=log_probs.device)
     inside = blocks.unsqueeze(2) * BLOCK + everything[:BLOCK]
     return torch.cat([inside.flatten(1), everything[whole:].expand(rows, -1)], dim=1)

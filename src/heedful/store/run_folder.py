@@ -30,7 +30,7 @@ from torch import Tensor
 from heedful.config import Experiment, SearchConfig, dump_experiment, load_recipe, make_experiment
 from heedful.errors import ConfigError, FolderError
 from heedful.models.build import Vocabulary, build_model
-from heedful.models.transformer import Transformer
+from heedful.models.seq2seq import AnySeq2Seq
 from heedful.store.files import (
     check_manifest,
     disk_errors,
@@ -142,7 +142,7 @@ class RunFolder:
         path = self.path / "model.safetensors"
         save_tensors(path, weights, metadata | {"sha256": _digest(weights, metadata)})
 
-    def model(self) -> Transformer:
+    def model(self) -> AnySeq2Seq:
         """The model, ready to use."""
         if not self.has_model:
             raise FolderError(f"{self.path} has no model yet; go on training with: heedful train --resume {self.path}")

@@ -6,6 +6,18 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
+class Started:
+    """Training begins, or goes on, after this step."""
+
+    step: int
+    max_steps: int
+    parameters: int
+    pairs: int
+    threads: int
+    device: str
+
+
+@dataclass(frozen=True, slots=True)
 class StepDone:
     """An update of the weights, or one that was skipped because a number was not finite."""
 
@@ -49,7 +61,7 @@ class Finished:
     model: str  # which weights the run folder's model has
 
 
-Event = StepDone | Validated | Saved | Finished
+Event = Started | StepDone | Validated | Saved | Finished
 
 
 def as_json(event: Event) -> str:

@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -12,7 +12,7 @@ from heedful.config import TrainConfig
 from heedful.data.batch import Batch
 from heedful.data.batching import Position
 from heedful.errors import Diverged
-from heedful.models.seq2seq import Seq2Seq
+from heedful.models.seq2seq import AnySeq2Seq
 from heedful.train.events import StepDone
 from heedful.train.objective import smoothed_loss
 from heedful.train.optimizer import MovingAverage, set_learning_rate
@@ -32,12 +32,12 @@ class Update:
 class Learner:
     """All that training changes. Between two events it is consistent and can be saved."""
 
-    model: Seq2Seq  # type: ignore[type-arg]
+    model: AnySeq2Seq
     optimizer: torch.optim.Optimizer
     average: MovingAverage | None
     step: int = 0
     skipped: int = 0
-    position: Position = Position()
+    position: Position = field(default_factory=Position)
 
 
 def training_steps(
@@ -66,7 +66,7 @@ def training_steps(
         began = time.perf_counter()  # what the driver did with the event is not training time
 
 
-def accumulate_gradients(model: Seq2Seq, batches: Sequence[Batch], smoothing: float) -> float:  # type: ignore[type-arg]
+def accumulate_gradients(model: AnySeq2Seq, batches: Sequence[Batch], smoothing: float) -> float:
     """Add up the gradients of the mean loss over all target tokens of an update; give that loss."""
     tokens = sum(len(batch.target_out) for batch in batches)
     total = 0.0

@@ -47,7 +47,7 @@ class _FusedLoss(torch.autograd.Function):
         return smoothed, plain
 
     @staticmethod
-    def backward(ctx, gradient: Tensor, _: Tensor) -> tuple[Tensor, Tensor, None, None]:  # type: ignore[no-untyped-def, override]
+    def backward(ctx, gradient: Tensor, _: Tensor) -> tuple[Tensor, Tensor, None, None]:  # type: ignore[no-untyped-def]
         d_features, d_weight = ctx.saved_tensors
         return d_features * gradient, d_weight * gradient, None, None
 
