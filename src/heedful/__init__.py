@@ -5,7 +5,6 @@
 """
 
 from importlib import import_module
-from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from heedful.config import Experiment
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
     from heedful.text import Tokenizer
     from heedful.translator import Alternative, Translation, Translator
 
-__version__ = version("heedful")
+    __version__: str
 
 __all__ = [
     "Alternative",
@@ -46,6 +45,10 @@ _LAZY = {
 
 
 def __getattr__(name: str) -> object:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("heedful")
     if name in _LAZY:
         return getattr(import_module(_LAZY[name]), name)
     raise AttributeError(f"module 'heedful' has no attribute '{name}'")

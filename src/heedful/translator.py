@@ -71,11 +71,16 @@ class Translator:
         return cls(model, run.tokenizers(), run.experiment().search)
 
     def translate(
-        self, texts: Sequence[str], *, search: SearchConfig | None = None, n_best: int = 1
+        self, texts: Sequence[str], *, beam: int | None = None, search: SearchConfig | None = None, n_best: int = 1
     ) -> list[Translation]:
-        """Translate each text; the result does not depend on which texts are translated together."""
+        """Translate each text; the result does not depend on which texts are translated together.
+
+        The search is the model's own unless another is given; `beam` changes only its width.
+        """
         if isinstance(texts, str):
             raise DataError("translate() takes a list of texts, but got one string; write translate([text])")
+        search = search or self.search
+        search = search if beam is None else replace(search, beam=beam)
         return list(self.translate_lines(texts, search=search, n_best=n_best))
 
     def translate_lines(
@@ -117,12 +122,6 @@ class Translator:
         if not alternatives:  # an empty line stays one
             return Translation(text, "", 0.0, pieces, ())
         return Translation(text, alternatives[0].text, alternatives[0].score, pieces, alternatives)
-
-
-def with_options(search: SearchConfig, *, beam: int | None = None, alpha: float | None = None) -> SearchConfig:
-    """The model's own settings, except those that are given."""
-    search = search if beam is None else replace(search, beam=beam)
-    return search if alpha is None else replace(search, alpha=alpha)
 
 
 def _batches(indices: Sequence[int], sources: Sequence[Sequence[int]], beam: int) -> Iterator[list[int]]:

@@ -1,13 +1,13 @@
 """The commands together, and how every failure ends: one sentence and an exit code."""
 
+import errno
 import os
 import sys
 from typing import Annotated, NoReturn
 
-import click
 import typer
 
-from heedful.cli.console import complain
+from heedful.cli.console import complain, say
 from heedful.cli.doctor import doctor
 from heedful.cli.evaluate import evaluate
 from heedful.cli.info import info
@@ -24,6 +24,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=True,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # plain help: drawing boxes would take longer than all the rest
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for command in (train, translate, evaluate, doctor, info):
@@ -66,19 +67,12 @@ def _explain(error: Exception) -> int:
         case HeedfulError():
             complain(str(error))
             return error.exit_code
-        case click.exceptions.NoArgsIsHelpError():
-            complain(error.format_message())
-            return 2
-        case click.NoSuchOption():
-            near = did_you_mean(error.option_name, error.possibilities or _options_of(error.ctx))
-            complain(f"no such option: {error.option_name}{near or '; see --help'}")
-            return 2
-        case click.UsageError():
-            complain(f"{_sentence(error)}{_nearest_command(error)}")
-            return 2
-        case click.exceptions.Exit():
+        case typer.TyperException():
+            _explain_usage(error)
             return error.exit_code
-        case click.Abort():
+        case typer.Exit():
+            return error.exit_code
+        case typer.Abort():
             return INTERRUPTED
         case BrokenPipeError():
             return 0
@@ -86,32 +80,27 @@ def _explain(error: Exception) -> int:
             return _out_of_memory()
         case RuntimeError() if "not enough memory" in str(error) or "out of memory" in str(error):
             return _out_of_memory()
+        case OSError() if error.errno == errno.ENOSPC:
+            complain(f"the disk is full{f' while writing {error.filename}' if error.filename else ''}; free some space")
+            return OUT_OF_SPACE
         case OSError() if error.filename:
             complain(f"{error.filename}: {error.strerror}")
             return 1
         case _:
-            complain(
-                f"unexpected {type(error).__name__}: {error}; run again with --debug before the command to see where"
-            )
+            what = f"unexpected {type(error).__name__}: {error}"
+            complain(f"{what}; run again with --debug before the command to see where")
             return 1
 
 
-def _sentence(error: click.UsageError) -> str:
-    message = error.format_message().rstrip(".")
-    return message[:1].lower() + message[1:] + ("" if message.endswith(("?", ")")) else "; see --help")
-
-
-def _nearest_command(error: click.UsageError) -> str:
-    if not error.message.startswith("No such command"):
-        return ""
-    return did_you_mean(
-        error.message.split("'")[1],
-        [command.name or command.callback.__name__ for command in app.registered_commands if command.callback],
-    )
-
-
-def _options_of(context: click.Context | None) -> list[str]:
-    return [name for parameter in context.command.params for name in parameter.opts] if context else []
+def _explain_usage(error: typer.TyperException) -> None:
+    message = error.format_message()
+    if message.startswith("Usage:"):  # a command without its arguments shows its help
+        say(message)
+        return
+    if option := getattr(error, "option_name", ""):
+        known = [name for parameter in getattr(error, "ctx").command.params for name in parameter.opts]  # noqa: B009
+        message = message.partition(" (Possible")[0] + did_you_mean(option, known)
+    complain(message[:1].lower() + message[1:].rstrip(".") + ("" if message.endswith("?") else "; see --help"))
 
 
 def _out_of_memory() -> int:

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from heedful.cli import console
+from heedful.cli.common import JsonOption
 
 
 def doctor(
@@ -17,7 +18,7 @@ def doctor(
         tuple[str, str] | None, typer.Option(help="Source and reference of a test set, to look for overlap.")
     ] = None,
     clean: Annotated[Path | None, typer.Option(help="Write cleaned copies into this folder.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Find what is wrong with parallel text, with line numbers; clean it on request."""
     from heedful.data.doctor import clean as clean_copies

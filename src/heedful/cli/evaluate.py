@@ -8,6 +8,7 @@ from typing import Annotated, cast, get_args
 import typer
 
 from heedful.cli import console
+from heedful.cli.common import BeamOption, DeviceOption, JsonOption, SearchOption, device_named, search_with
 from heedful.config import BleuTokens
 from heedful.errors import ConfigError, DataError, did_you_mean
 
@@ -17,22 +18,21 @@ def evaluate(
     source: Annotated[Path, typer.Option(help="The test set, one sentence a line.")],
     reference: Annotated[list[Path], typer.Option(help="Its translation by people. Can be repeated.")],
     output: Annotated[Path | None, typer.Option(help="Write the translations here.")] = None,
-    beam: Annotated[int | None, typer.Option(min=1, help="Hypotheses kept; default is the model's own.")] = None,
-    alpha: Annotated[float | None, typer.Option(min=0.0, help="Strength of the length penalty.")] = None,
+    beam: BeamOption = None,
+    settings: SearchOption = None,
     tokenize: Annotated[str, typer.Option(help="sacreBLEU's tokeniser; default is the experiment's own.")] = "",
     language: Annotated[str, typer.Option(help="Target language, two letters; else from the file's name.")] = "",
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    device: DeviceOption = "auto",
+    as_json: JsonOption = False,
 ) -> None:
     """Translate a test set and score it: BLEU, chrF, TER and the paper's BLEU, each with its 95 % interval."""
-    from heedful.cli.common import device_named
     from heedful.cli.translate import one_line
     from heedful.data.pairs import guess_language, read_lines
     from heedful.device import use_threads
     from heedful.runs.evaluate import evaluate as score
     from heedful.store.files import write_atomically
     from heedful.store.run_folder import RunFolder
-    from heedful.translator import Translator, with_options
+    from heedful.translator import Translator
 
     sources, references = list(read_lines(source)), [list(read_lines(path)) for path in reference]
     for path, lines in zip(reference, references, strict=True):
@@ -44,7 +44,7 @@ def evaluate(
     translator = Translator.load(run, device_named(device))
     folder = RunFolder(run)
     tokens = _tokens(tokenize) if tokenize else folder.experiment().evaluate.tokenize
-    search = with_options(translator.search, beam=beam, alpha=alpha)
+    search = search_with(translator.search, beam, settings)
     language = language or guess_language(str(reference[0])) or folder.experiment().data.target_language
     with console.display() as shown:
         found = score(translator, sources, references, search, tokens, language, shown)

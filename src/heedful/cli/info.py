@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from heedful.cli import console
+from heedful.cli.common import JsonOption
 from heedful.config import PRESETS, Experiment, differences, flat, make_experiment
 from heedful.errors import ConfigError
 
@@ -17,7 +18,7 @@ def info(
     run: Annotated[Path | None, typer.Argument(help="A run folder.")] = None,
     preset: Annotated[str, typer.Option(help=f"Or a preset: {', '.join(list(PRESETS)[:5])}, modern, table3-...")] = "",
     vocabulary: Annotated[int, typer.Option(min=2, help="Its vocabulary, for the count of parameters.")] = 37_000,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Tell what a model is: sizes, data, vocabulary, curve, scores; or what a preset is made of."""
     if (run is None) == (not preset):

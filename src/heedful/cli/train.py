@@ -1,6 +1,7 @@
 """`heedful train`"""
 
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -69,17 +70,20 @@ def _start(
     from heedful.runs.fit import train as fit
     from heedful.runs.prepare import resolve
     from heedful.runs.report import counted
-    from heedful.store.run_folder import RunFolder
+    from heedful.store.run_folder import RunFolder, check_free
 
+    check_free(folder)  # before a look through the data, which may take minutes
     asked: Experiment = make_experiment(tables)
     data = resolve(asked.data)
     device = choose_device(asked.train.device)
     found = survey(counted(read_pairs(data), "reading", 0, shown))
     experiment = asked
-    if not recipe and "preset" not in tables.get("model", {}):
-        choice = choose(found, device.type)
-        for reason in choice.reasons:
-            shown.say(reason)
+    if not recipe:
+        choice = choose(found, device.type, model="preset" not in tables.get("model", {}))
+        for key, reason in choice.reasons.items():
+            table, _, name = key.partition(".")
+            if name not in tables.get(table, {}):
+                shown.say(reason)
         experiment = make_experiment(tables, under=choice.tables)
     experiment = replace(experiment, data=data, name=experiment.name or folder.name)
     run = RunFolder.create(folder)
@@ -130,8 +134,17 @@ class _Steps:
         left = _minutes((self.total - event.step) * self._seconds)
         rate = f"{event.tokens_per_second:,.0f}"
         if self._seen == _STEPS_BEFORE_A_GUESS:
-            shown.say(f"{rate} tokens a second; the {self.total - event.step} steps to go take about {left}")
+            shown.say(
+                f"{rate} tokens a second, {_peak_memory()}; the {self.total - event.step} steps to go take about {left}"
+            )
         shown.show("training", event.step, self.total, f"loss {self._loss:.3f}  {rate} tokens/s  {left} left")
+
+
+def _peak_memory() -> str:
+    import resource
+
+    unit = 1 if sys.platform == "darwin" else 1024
+    return f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**20:,.0f} MiB of memory"
 
 
 def _minutes(seconds: float) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from heedful.cli import console
+from heedful.cli.common import BeamOption, DeviceOption, JsonOption, SearchOption, device_named, search_with
 from heedful.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -25,23 +26,22 @@ def translate(
         Path | None, typer.Option("--input", help="A file, one text a line; - is standard input.")
     ] = None,
     target: Annotated[Path | None, typer.Option("--output", help="Where to write; else standard output.")] = None,
-    beam: Annotated[int | None, typer.Option(min=1, help="Hypotheses kept; default is the model's own.")] = None,
-    alpha: Annotated[float | None, typer.Option(min=0.0, help="Strength of the length penalty.")] = None,
+    beam: BeamOption = None,
     n_best: Annotated[int, typer.Option(min=1, help="Translations of each text.")] = 1,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
+    settings: SearchOption = None,
+    as_json: JsonOption = False,
+    device: DeviceOption = "auto",
 ) -> None:
     """Translate arguments, a file, or standard input."""
     if texts and source:
         raise ConfigError("give either texts or --input, not both")
     lines = texts or _lines(source)
-    from heedful.cli.common import device_named
     from heedful.device import use_threads
-    from heedful.translator import Translator, with_options
+    from heedful.translator import Translator
 
     use_threads(0)
     translator = Translator.load(run, device_named(device))
-    search = with_options(translator.search, beam=beam, alpha=alpha)
+    search = search_with(translator.search, beam, settings)
     found = translator.translate_lines(lines, search=search, n_best=n_best)
     _write((line for n, t in enumerate(found) for line in _format(n, t, n_best, as_json)), target)
 

@@ -88,7 +88,7 @@ def severity(kind: FindingKind) -> Severity:
             assert_never(kind)
 
 
-def sentence(kind: FindingKind, count: int, pairs: int) -> str:  # noqa: PLR0911, PLR0912  one branch a kind
+def sentence(kind: FindingKind, count: int, pairs: int) -> str:  # noqa: PLR0912  one branch a kind
     """What was found, in one sentence."""
     some = f"{count} of {pairs} pairs"
     match kind:

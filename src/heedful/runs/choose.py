@@ -22,10 +22,10 @@ class Survey:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Tables of an experiment, and why."""
+    """Tables of an experiment, and why, by the key that would overrule it."""
 
     tables: dict[str, Any]
-    reasons: tuple[str, ...]
+    reasons: dict[str, str]
 
 
 def survey(pairs: Iterable[Pair]) -> Survey:
@@ -42,8 +42,8 @@ def survey(pairs: Iterable[Pair]) -> Survey:
     return Survey(count, words, len(distinct))
 
 
-def choose(found: Survey, device: str) -> Choice:
-    """Model, vocabulary, batch and schedule by the size of the corpus and the kind of machine."""
+def choose(found: Survey, device: str, *, model: bool) -> Choice:
+    """Vocabulary, batch, schedule and, if wanted, the model by the size of the corpus and the kind of machine."""
     size, epochs, why = _size(found.pairs, device)
     vocabulary = min(_vocabulary(found.pairs), _ALPHABET + found.distinct_words // 2)
     pieces = max(1, round(found.target_words * _PIECES_A_WORD) + found.pairs)
@@ -51,7 +51,7 @@ def choose(found: Survey, device: str) -> Choice:
     steps = max(200, round(epochs * pieces / batch))
     every = max(50, min(1000, steps // 20))
     tables: dict[str, Any] = {
-        "model": {"preset": "modern", **size},
+        "model": {"preset": "modern", **size} if model else {},
         "text": {"vocabulary_size": vocabulary},
         "train": {
             "batch_tokens": batch,
@@ -62,11 +62,12 @@ def choose(found: Survey, device: str) -> Choice:
             "patience": 10,
         },
     }
-    reasons = (
-        f"model: {why}",
-        f"vocabulary: {vocabulary} joint BPE pieces for {found.pairs} pairs with {found.distinct_words} words",
-        f"batch: {batch} tokens a side; {steps} updates, about {epochs} times through the data",
-    )
+    reasons = {
+        "model.preset": f"model: {why}",
+        "text.vocabulary_size": f"vocabulary: {vocabulary} pieces for {found.pairs} pairs with {found.distinct_words} words",
+        "train.batch_tokens": f"batch: {batch} tokens a side",
+        "train.max_steps": f"schedule: {steps} updates, about {epochs} times through the data",
+    }
     return Choice(tables, reasons)
 
 

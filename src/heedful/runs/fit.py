@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from shutil import rmtree
 from typing import Any
 
 import torch
@@ -13,7 +14,7 @@ from torch import Tensor
 from heedful.config import Experiment, flat, make_experiment, merge
 from heedful.data.batching import Batching, Position, updates
 from heedful.device import choose_device, use_threads
-from heedful.errors import ConfigError, FolderError
+from heedful.errors import ConfigError, FolderError, HeedfulError
 from heedful.models.build import build_model
 from heedful.models.seq2seq import AnySeq2Seq
 from heedful.models.size import transformer_size
@@ -54,7 +55,11 @@ def train(
     """Prepare the folder and train in it; `total` pairs are in the data."""
     with locked(run.path):
         use_threads(experiment.train.threads)
-        prepared = prepare(run, experiment, total, report)
+        try:
+            prepared = prepare(run, experiment, total, report)
+        except HeedfulError:
+            rmtree(run.path)  # nothing is trained yet: a mistake in the data leaves no folder in the way
+            raise
         run.write_about({"data": data_facts(experiment, prepared), "versions": versions()})
         fit = Fit(run, experiment, prepared, report)
         yield from fit.run(interrupted)

@@ -79,7 +79,7 @@ def _worded(error: OSError, what: Path) -> HeedfulError:
     if out_of_space(error):
         return OutOfSpace(
             f"the disk is full while writing {shown}; free some space and try again "
-            "(an interrupted training goes on with: heedful train --resume)"
+            "(an interrupted training goes on with: heedful train --resume FOLDER)"
         )
     sentence = f"{shown} cannot be read or written ({error.strerror or error})"
     if error.errno in _FORBIDDEN:

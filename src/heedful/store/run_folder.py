@@ -74,8 +74,7 @@ class RunFolder:
     @classmethod
     def create(cls, path: Path) -> "RunFolder":
         """A new folder; refuses one that holds anything."""
-        if path.exists() and (not path.is_dir() or any(path.iterdir())):
-            raise FolderError(f"{path} exists already; go on with it by --resume {path}, or choose another --out")
+        check_free(path)
         with disk_errors(path):
             path.mkdir(parents=True, exist_ok=True)
         return cls(path)
@@ -172,6 +171,12 @@ class RunFolder:
         if not isinstance(about, dict):
             raise FolderError(f"{self.path}/about.json is damaged: it is not a JSON object")
         return about
+
+
+def check_free(path: Path) -> None:
+    """Refuse a folder that holds anything."""
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise FolderError(f"{path} exists already; go on with it by --resume {path}, or choose another --out")
 
 
 def fill_model(model: torch.nn.Module, weights: Mapping[str, Tensor], origin: str) -> None:
