@@ -64,7 +64,7 @@ def choose(found: Survey, device: str, *, model: bool) -> Choice:
     }
     reasons = {
         "model.preset": f"model: {why}",
-        "text.vocabulary_size": f"vocabulary: {vocabulary} pieces for {found.pairs} pairs with {found.distinct_words} words",
+        "text.vocabulary_size": f"vocabulary: {vocabulary} pieces, for {found.distinct_words} different words",
         "train.batch_tokens": f"batch: {batch} tokens a side",
         "train.max_steps": f"schedule: {steps} updates, about {epochs} times through the data",
     }

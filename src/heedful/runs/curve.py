@@ -41,10 +41,11 @@ def draw_curve(folder: RunFolder) -> bool:
     if scored:
         right = axes.twinx()
         right.set_ylabel("BLEU")
+        right.set_ylim(0.0, max(1.0, 1.1 * max(event["bleu"] for event in scored)))
         right.plot([e["step"] for e in scored], [e["bleu"] for e in scored], color="#c2571a", label="validation BLEU")
         more = right.get_legend_handles_labels()
         handles, labels = handles + more[0], labels + more[1]
-    axes.legend(handles, labels, loc="center right")
+    figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False)
     axes.grid(alpha=0.3)
     temporary = folder.path / ".curve.png"
     figure.savefig(temporary, format="png", dpi=120)
