@@ -13,6 +13,7 @@ from torch import Tensor
 
 from heedful.config import Experiment, flat, make_experiment, merge
 from heedful.data.batching import Batching, Position, updates
+from heedful.data.pairs import read_pairs
 from heedful.device import choose_device, use_threads
 from heedful.errors import ConfigError, FolderError, HeedfulError
 from heedful.models.build import build_model
@@ -54,27 +55,38 @@ def train(
 ) -> Iterator[Event]:
     """Prepare the folder and train in it; `total` pairs are in the data."""
     with locked(run.path):
-        use_threads(experiment.train.threads)
+        run.begin(experiment)
         try:
-            prepared = prepare(run, experiment, total, report)
+            prepared = _prepare(run, experiment, total, report)
         except HeedfulError:
             rmtree(run.path)  # nothing is trained yet: a mistake in the data leaves no folder in the way
             raise
-        run.write_about({"data": data_facts(experiment, prepared), "versions": versions()})
-        fit = Fit(run, experiment, prepared, report)
-        yield from fit.run(interrupted)
+        yield from Fit(run, experiment, prepared, report).run(interrupted)
 
 
 def resume(path: Path, settings: dict[str, Any], report: Reporter, interrupted: Interrupted) -> Iterator[Event]:
-    """Go on from the newest checkpoint that is intact."""
-    run = RunFolder.open(path)
+    """Go on from the newest checkpoint that is intact, or with the preparation if that was cut short."""
+    run = RunFolder(path)
+    if run.prepared or not (path / "experiment.toml").exists():
+        run = RunFolder.open(path)
     with locked(path):
-        before = run.experiment()
-        experiment = _changed(before, settings)
-        use_threads(experiment.train.threads)
-        fit = Fit(run, experiment, prepared_before(run, experiment), report)
+        experiment = _changed(run.experiment(), settings)
+        if run.prepared:
+            use_threads(experiment.train.threads)
+            prepared = prepared_before(run, experiment)
+        else:
+            report.say("the preparation of the data was cut short and is done again")
+            prepared = _prepare(run, experiment, sum(1 for _ in read_pairs(experiment.data)), report)
+        fit = Fit(run, experiment, prepared, report)
         fit.load()
         yield from fit.run(interrupted)
+
+
+def _prepare(run: RunFolder, experiment: Experiment, total: int, report: Reporter) -> Prepared:
+    use_threads(experiment.train.threads)
+    prepared = prepare(run, experiment, total, report)
+    run.write_about({"data": data_facts(experiment, prepared), "versions": versions()})
+    return prepared
 
 
 def _changed(before: Experiment, settings: dict[str, Any]) -> Experiment:
@@ -101,7 +113,7 @@ class Fit:
         average = MovingAverage(model, config.ema_decay) if config.ema_decay else None
         self.learner = Learner(model, make_optimizer(model, config), average)
         self.record = Record()
-        self.checkpoints = Checkpoints(run.checkpoints, keep=max(2, config.average_checkpoints))
+        self.checkpoints = Checkpoints(run.checkpoints, config.average_checkpoints, config.save_every)
         self.began = time.monotonic()
 
     @property
@@ -118,8 +130,7 @@ class Fit:
 
     def run(self, interrupted: Interrupted) -> Iterator[Event]:
         """All events from here to the end."""
-        journal = Journal(self.folder, self.learner.step)
-        with journal:
+        with Journal(self.folder, self.learner.step) as journal:
             for event in self._events(interrupted):
                 journal.write(event)
                 yield event
@@ -174,7 +185,7 @@ class Fit:
         began = time.monotonic()
         loss, score = self._scores(self.learner.average.weights if self.learner.average else None)
         value = self._value(loss, score)
-        better = self.record.best is None or value < self.record.best
+        better = value < (math.inf if self.record.best is None else self.record.best)
         if better:
             self.record.best, self.record.best_step, self.record.waited = value, self.learner.step, 0
             self.folder.write_weights(self.weights, f"best validation, step {self.learner.step}")
@@ -197,8 +208,12 @@ class Fit:
 
     def _finish(self, reason: str) -> Finished:
         """Choose the weights that stay: the mean of the last checkpoints if that validates better than the best one."""
-        step, wanted = self.learner.step, self.experiment.train.average_checkpoints
-        steps = self.checkpoints.steps()[-wanted:]
+        step, wanted, every = (
+            self.learner.step,
+            self.experiment.train.average_checkpoints,
+            self.experiment.train.save_every,
+        )
+        steps = [s for s in self.checkpoints.steps() if s % every == 0 or s == step][-wanted:]
         note = self.folder.note()
         if wanted > 1 and len(steps) > 1:
             prefix = "ema." if self.learner.average else "model."

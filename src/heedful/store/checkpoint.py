@@ -58,9 +58,10 @@ class Checkpoint:
 class Checkpoints:
     """The checkpoints of one run; only one process at a time may save (see `locked`)."""
 
-    def __init__(self, folder: Path, keep: int) -> None:
+    def __init__(self, folder: Path, keep: int, every: int = 1) -> None:
         self._folder = folder
         self._keep = max(keep, _FEWEST_KEPT)
+        self._every = every  # steps of which one is saved in turn
         self._damaged: set[int] = set()  # the steps found damaged; they do not count as kept
 
     def save(self, checkpoint: Checkpoint) -> Path:
@@ -150,7 +151,9 @@ class Checkpoints:
 
     def _prune(self, newest: int) -> None:
         past = [step for step in self.steps() if step <= newest]
-        kept = [step for step in past if step not in self._damaged][-self._keep :]
+        good = [step for step in past if step not in self._damaged]
+        # One saved out of turn, because a signal came, must not push out one that would be there without the signal.
+        kept = {*good[-_FEWEST_KEPT:], *[step for step in good if step % self._every == 0][-self._keep :]}
         for step in past:
             if step not in kept:
                 remove(aside(self._path(step)))

@@ -15,7 +15,7 @@ if sys.platform == "win32":
 else:
     import fcntl
 
-_LOCK = ".lock"
+LOCK = ".lock"
 _HELD = {errno.EAGAIN, errno.EACCES, errno.EDEADLK}
 _FAR_BYTE = 1 << 30  # Windows lets nobody read a locked byte, so the one it locks lies behind the process id
 
@@ -29,7 +29,7 @@ def locked(folder: Path) -> Iterator[None]:
     """
     with disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o666)
+        descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o666)
     try:
         _take(descriptor, folder)
         with disk_errors(folder):

@@ -40,6 +40,7 @@ from heedful.store.files import (
     write_atomically,
     write_manifest,
 )
+from heedful.store.lock import LOCK
 from heedful.text import Tokenizer
 
 FORMAT = 1
@@ -91,6 +92,11 @@ class RunFolder:
         return cls(path)
 
     @property
+    def prepared(self) -> bool:
+        """Whether tokenizers and corpora are complete; a run may be killed before."""
+        return (self.path / "about.json").exists()
+
+    @property
     def checkpoints(self) -> Path:
         """Where checkpoints are."""
         return self.path / "checkpoints"
@@ -110,9 +116,12 @@ class RunFolder:
         """Whether there are weights to translate with."""
         return (self.path / "model.safetensors").exists()
 
+    def begin(self, experiment: Experiment) -> None:
+        """Write what is to be done, so that it can be resumed from the first moment on."""
+        write_atomically(self.path / "experiment.toml", dump_experiment(experiment))
+
     def describe(self, experiment: Experiment, tokenizers: Tokenizers) -> None:
         """Write what does not change in training: configuration and tokenizers, with their checksums."""
-        write_atomically(self.path / "experiment.toml", dump_experiment(experiment))
         write_atomically(self.path / "config.json", _config_json(experiment, tokenizers))
         write_atomically(self.path / "generation_config.json", _generation_json(experiment.search, tokenizers))
         files = _tokenizer_files(tokenizers)
@@ -174,8 +183,8 @@ class RunFolder:
 
 
 def check_free(path: Path) -> None:
-    """Refuse a folder that holds anything."""
-    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+    """Refuse a folder that holds anything but the lock of a training that never began."""
+    if path.exists() and (not path.is_dir() or any(entry.name != LOCK for entry in path.iterdir())):
         raise FolderError(f"{path} exists already; go on with it by --resume {path}, or choose another --out")
 
 
