@@ -1,7 +1,7 @@
 """Text in, translation out."""
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -84,15 +84,28 @@ class Translator:
         return list(self.translate_lines(texts, search=search, n_best=n_best))
 
     def translate_lines(
-        self, texts: Iterable[str], *, search: SearchConfig | None = None, n_best: int = 1
+        self,
+        texts: Iterable[str],
+        *,
+        search: SearchConfig | None = None,
+        n_best: int = 1,
+        done: Callable[[int], None] = lambda _: None,
     ) -> Iterator[Translation]:
-        """The same for a stream, in its order and in bounded memory."""
+        """The same for a stream, in its order and in bounded memory; `done` hears how many are translated so far."""
         search = search or self.search
         iterator = iter(texts)
+        before = 0
         while window := list(islice(iterator, _WINDOW)):
-            yield from self._window(window, search, n_best)
 
-    def _window(self, texts: Sequence[str], search: SearchConfig, n_best: int) -> list[Translation]:
+            def tell(count: int, start: int = before) -> None:
+                done(start + count)
+
+            yield from self._window(window, search, n_best, tell)
+            before += len(window)
+
+    def _window(
+        self, texts: Sequence[str], search: SearchConfig, n_best: int, done: Callable[[int], None]
+    ) -> list[Translation]:
         sources = self.tokenizers.source.encode_all(texts)
         for number, source in enumerate(sources, 1):
             if len(source) > _LONGEST:
@@ -102,6 +115,7 @@ class Translator:
         for batch in _batches(wanted, sources, search.beam):
             hypotheses = self.decode([sources[index] for index in batch], search, n_best)
             found |= dict(zip(batch, hypotheses, strict=True))
+            done(len(found) + len(texts) - len(wanted))
         return [self._finish(text, sources[i], found.get(i, [])) for i, text in enumerate(texts)]
 
     @torch.inference_mode()

@@ -32,7 +32,7 @@ def doctor(
             f"{diagnosis.pairs:,} pairs, {diagnosis.source_words:,} source and {diagnosis.target_words:,} target words"
         )
         for finding in diagnosis.findings:
-            console.out(f"{finding.severity}: {finding.message}")
+            console.out(f"{finding.severity}: {finding.message}{_where(finding.lines, finding.count)}")
         if not diagnosis.findings:
             console.out("nothing to complain about")
     if clean:
@@ -44,3 +44,11 @@ def doctor(
         console.out(json.dumps(facts, ensure_ascii=False))
     if any(finding.severity == "error" for finding in diagnosis.findings):
         raise typer.Exit(1)
+
+
+def _where(lines: tuple[int, ...], count: int) -> str:
+    """The first lines that have it."""
+    if not lines:
+        return ""
+    more = ", ..." if count > len(lines) else ""
+    return f" ({'line' if len(lines) == 1 else 'lines'} {', '.join(map(str, lines))}{more})"

@@ -42,8 +42,21 @@ def translate(
     use_threads(0)
     translator = Translator.load(run, device_named(device))
     search = search_with(translator.search, beam, settings)
-    found = translator.translate_lines(lines, search=search, n_best=n_best)
-    _write((line for n, t in enumerate(found) for line in _format(n, t, n_best, as_json)), target)
+    total = _count(texts, source)
+    with console.display() as shown:
+        found = translator.translate_lines(
+            lines, search=search, n_best=n_best, done=lambda count: shown.progress("translating", count, total)
+        )
+        _write((line for n, t in enumerate(found) for line in _format(n, t, n_best, as_json)), target)
+
+
+def _count(texts: list[str] | None, source: Path | None) -> int:
+    """How many lines there are to translate; 0 if only the end will tell."""
+    from heedful.data.pairs import read_lines
+
+    if texts:
+        return len(texts)
+    return sum(1 for _ in read_lines(source)) if source and source.is_file() else 0
 
 
 def _lines(source: Path | None) -> Iterable[str]:

@@ -191,7 +191,7 @@ def _read_about(folder: Path) -> dict[str, Any]:
     return about
 
 
-def _mapped(path: Path, dtype: np.dtype[np.generic]) -> NDArray[np.int64]:
+def _mapped(path: Path, dtype: np.dtype[np.generic]) -> NDArray[Any]:
     if not path.exists():
         raise FolderError(f"{path} is missing; delete {path.parent} and train again")
     if path.stat().st_size == 0:

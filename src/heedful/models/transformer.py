@@ -1,8 +1,8 @@
 """The Transformer (section 3)."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar, assert_never, cast
+from typing import TYPE_CHECKING, assert_never, cast
 
 import torch
 import torch.nn.functional as F
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from heedful.config import ModelConfig
 from heedful.models.seq2seq import Seq2Seq
-from heedful.nn.attention import CrossAttention, Heads, SelfAttention
+from heedful.nn.attention import CrossAttention, Keys, SelfAttention, Values
 from heedful.nn.dropout import Dropout
 from heedful.nn.embedding import Embedding
 from heedful.nn.feed_forward import FeedForward
@@ -21,6 +21,7 @@ from heedful.nn.positions import LearnedPositions, SinusoidalPositions
 from heedful.nn.residual import Residual, Rows, layer_norm
 
 Mask = Bool[Tensor, "*#batch #query key"] | None
+SourceMask = Bool[Tensor, "batch 1 1 source"] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +42,12 @@ class TransformerState:
     """Keys and values of all positions so far and of the source, layer by layer."""
 
     position: int
-    keys: Sequence[Heads]
-    values: Sequence[Heads]
-    source_keys: Sequence[Heads]
-    source_values: Sequence[Heads]
-    source_mask: Bool[Tensor, "rows 1 1 key"]
-    sentences: Int[Tensor, " rows"]  # which sentence a row translates
+    keys: Sequence[Keys]
+    values: Sequence[Values]
+    source_keys: Sequence[Float[Tensor, "batch heads source d_k"]]
+    source_values: Sequence[Float[Tensor, "batch heads source d_v"]]
+    source_mask: Bool[Tensor, "batch 1 1 source"]
+    sentences: Int[Tensor, " batch"]  # which sentence a row translates
 
     def select(self, rows: Int[Tensor, " chosen"]) -> "TransformerState":
         """Keep these rows."""
@@ -96,16 +97,16 @@ class DecoderLayer(nn.Module):
         self.feed_forward = feed_forward(config)
         self.feed_forward_residual = residual(config)
 
-    def forward(self, x: Rows, layout: Layout, mask: Mask, memory: Memory, memory_mask: Mask) -> Rows:
+    def forward(self, x: Rows, layout: Layout, mask: Mask, memory: Memory, memory_mask: SourceMask) -> Rows:
         x = self.attention_residual(x, lambda y: self.attention(y, layout, mask))
         x = self.cross_attention_residual(
             x, lambda y: self.cross_attention(y, layout, memory.rows, memory.layout, memory_mask)
         )
         return self.feed_forward_residual(x, self.feed_forward)
 
-    def step(self, x: Rows, layer: int, state: TransformerState) -> tuple[Rows, Heads, Heads]:
+    def step(self, x: Rows, layer: int, state: TransformerState) -> tuple[Rows, Keys, Values]:
         """One position, with the caches of this layer; gives the longer keys and values too."""
-        grown: list[Heads] = []
+        grown: list[Tensor] = []
 
         def look_back(y: Rows) -> Rows:
             y, keys, values = self.attention.step(y, state.keys[layer], state.values[layer])
@@ -142,8 +143,10 @@ class Transformer(Seq2Seq[Memory, TransformerState]):
         self.source_positions = positions(config)
         self.target_positions = positions(config)
         self.dropout = Dropout(config.dropout)
-        self.encoder = stack(EncoderLayer(config) for _ in range(config.encoder_layers))
-        self.decoder = stack(DecoderLayer(config) for _ in range(config.decoder_layers))
+        # The casts tell the type checker what the layers are; PyTorch's list does not say.
+        encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
+        decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
+        self.encoder, self.decoder = cast(Sequence[EncoderLayer], encoder), cast(Sequence[DecoderLayer], decoder)
         # With the norm inside the residual branch nothing has normalised the end of a stack yet.
         pre = config.norm == "pre"
         self.encoder_norm = layer_norm(config.d_model) if pre else nn.Identity()
@@ -211,14 +214,6 @@ class Transformer(Seq2Seq[Memory, TransformerState]):
             state.sentences,
         )
         return logits, grown
-
-
-L = TypeVar("L", bound=nn.Module)
-
-
-def stack(layers: Iterable[L]) -> Sequence[L]:
-    """Layers as a module that the type checker knows the elements of."""
-    return cast(Sequence[L], nn.ModuleList(layers))
 
 
 def d_key(config: ModelConfig) -> int:

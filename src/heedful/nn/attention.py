@@ -11,6 +11,8 @@ from heedful.nn.layout import Layout
 from heedful.nn.linear import glorot_linear
 
 Heads = Float[Tensor, "batch heads length width"]
+Keys = Float[Tensor, "batch heads key d_k"]
+Values = Float[Tensor, "batch heads key d_v"]
 
 
 def attend(
@@ -60,15 +62,17 @@ class SelfAttention(nn.Module):
         return self.output(layout.pack(join_heads(attended)))
 
     def step(
-        self, x: Float[Tensor, "rows d_model"], keys: Heads, values: Heads
-    ) -> tuple[Float[Tensor, "rows d_model"], Heads, Heads]:
+        self, x: Float[Tensor, "batch d_model"], keys: Keys, values: Values
+    ) -> tuple[
+        Float[Tensor, "batch d_model"], Float[Tensor, "batch heads key+1 d_k"], Float[Tensor, "batch heads key+1 d_v"]
+    ]:
         """One position more: attend from it to all before and to itself; give the longer keys and values too."""
         q, k, v = self.project(self.query_key_value(x)[:, None])
         keys, values = torch.cat([keys, k], dim=2), torch.cat([values, v], dim=2)
         attended, _ = attend(q, keys, values, None)
         return self.output(join_heads(attended)[:, 0]), keys, values
 
-    def project(self, joined: Float[Tensor, "batch length all"]) -> tuple[Heads, Heads, Heads]:
+    def project(self, joined: Float[Tensor, "batch key all"]) -> tuple[Keys, Keys, Values]:
         """Cut the joint projection into the queries, keys and values of the heads."""
         q, k, v = joined.split(self.sizes, dim=-1)
         return split_heads(q, self.num_heads), split_heads(k, self.num_heads), split_heads(v, self.num_heads)
@@ -103,14 +107,14 @@ class CrossAttention(nn.Module):
         return self.output(layout.pack(join_heads(attended)))
 
     def step(
-        self, x: Float[Tensor, "rows d_model"], keys: Heads, values: Heads, mask: Bool[Tensor, "batch 1 1 key"]
-    ) -> Float[Tensor, "rows d_model"]:
+        self, x: Float[Tensor, "batch d_model"], keys: Keys, values: Values, mask: Bool[Tensor, "batch 1 1 key"]
+    ) -> Float[Tensor, "batch d_model"]:
         """One position: attend from it to the source, whose keys and values were projected once."""
         q = split_heads(self.query(x)[:, None], self.num_heads)
         attended, _ = attend(q, keys, values, mask)
         return self.output(join_heads(attended)[:, 0])
 
-    def project(self, memory: Float[Tensor, "source_rows d_model"], layout: Layout) -> tuple[Heads, Heads]:
+    def project(self, memory: Float[Tensor, "source_rows d_model"], layout: Layout) -> tuple[Keys, Values]:
         """Keys and values of the source, head by head."""
         k, v = layout.pad(self.key_value(memory)).split(self.sizes, dim=-1)
         return split_heads(k, self.num_heads), split_heads(v, self.num_heads)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from heedful.config import BleuTokens, SearchConfig
 from heedful.metrics.score import Score
 from heedful.metrics.translation import translation_scores
-from heedful.runs.report import Reporter, counted
+from heedful.runs.report import Reporter
 from heedful.translator import Translator
 
 
@@ -28,6 +28,8 @@ def evaluate(
     report: Reporter,
 ) -> Evaluation:
     """Translate the sources and compare with one or more sets of references."""
-    lines = translator.translate_lines(sources, search=search)
-    outputs = tuple(line.text for line in counted(lines, "translating", len(sources), report, every=50))
+    lines = translator.translate_lines(
+        sources, search=search, done=lambda count: report.progress("translating", count, len(sources))
+    )
+    outputs = tuple(line.text for line in lines)
     return Evaluation(outputs, tuple(translation_scores(outputs, references, tokenize, language)))

@@ -70,10 +70,14 @@ def resume(path: Path, settings: dict[str, Any], report: Reporter, interrupted: 
     if run.prepared or not (path / "experiment.toml").exists():
         run = RunFolder.open(path)
     with locked(path):
-        experiment = _changed(run.experiment(), settings)
+        before = run.experiment()
+        experiment = _changed(before, settings)
         if run.prepared:
             use_threads(experiment.train.threads)
             prepared = prepared_before(run, experiment)
+            if experiment != before:
+                run.begin(experiment)
+                run.describe(experiment, prepared.tokenizers)
         else:
             report.say("the preparation of the data was cut short and is done again")
             prepared = _prepare(run, experiment, sum(1 for _ in read_pairs(experiment.data)), report)
@@ -307,7 +311,7 @@ class Fit:
         self.report.say(
             f"model: {size.total:,} parameters; weights, gradients and Adam take "
             f"{size.training_bytes / 2**20:,.0f} MiB, one batch's activations come on top; "
-            f"{threads} threads on {self.device.type}"
+            f"{threads} {'thread' if threads == 1 else 'threads'} on {self.device.type}"
         )
         return Started(self.learner.step, self.experiment.train.max_steps, size.total, pairs, threads, self.device.type)
 
