@@ -200,6 +200,7 @@ def _signals() -> Iterator[Any]:
         if came and number == signal.SIGINT:
             raise KeyboardInterrupt
         came.append(signal.Signals(number).name)
+        console.say(f"{came[0]}: saving after this step (a second Ctrl-C stops at once)")
 
     wanted = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGUSR1") if hasattr(signal, name)]
     before = {number: signal.signal(number, hear) for number in wanted}
