@@ -22,3 +22,27 @@ def shared_data() -> Path:
     if not folder.is_dir():
         pytest.skip(f"needs the corpora in {folder}")
     return folder
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the toy language pair and `run`, a model that has learnt it. Not to be written to."""
+    import toy
+
+    folder = tmp_path_factory.mktemp("trained")
+    source, target = toy.write_pairs(folder, "train", 2000, seed=11)
+    valid_source, valid_target = toy.write_pairs(folder, "valid", 60, seed=12)
+    toy.write_pairs(folder, "test", 50, seed=13)
+    toy.write_pairs(folder, "few", 120, seed=14)
+    wanted = ("batch_tokens=384", "max_steps=350", "learning_rate=0.01", "warmup_steps=40", "validate_every=175")
+    process = toy.start(
+        *("train", "--source", source, "--target", target),
+        *("--valid-source", valid_source, "--valid-target", valid_target, "--out", folder / "run"),
+        *toy.settings(*(f"train.{setting}" for setting in wanted)),
+        environment=toy.PLAIN_LOCALE,
+    )
+    out, err = process.communicate()
+    assert process.returncode == 0, err.decode()
+    (folder / "stdout").write_bytes(out)
+    (folder / "stderr").write_bytes(err)
+    return folder

@@ -129,6 +129,21 @@ def test_a_damaged_checkpoint_does_not_count_as_kept(folder: Path) -> None:
     assert checkpoints.steps() == [250, 350]
 
 
+def test_a_damaged_step_that_is_reached_again_counts_again(folder: Path) -> None:
+    (folder / "step-00000300" / "state.json").unlink()
+    checkpoints = Checkpoints(folder, keep=2)
+    checkpoints.load_latest()
+    checkpoints.save(checkpoint(300, salt=1))
+    assert checkpoints.steps() == [200, 300]
+    assert same(latest(folder)[0], checkpoint(300, salt=1))
+
+
+def test_an_old_one_set_aside_goes_with_its_step(folder: Path) -> None:
+    shutil.copytree(folder / "step-00000200", aside(folder / "step-00000200"))
+    Checkpoints(folder, keep=2).save(checkpoint(400))
+    assert {path.name for path in folder.iterdir()} == {"latest", "step-00000300", "step-00000400"}
+
+
 def test_a_step_that_is_saved_again_takes_the_place_of_the_first(folder: Path) -> None:
     checkpoints = Checkpoints(folder, keep=2)
     checkpoints.save(checkpoint(300, salt=1))

@@ -58,7 +58,9 @@ def test_even_the_same_process_cannot_hold_a_folder_twice(tmp_path: Path) -> Non
 
 
 def test_a_lock_ends_with_its_block_even_if_that_fails(tmp_path: Path) -> None:
+    (tmp_path / ".lock").write_text("12345678901234\n")  # of one that died
     with suppress(ZeroDivisionError), locked(tmp_path):
+        assert (tmp_path / ".lock").read_text() == f"{os.getpid()}\n"
         raise ZeroDivisionError
     with locked(tmp_path):
         pass

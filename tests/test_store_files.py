@@ -149,7 +149,7 @@ def test_a_full_disk_says_what_to_do_with_exit_code_5(number: int) -> None:
         raise OSError(number, os.strerror(number))
     assert str(caught.value) == (
         "the disk is full while writing runs/x; free some space and try again "
-        "(an interrupted training goes on with: heedful train --resume)"
+        "(an interrupted training goes on with: heedful train --resume FOLDER)"
     )
     assert caught.value.exit_code == 5
     assert out_of_space(OSError(number, ""))

@@ -19,7 +19,7 @@ def choose_device(device: Device) -> torch.device:
         return torch.device(next(name for name, here in present.items() if here))
     if not present[device]:
         here = ", ".join(name for name, yes in present.items() if yes)
-        raise ConfigError(f"device '{device}' is not on this machine, which has {here}; use --device auto")
+        raise ConfigError(f"device '{device}' is not on this machine, which has {here}; choose auto")
     return torch.device(device)
 
 

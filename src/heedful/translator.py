@@ -77,8 +77,7 @@ class Translator:
 
         The search is the model's own unless another is given; `beam` changes only its width.
         """
-        if isinstance(texts, str):
-            raise DataError("translate() takes a list of texts, but got one string; write translate([text])")
+        _require_several(texts)
         search = search or self.search
         search = search if beam is None else replace(search, beam=beam)
         return list(self.translate_lines(texts, search=search, n_best=n_best))
@@ -92,6 +91,7 @@ class Translator:
         done: Callable[[int], None] = lambda _: None,
     ) -> Iterator[Translation]:
         """The same for a stream, in its order and in bounded memory; `done` hears how many are translated so far."""
+        _require_several(texts)
         search = search or self.search
         iterator = iter(texts)
         before = 0
@@ -100,14 +100,14 @@ class Translator:
             def tell(count: int, start: int = before) -> None:
                 done(start + count)
 
-            yield from self._window(window, search, n_best, tell)
+            yield from self._window(window, before, search, n_best, tell)
             before += len(window)
 
     def _window(
-        self, texts: Sequence[str], search: SearchConfig, n_best: int, done: Callable[[int], None]
+        self, texts: Sequence[str], before: int, search: SearchConfig, n_best: int, done: Callable[[int], None]
     ) -> list[Translation]:
         sources = self.tokenizers.source.encode_all(texts)
-        for number, source in enumerate(sources, 1):
+        for number, source in enumerate(sources, before + 1):
             if len(source) > _LONGEST:
                 raise DataError(f"text {number} has {len(source)} pieces, over {_LONGEST}; split it into sentences")
         wanted = [index for index, text in enumerate(texts) if text.strip()]
@@ -136,6 +136,11 @@ class Translator:
         if not alternatives:  # an empty line stays one
             return Translation(text, "", 0.0, pieces, ())
         return Translation(text, alternatives[0].text, alternatives[0].score, pieces, alternatives)
+
+
+def _require_several(texts: Iterable[str]) -> None:
+    if isinstance(texts, str):  # which is an iterable of characters, too
+        raise DataError("translate() takes a list of texts, but got one string; write translate([text])")
 
 
 def _batches(indices: Sequence[int], sources: Sequence[Sequence[int]], beam: int) -> Iterator[list[int]]:

@@ -1,8 +1,10 @@
 """The commands together, and how every failure ends: one sentence and an exit code."""
 
 import errno
+import io
 import os
 import sys
+import traceback
 from typing import Annotated, NoReturn
 
 import typer
@@ -17,6 +19,7 @@ from heedful.errors import HeedfulError, did_you_mean
 
 INTERRUPTED = 130
 OUT_OF_SPACE = 5
+_NO_MEMORY = ("can't allocate memory", "not enough memory", "out of memory")  # PyTorch on Linux, Windows, CUDA
 
 app = typer.Typer(
     name="heedful",
@@ -50,12 +53,13 @@ def _options(
 
 def main() -> NoReturn:
     """Run the command line and exit."""
+    _open_streams()
     try:
         code = app(standalone_mode=False)
     except Exception as error:
         code = _explain(error)
         if os.environ.get("HEEDFUL_DEBUG"):
-            raise
+            traceback.print_exc()
     except KeyboardInterrupt:
         code = INTERRUPTED
     sys.exit(_flushed(code if isinstance(code, int) else 0))
@@ -78,9 +82,11 @@ def _explain(error: Exception) -> int:
             return 0
         case MemoryError():
             return _out_of_memory()
-        case RuntimeError() if "not enough memory" in str(error) or "out of memory" in str(error):
+        case RuntimeError() if any(words in str(error) for words in _NO_MEMORY):
             return _out_of_memory()
-        case OSError() if error.errno == errno.ENOSPC:
+        case OSError() if error.errno == errno.ENOMEM:
+            return _out_of_memory()
+        case OSError() if error.errno in (errno.ENOSPC, errno.EDQUOT):
             complain(f"the disk is full{f' while writing {error.filename}' if error.filename else ''}; free some space")
             return OUT_OF_SPACE
         case OSError() if error.filename:
@@ -97,9 +103,10 @@ def _explain_usage(error: typer.TyperException) -> None:
     if message.startswith("Usage:"):  # a command without its arguments shows its help
         say(message)
         return
-    if option := getattr(error, "option_name", ""):
-        known = [name for parameter in getattr(error, "ctx").command.params for name in parameter.opts]  # noqa: B009
-        message = message.partition(" (Possible")[0] + did_you_mean(option, known)
+    option, context = getattr(error, "option_name", ""), getattr(error, "ctx", None)
+    if message.startswith("No such option") and context:
+        known = [name for parameter in context.command.params for name in parameter.opts]
+        message = message.partition(" (Possible")[0].rstrip(".") + did_you_mean(option, known)
     complain(message[:1].lower() + message[1:].rstrip(".") + ("" if message.endswith("?") else "; see --help"))
 
 
@@ -112,9 +119,19 @@ def _flushed(code: int) -> int:
     """A full disk or a closed pipe may show only when the last output is written."""
     try:
         sys.stdout.flush()
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as error:
-        complain(f"standard output: {error.strerror}")
-        return OUT_OF_SPACE
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python will flush once more
+        if not isinstance(error, BrokenPipeError) and code == 0:
+            complain(f"standard output: {error.strerror}")
+            return OUT_OF_SPACE
     return code
+
+
+def _open_streams() -> None:
+    """Text goes out as it comes in, in UTF-8 whatever the locale; a stream that was closed swallows what it gets."""
+    for name in ("stdin", "stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w", encoding="utf-8"))  # noqa: SIM115, PTH123
+        elif name == "stdout" and isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", newline="\n")

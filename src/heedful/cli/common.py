@@ -1,13 +1,15 @@
 """What several commands need."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated, cast, get_args
 
 import typer
 
+from heedful.cli import console
 from heedful.config import Device, SearchConfig, make_experiment, merge, parse_setting
-from heedful.errors import ConfigError, did_you_mean
+from heedful.errors import ConfigError, DataError, did_you_mean
 
 BeamOption = Annotated[int | None, typer.Option(min=1, help="Hypotheses kept; default is the model's own.")]
 SearchOption = Annotated[
@@ -23,6 +25,30 @@ def search_with(own: SearchConfig, beam: int | None, settings: Sequence[str] | N
     if others := given.keys() - {"search"}:
         raise ConfigError(f"--set {min(others)}: here only keys of [search] can be set, such as search.alpha=1.0")
     return make_experiment(merge({"search": asdict(own)}, given)).search
+
+
+def check_output(target: Path | None) -> None:
+    """Refuse a place that cannot be written to, before hours of work for it."""
+    if target and target.is_dir():
+        raise DataError(f"--output {target} is a folder; name a file in it")
+    if target and not target.parent.is_dir():
+        raise DataError(f"--output {target}: there is no folder {target.parent}; make it first")
+
+
+def write_output(target: Path | None, lines: Iterable[str]) -> None:
+    """Write to standard output, or to a file that is there whole or not at all."""
+    if target is None:
+        for line in lines:
+            console.out(line)
+        return
+    from heedful.store.files import disk_errors, write_atomically
+
+    if target.is_symlink() or (target.exists() and not target.is_file()):
+        # A file that takes the place of /dev/null or of a pipe would be a surprise.
+        with disk_errors(target), target.open("w", encoding="utf-8", newline="\n") as file:
+            file.writelines(line + "\n" for line in lines)
+        return
+    write_atomically(target, "".join(line + "\n" for line in lines))
 
 
 def device_named(name: str) -> Device:

@@ -8,9 +8,18 @@ from typing import Annotated, cast, get_args
 import typer
 
 from heedful.cli import console
-from heedful.cli.common import BeamOption, DeviceOption, JsonOption, SearchOption, device_named, search_with
+from heedful.cli.common import (
+    BeamOption,
+    DeviceOption,
+    JsonOption,
+    SearchOption,
+    check_output,
+    device_named,
+    search_with,
+    write_output,
+)
 from heedful.config import BleuTokens
-from heedful.errors import ConfigError, DataError, did_you_mean
+from heedful.errors import ConfigError, DataError, HeedfulError, did_you_mean
 
 
 def evaluate(
@@ -30,10 +39,10 @@ def evaluate(
     from heedful.data.pairs import guess_language, read_lines
     from heedful.device import use_threads
     from heedful.runs.evaluate import evaluate as score
-    from heedful.store.files import write_atomically
     from heedful.store.run_folder import RunFolder
     from heedful.translator import Translator
 
+    check_output(output)
     sources, references = list(read_lines(source)), [list(read_lines(path)) for path in reference]
     for path, lines in zip(reference, references, strict=True):
         if len(lines) != len(sources):
@@ -49,13 +58,16 @@ def evaluate(
     with console.display() as shown:
         found = score(translator, sources, references, search, tokens, language, shown)
     scores = [dataclasses.asdict(entry) for entry in found.scores]
-    if output:
-        write_atomically(output, "".join(one_line(line) + "\n" for line in found.outputs))
-    folder.write_about({"scores": {str(source): {"beam": search.beam, "alpha": search.alpha, "scores": scores}}})
     if as_json:
         console.out(json.dumps({"scores": scores}))
-        return
-    console.out(console.table([("metric", "value", "95 % interval", "signature"), *map(_row, found.scores)]))
+    else:
+        console.out(console.table([("metric", "value", "95 % interval", "signature"), *map(_row, found.scores)]))
+    if output:
+        write_output(output, map(one_line, found.outputs))
+    try:
+        folder.add_scores(str(source), {"beam": search.beam, "alpha": search.alpha, "scores": scores})
+    except HeedfulError as error:  # a model may lie where one can only read
+        console.say(f"the scores are not kept in the run folder: {error}")
 
 
 def _row(score: object) -> tuple[str, ...]:

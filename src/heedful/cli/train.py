@@ -3,7 +3,7 @@
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, assert_never
 
@@ -60,7 +60,7 @@ def train(
 
 
 def _start(
-    tables: dict[str, Any], folder: Path, recipe: bool, shown: console.Display, interrupted: Any, as_json: bool
+    tables: dict[str, Any], folder: Path, recipe: bool, shown: console.Display, interrupted: "_Signals", as_json: bool
 ) -> int:
     from dataclasses import replace
 
@@ -68,7 +68,7 @@ def _start(
     from heedful.device import choose_device
     from heedful.runs.choose import choose, survey
     from heedful.runs.fit import train as fit
-    from heedful.runs.prepare import resolve
+    from heedful.runs.prepare import check_validation, resolve
     from heedful.runs.report import counted
     from heedful.store.run_folder import RunFolder, check_free
 
@@ -76,6 +76,7 @@ def _start(
     asked: Experiment = make_experiment(tables)
     data = resolve(asked.data)
     device = choose_device(asked.train.device)
+    check_validation(data)
     found = survey(counted(read_pairs(data), "reading", 0, shown))
     experiment = asked
     if not recipe:
@@ -85,7 +86,7 @@ def _start(
             if name not in tables.get(table, {}):
                 shown.say(reason)
         experiment = make_experiment(tables, under=choice.tables)
-    experiment = replace(experiment, data=data, name=experiment.name or folder.name)
+    experiment = replace(experiment, data=data, name=experiment.name or folder.resolve().name)
     run = RunFolder.create(folder)
     return _follow(fit(run, experiment, found.pairs, shown, interrupted), shown, as_json, folder)
 
@@ -191,21 +192,41 @@ def _default_out(recipe: Path | None, files: dict[str, Any]) -> Path:
     return Path("runs") / Path(first).name.split(".")[0]
 
 
-@contextmanager
-def _signals() -> Iterator[Any]:
-    """Hear the signals that ask to stop; the first is obeyed after the current step, a second Ctrl-C at once."""
-    came: list[str] = []
+class _Signals:
+    """The signals that ask to stop. Once training asks for them, one is obeyed after the current step.
 
-    def hear(number: int, _: object) -> None:
-        if came and number == signal.SIGINT:
+    Before that, and at a second Ctrl-C, it is obeyed at once: there is nothing to save, or it is not wanted.
+    """
+
+    def __init__(self) -> None:
+        self._came = ""
+        self._asked = False
+
+    def __call__(self) -> str:
+        """The name of the first that came, or nothing."""
+        self._asked = True
+        return self._came
+
+    def hear(self, number: int, _: object) -> None:
+        """What the operating system calls."""
+        name = signal.Signals(number).name
+        if number == signal.SIGINT and (self._came or not self._asked):
             raise KeyboardInterrupt
-        came.append(signal.Signals(number).name)
-        console.say(f"{came[0]}: saving after this step (a second Ctrl-C stops at once)")
+        if not self._asked:
+            raise SystemExit(_SAVED_AND_STOPPED)
+        self._came = self._came or name
+        with suppress(RuntimeError):  # the signal may come in the middle of another line to standard error
+            console.say(f"{name}: saving after this step (a second Ctrl-C stops at once)")
 
+
+@contextmanager
+def _signals() -> Iterator[_Signals]:
+    """Hear them for as long as the block runs."""
+    signals = _Signals()
     wanted = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGUSR1") if hasattr(signal, name)]
-    before = {number: signal.signal(number, hear) for number in wanted}
+    before = {number: signal.signal(number, signals.hear) for number in wanted}
     try:
-        yield lambda: came[0] if came else ""
+        yield signals
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from heedful.cli import console
-from heedful.cli.common import BeamOption, DeviceOption, JsonOption, SearchOption, device_named, search_with
+from heedful.cli.common import (
+    BeamOption,
+    DeviceOption,
+    JsonOption,
+    SearchOption,
+    check_output,
+    device_named,
+    search_with,
+    write_output,
+)
 from heedful.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -35,6 +44,7 @@ def translate(
     """Translate arguments, a file, or standard input."""
     if texts and source:
         raise ConfigError("give either texts or --input, not both")
+    check_output(target)
     lines = texts or _lines(source)
     from heedful.device import use_threads
     from heedful.translator import Translator
@@ -47,7 +57,7 @@ def translate(
         found = translator.translate_lines(
             lines, search=search, n_best=n_best, done=lambda count: shown.progress("translating", count, total)
         )
-        _write((line for n, t in enumerate(found) for line in _format(n, t, n_best, as_json)), target)
+        write_output(target, (line for n, t in enumerate(found) for line in _format(n, t, n_best, as_json)))
 
 
 def _count(texts: list[str] | None, source: Path | None) -> int:
@@ -75,18 +85,10 @@ def _format(number: int, translation: "Translation", n_best: int, as_json: bool)
     else:
         for alternative in translation.alternatives:
             yield f"{number} ||| {one_line(alternative.text)} ||| {alternative.score:.4f}"
+        if not translation.alternatives:  # an empty line has its place in the list, too
+            yield f"{number} |||  ||| 0.0000"
 
 
 def one_line(text: str) -> str:
     """Line in, line out: a line break that a model produced becomes a space."""
     return text.replace("\r", " ").replace("\n", " ")
-
-
-def _write(lines: Iterable[str], target: Path | None) -> None:
-    if target is None:
-        for line in lines:
-            console.out(line)
-        return
-    from heedful.store.files import write_atomically
-
-    write_atomically(target, "".join(line + "\n" for line in lines))

@@ -32,6 +32,7 @@ _LEAST = {
     },
     "search": {"beam": 1, "alpha": 0, "max_extra": 0, "min_length": 0, "no_repeat_ngram": 0},
 }
+_SEEDS = 1 << 63  # what every generator and TOML itself can hold
 _PROBABILITIES = {
     "model": ("dropout", "attention_dropout", "activation_dropout"),
     "text": ("bpe_dropout",),
@@ -41,6 +42,8 @@ _PROBABILITIES = {
 
 def check_experiment(experiment: Experiment) -> None:
     """Raise the first mistake as a `ConfigError`."""
+    if not 0 <= experiment.seed < _SEEDS:
+        raise ConfigError(f"seed must be at least 0 and below {_SEEDS}, but is {experiment.seed} instead")
     for table, least in _LEAST.items():
         for key, low in least.items():
             value = getattr(getattr(experiment, table), key)
@@ -80,6 +83,9 @@ def _check_sharing(model: ModelConfig, text: TextConfig) -> None:
 def _check_train(train: TrainConfig) -> None:
     if not train.learning_rate > 0.0:
         raise ConfigError(f"train.learning_rate must be above 0, but is {train.learning_rate} instead")
+    # Adam divides by it where a weight, such as the row of PAD, never had a gradient.
+    if not train.epsilon > 0.0:
+        raise ConfigError(f"train.epsilon must be above 0, but is {train.epsilon} instead")
     if train.accumulate > train.batch_tokens:
         raise ConfigError(
             f"train.accumulate is {train.accumulate} but a batch has only {train.batch_tokens} tokens; lower it"

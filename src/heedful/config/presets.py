@@ -15,8 +15,13 @@ def _model(**values: object) -> Preset:
     return {"model": values}
 
 
-def _train(**values: object) -> Preset:
-    return {"train": values}
+def _row(**values: object) -> Preset:
+    """A row of Table 3, which is without checkpoint averaging (section 6.2)."""
+    return {"model": values, "train": {"average_checkpoints": 1}}
+
+
+def _smoothing(value: float) -> Preset:
+    return {"train": {"label_smoothing": value, "average_checkpoints": 1}}
 
 
 _SIZES: Mapping[str, Preset] = {
@@ -31,24 +36,24 @@ _SIZES: Mapping[str, Preset] = {
 }
 
 _TABLE_3: Mapping[str, Preset] = {
-    "table3-A-h1": _model(num_heads=1),
-    "table3-A-h4": _model(num_heads=4),
-    "table3-A-h16": _model(num_heads=16),
-    "table3-A-h32": _model(num_heads=32),
-    "table3-B-dk16": _model(d_k=16),
-    "table3-B-dk32": _model(d_k=32),
-    "table3-C-N2": _model(encoder_layers=2, decoder_layers=2),
-    "table3-C-N4": _model(encoder_layers=4, decoder_layers=4),
-    "table3-C-N8": _model(encoder_layers=8, decoder_layers=8),
-    "table3-C-d256": _model(d_model=256),
-    "table3-C-d1024": _model(d_model=1024),
-    "table3-C-ff1024": _model(d_ff=1024),
-    "table3-C-ff4096": _model(d_ff=4096),
-    "table3-D-dropout0": _model(dropout=0.0),
-    "table3-D-dropout0.2": _model(dropout=0.2),
-    "table3-D-smoothing0": _train(label_smoothing=0.0),
-    "table3-D-smoothing0.2": _train(label_smoothing=0.2),
-    "table3-E-learned": _model(positions="learned"),
+    "table3-A-h1": _row(num_heads=1),
+    "table3-A-h4": _row(num_heads=4),
+    "table3-A-h16": _row(num_heads=16),
+    "table3-A-h32": _row(num_heads=32),
+    "table3-B-dk16": _row(d_k=16),
+    "table3-B-dk32": _row(d_k=32),
+    "table3-C-N2": _row(encoder_layers=2, decoder_layers=2),
+    "table3-C-N4": _row(encoder_layers=4, decoder_layers=4),
+    "table3-C-N8": _row(encoder_layers=8, decoder_layers=8),
+    "table3-C-d256": _row(d_model=256),
+    "table3-C-d1024": _row(d_model=1024),
+    "table3-C-ff1024": _row(d_ff=1024),
+    "table3-C-ff4096": _row(d_ff=4096),
+    "table3-D-dropout0": _row(dropout=0.0),
+    "table3-D-dropout0.2": _row(dropout=0.2),
+    "table3-D-smoothing0": _smoothing(0.0),
+    "table3-D-smoothing0.2": _smoothing(0.2),
+    "table3-E-learned": _row(positions="learned"),
 }
 
 _SINCE: Mapping[str, Preset] = {

@@ -1,6 +1,7 @@
 """TOML in, an `Experiment` out; every mistake is named."""
 
 import dataclasses
+import math
 import tomllib
 import types
 import typing
@@ -100,8 +101,14 @@ def _parse_table(kind: type[Any], table: Mapping[str, Any], prefix: str) -> Any:
     hints = typing.get_type_hints(kind)
     for key in table:
         if key not in hints:
-            raise ConfigError(f"unknown key: {prefix}{key}{did_you_mean(key, hints)}")
+            raise ConfigError(f"unknown key: {prefix}{key}{_elsewhere(key) or did_you_mean(key, hints)}")
     return kind(**{key: _parse(hints[key], value, f"{prefix}{key}") for key, value in table.items()})
+
+
+def _elsewhere(key: str) -> str:
+    """A key without its table, or in the wrong one."""
+    places = [name for name in flat(Experiment()) if name.rpartition(".")[2] == key]
+    return f"; did you mean '{places[0]}'?" if places else ""
 
 
 def _parse(hint: Any, value: Any, key: str) -> Any:
@@ -116,7 +123,8 @@ def _parse(hint: Any, value: Any, key: str) -> Any:
     # TOML's true is a Python bool, which is an int as well.
     if hint is float and type(value) is int:
         return float(value)
-    if type(value) is not hint:
+    # TOML knows inf and nan; no option can be either.
+    if type(value) is not hint or (hint is float and not math.isfinite(value)):
         raise ConfigError(f"{key} must be {_KIND_NAMES[hint]}, but is {value!r} instead")
     return value
 

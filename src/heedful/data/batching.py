@@ -35,6 +35,8 @@ def epoch_batches(
     Sorted by length, so that the grid of attention is nearly full; equal lengths and the batches are in random order.
     A pair longer than the budget is a batch of its own.
     """
+    if not len(source):
+        return []
     random = np.random.Generator(np.random.Philox(key=[batching.seed, epoch]))
     shuffled = random.permutation(len(source))
     band = target[shuffled] // _BAND

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
+from types import TracebackType
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -60,21 +61,26 @@ class Corpus:
     def __init__(self, folder: Path) -> None:
         about = _read_about(folder)
         self.folder = folder
-        self.pairs: int = about["pairs"]
-        self.dropped = Dropped(**about["dropped"])
-        dtype = np.dtype(about["dtype"])
-        self._ids = {side: _mapped(folder / f"{side}.ids", dtype) for side in _SIDES}
+        self.pairs = about.pairs
+        self.dropped = about.dropped
+        self._ids = {side: _mapped(folder / f"{side}.ids", about.dtype) for side in _SIDES}
         self._ends = {side: _mapped(folder / f"{side}.ends", np.dtype(np.int64)) for side in _SIDES}
-        if any(len(ends) != self.pairs or ends[-1] != len(self._ids[side]) for side, ends in self._ends.items()):
-            raise FolderError(f"{folder} is damaged: its files do not hold the {self.pairs} pairs that it promises")
+        for side, ends in self._ends.items():
+            if len(ends) != self.pairs or ends[-1:].sum() != len(self._ids[side]):
+                raise FolderError(
+                    f"{folder} is damaged: its files do not hold the {self.pairs} pairs that it promises; "
+                    "delete it and train again"
+                )
 
     def __len__(self) -> int:
         return self.pairs
 
     def lengths(self) -> tuple[Int[np.ndarray, " pairs"], Int[np.ndarray, " pairs"]]:
         """Pieces of each source and target, EOS included."""
-        source, target = (np.diff(self._ends[side], prepend=0).astype(np.int32) for side in _SIDES)
-        return source, target
+        source, target = (np.diff(self._ends[side], prepend=0) for side in _SIDES)
+        if min(source.min(initial=1), target.min(initial=1)) < 1:
+            raise FolderError(f"{self.folder} is damaged: a sentence ends before it begins; delete it and train again")
+        return source.astype(np.int32), target.astype(np.int32)
 
     def sentence(self, side: str, index: int) -> NDArray[np.int64]:
         """One side of one pair."""
@@ -111,7 +117,24 @@ def write_corpus(
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "corpus.json").unlink(missing_ok=True)
     dtype = np.dtype(np.uint16 if vocabulary_size <= 1 << 16 else np.uint32)
-    writers = [_SideWriter(folder, side, dtype) for side in _SIDES]
+    with _SideWriter(folder, "source", dtype) as source, _SideWriter(folder, "target", dtype) as target:
+        dropped = _encode(pairs, encoders, (source, target), limits, seen)
+    about = {"format": FORMAT, "pairs": source.count, "dtype": dtype.name, "dropped": asdict(dropped)}
+    text = json.dumps(about | {"sha256": {"source": source.digest, "target": target.digest}}, indent=1)
+    temporary = folder / "corpus.json.new"
+    temporary.write_text(text, encoding="utf-8")
+    temporary.replace(folder / "corpus.json")
+    return Corpus(folder)
+
+
+def _encode(
+    pairs: Iterable[Pair],
+    encoders: tuple[Encode, Encode],
+    writers: "tuple[_SideWriter, _SideWriter]",
+    limits: Limits,
+    seen: Callable[[int], None],
+) -> Dropped:
+    """Write the pairs that fit; count the others."""
     counts = {"empty": 0, "too_long": 0, "uneven": 0}
     read = 0
     for some in _portions(pairs):
@@ -128,20 +151,13 @@ def write_corpus(
                 writers[1].add(target)
         read += len(some)
         seen(read)
-    digests = {writer.side: writer.close() for writer in writers}
-    about = {"format": FORMAT, "pairs": writers[0].count, "dtype": dtype.name, "dropped": asdict(Dropped(**counts))}
-    text = json.dumps(about | {"sha256": digests}, indent=1)
-    temporary = folder / "corpus.json.new"
-    temporary.write_text(text, encoding="utf-8")
-    temporary.replace(folder / "corpus.json")
-    return Corpus(folder)
+    return Dropped(**counts)
 
 
 class _SideWriter:
     """One side's two files, written as sentences come."""
 
     def __init__(self, folder: Path, side: str, dtype: np.dtype[np.generic]) -> None:
-        self.side = side
         self.count = 0
         self._end = 0
         self._dtype = dtype
@@ -157,10 +173,18 @@ class _SideWriter:
         self._ends.write(self._end.to_bytes(8, "little"))
         self.count += 1
 
-    def close(self) -> str:
-        self._ids.close()
-        self._ends.close()
+    @property
+    def digest(self) -> str:
         return self._hash.hexdigest()
+
+    def __enter__(self) -> "_SideWriter":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._ids, self._ends:  # closes both, also when the disk is full and the first fails
+            pass
 
 
 def _portions(pairs: Iterable[Pair]) -> Iterator[list[Pair]]:
@@ -178,7 +202,16 @@ def _unfit(source: int, target: int, limits: Limits) -> str:
     return ""
 
 
-def _read_about(folder: Path) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class _About:
+    """What `corpus.json` says."""
+
+    pairs: int
+    dropped: Dropped
+    dtype: np.dtype[np.generic]
+
+
+def _read_about(folder: Path) -> _About:
     path = folder / "corpus.json"
     try:
         about = json.loads(path.read_text(encoding="utf-8"))
@@ -188,12 +221,21 @@ def _read_about(folder: Path) -> dict[str, Any]:
         raise FolderError(f"{path} is damaged; delete {folder} and train again") from None
     if not isinstance(about, dict) or about.get("format") != FORMAT:
         raise FolderError(f"{path} is not a corpus of format {FORMAT}; delete {folder} and train again")
-    return about
+    match about:
+        case {
+            "pairs": int(pairs),
+            "dropped": {"empty": int(empty), "too_long": int(too_long), "uneven": int(uneven)},
+            "dtype": "uint16" | "uint32" as dtype,
+        }:
+            return _About(pairs, Dropped(empty, too_long, uneven), np.dtype(dtype))
+    raise FolderError(f"{path} is damaged; delete {folder} and train again")
 
 
 def _mapped(path: Path, dtype: np.dtype[np.generic]) -> NDArray[Any]:
     if not path.exists():
         raise FolderError(f"{path} is missing; delete {path.parent} and train again")
-    if path.stat().st_size == 0:
-        return np.empty(0, dtype=dtype)
-    return np.memmap(path, dtype=dtype, mode="r")
+    size = path.stat().st_size
+    if size % dtype.itemsize:
+        raise FolderError(f"{path} is damaged: it was cut off; delete {path.parent} and train again")
+    # An empty file cannot be mapped.
+    return np.memmap(path, dtype=dtype, mode="r") if size else np.empty(0, dtype=dtype)

@@ -60,10 +60,12 @@ class Diagnosis:
 
     @property
     def mean_source_words(self) -> float:
+        """Words of a source sentence, on average."""
         return self.source_words / max(1, self.pairs)
 
     @property
     def mean_target_words(self) -> float:
+        """Words of a target sentence, on average."""
         return self.target_words / max(1, self.pairs)
 
 

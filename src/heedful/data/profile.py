@@ -26,6 +26,7 @@ class Bounds:
     reach: float
 
     def outside(self, log_ratio: Float[np.ndarray, " pairs"]) -> Bool[np.ndarray, " pairs"]:
+        """Which of these are too far."""
         return np.abs(log_ratio - self.centre) > self.reach
 
 
@@ -41,10 +42,12 @@ class Profile:
 
     @property
     def enough(self) -> bool:
+        """Whether there were pairs enough to learn from."""
         return self.pairs >= MIN_PAIRS
 
     @property
     def same_language(self) -> bool:
+        """Whether the two sides cannot be told apart by their letters."""
         return self.enough and self.told_apart < _SAME_LANGUAGE
 
     def swapped(self, sources: Sequence[bytes], targets: Sequence[bytes]) -> Bool[np.ndarray, " pairs"]:

@@ -8,6 +8,7 @@ from heedful.store.run_folder import RunFolder
 def model_card(folder: RunFolder) -> str:
     """Markdown with a YAML head."""
     experiment, about, vocabulary = folder.experiment(), folder.about(), folder.tokenizers().vocabulary
+    name = folder.path.resolve().name
     data = about.get("data")
     facts = data if isinstance(data, dict) else {}
     source, target = facts.get("source_language") or "source", facts.get("target_language") or "target"
@@ -21,7 +22,7 @@ def model_card(folder: RunFolder) -> str:
         "pipeline_tag: translation",
         *(["language:", languages.rstrip()] if languages else []),
         "---",
-        f"# {folder.path.name}: {source} to {target}",
+        f"# {name}: {source} to {target}",
         "",
         f"A Transformer of {size.total:,} parameters (preset `{experiment.model.preset}`), trained with heedful.",
         "",
@@ -31,7 +32,7 @@ def model_card(folder: RunFolder) -> str:
         *([f"- best validation BLEU on the way (greedy): {best:.2f}"] if best is not None else []),
         "",
         "```",
-        f'heedful translate {folder.path.name} "..."',
+        f'heedful translate {name} "..."',
         "```",
         "",
         "Every option of the training is in `experiment.toml`, its log in `events.jsonl`.",

@@ -12,12 +12,12 @@ def read_events(folder: RunFolder, kind: str) -> list[dict[str, Any]]:
     if not folder.events.exists():
         return []
     found = []
-    for line in folder.events.read_text(encoding="utf-8").splitlines():
+    for line in folder.events.read_text(encoding="utf-8", errors="replace").splitlines():
         try:
             event = json.loads(line)
         except ValueError:
             continue
-        if event.get("event") == kind:
+        if isinstance(event, dict) and event.get("event") == kind:
             found.append(event)
     return found
 
@@ -55,6 +55,7 @@ def draw_curve(folder: RunFolder) -> bool:
 
 def _smooth(steps: list[dict[str, Any]], points: int = 400) -> tuple[list[int], list[float]]:
     """Means over windows, so that a long run has no more points than the picture has room for."""
+    steps = [event for event in steps if event["loss"] is not None]  # a skipped update may have none
     width = max(1, len(steps) // points)
     windows = [steps[start : start + width] for start in range(0, len(steps), width)]
     losses = [sum(event["loss"] for event in window) / len(window) for window in windows]

@@ -15,7 +15,7 @@ from heedful.config import Experiment, flat, make_experiment, merge
 from heedful.data.batching import Batching, Position, updates
 from heedful.data.pairs import read_pairs
 from heedful.device import choose_device, use_threads
-from heedful.errors import ConfigError, FolderError, HeedfulError
+from heedful.errors import ConfigError, Diverged, FolderError
 from heedful.models.build import build_model
 from heedful.models.seq2seq import AnySeq2Seq
 from heedful.models.size import transformer_size
@@ -27,7 +27,7 @@ from heedful.runs.prepare import Prepared, data_facts, prepare, prepared_before
 from heedful.runs.report import Reporter
 from heedful.runs.validate import using, validation_bleu, validation_loss
 from heedful.store.checkpoint import Checkpoint, Checkpoints
-from heedful.store.files import write_atomically
+from heedful.store.files import remove_temporaries, write_atomically
 from heedful.store.lock import locked
 from heedful.store.run_folder import RunFolder, fill_model, mean_weights
 from heedful.train.events import Event, Finished, Saved, Started, Validated
@@ -36,8 +36,11 @@ from heedful.train.optimizer import MovingAverage, load_optimizer, make_optimize
 
 Interrupted = Callable[[], str]  # the name of a signal that came, or nothing
 
-# What a resumed run may change: when it ends and how often it looks, not what it computes.
-_MAY_CHANGE = ("train.max_steps", "train.max_minutes", "train.save_every", "train.validate_every", "train.patience")
+# What a resumed run may change: when it ends, how often it looks, and what a diverged one is advised to.
+_MAY_CHANGE = (
+    *("train.max_steps", "train.max_minutes", "train.save_every", "train.validate_every", "train.patience"),
+    *("train.learning_rate", "train.on_non_finite"),
+)
 
 
 @dataclass(slots=True)
@@ -47,6 +50,7 @@ class Record:
     best: float | None = None  # lower is better: a loss, or minus BLEU
     best_step: int = 0
     waited: int = 0  # validations since the best
+    validated: int = 0  # the last step that was validated; a signal may come before a validation that is due
     seconds: float = 0.0
 
 
@@ -58,7 +62,7 @@ def train(
         run.begin(experiment)
         try:
             prepared = _prepare(run, experiment, total, report)
-        except HeedfulError:
+        except Exception:
             rmtree(run.path)  # nothing is trained yet: a mistake in the data leaves no folder in the way
             raise
         yield from Fit(run, experiment, prepared, report).run(interrupted)
@@ -70,19 +74,18 @@ def resume(path: Path, settings: dict[str, Any], report: Reporter, interrupted: 
     if run.prepared or not (path / "experiment.toml").exists():
         run = RunFolder.open(path)
     with locked(path):
-        before = run.experiment()
-        experiment = _changed(before, settings)
+        remove_temporaries(path)
+        settings = merge(run.changes(), settings)
+        experiment = _changed(run.experiment(), settings)
         if run.prepared:
             use_threads(experiment.train.threads)
             prepared = prepared_before(run, experiment)
-            if experiment != before:
-                run.begin(experiment)
-                run.describe(experiment, prepared.tokenizers)
         else:
             report.say("the preparation of the data was cut short and is done again")
             prepared = _prepare(run, experiment, sum(1 for _ in read_pairs(experiment.data)), report)
         fit = Fit(run, experiment, prepared, report)
         fit.load()
+        run.change(settings)
         yield from fit.run(interrupted)
 
 
@@ -142,15 +145,15 @@ class Fit:
     def _events(self, interrupted: Interrupted) -> Iterator[Event]:
         config = self.experiment.train
         yield self._started()
-        reason = self._over()
+        if self._validation_is_due():  # a signal came between the last step and its validation
+            yield self._validate()
+        reason = interrupted() or self._over()
         if not reason:
             for event in training_steps(self.learner, self._updates(), self.experiment.model.d_model, config):
                 yield event
-                signal = interrupted()
-                last = bool(self._over())
-                if self.prepared.valid and not signal and (last or event.step % config.validate_every == 0):
+                if not interrupted() and self._validation_is_due():
                     yield self._validate()
-                reason = signal or self._over()
+                reason = interrupted() or self._over()
                 if reason or event.step % config.save_every == 0:
                     yield self._save()
                 if reason:
@@ -159,6 +162,12 @@ class Fit:
             yield Finished(self.learner.step, reason, self._minutes(), "")
             return
         yield self._finish(reason)
+
+    def _validation_is_due(self) -> bool:
+        step = self.learner.step
+        if not self.prepared.valid or step <= self.record.validated:
+            return False
+        return step % self.experiment.train.validate_every == 0 or bool(self._over())
 
     def _over(self) -> str:
         """Why training ends here, or nothing."""
@@ -188,7 +197,13 @@ class Fit:
     def _validate(self) -> Validated:
         began = time.monotonic()
         loss, score = self._scores(self.learner.average.weights if self.learner.average else None)
+        if not math.isfinite(loss) and self.experiment.train.on_non_finite == "stop":
+            raise Diverged(
+                f"the validation loss at step {self.learner.step} is {loss}; lower train.learning_rate "
+                "and resume from the last checkpoint"
+            )
         value = self._value(loss, score)
+        self.record.validated = self.learner.step
         better = value < (math.inf if self.record.best is None else self.record.best)
         if better:
             self.record.best, self.record.best_step, self.record.waited = value, self.learner.step, 0
@@ -220,15 +235,31 @@ class Fit:
         steps = [s for s in self.checkpoints.steps() if s % every == 0 or s == step][-wanted:]
         note = self.folder.note()
         if wanted > 1 and len(steps) > 1:
-            prefix = "ema." if self.learner.average else "model."
-            mean = mean_weights(self.checkpoints.load_model(s, prefix) for s in steps)
-            if self._better(mean):
+            mean, steps = self._mean(steps)
+            if len(steps) > 1 and self._better(mean):
                 note = f"mean of the checkpoints of steps {', '.join(map(str, steps))}"
                 self.folder.write_weights(mean, note)
         if not self.folder.has_model or (not self.prepared.valid and wanted <= 1):
             note = f"last, step {step}"
             self.folder.write_weights(self.weights, note)
         return self._close(Finished(step, reason, self._minutes(), note))
+
+    def _mean(self, steps: list[int]) -> tuple[dict[str, Tensor], list[int]]:
+        """The mean weights of these checkpoints, and which of them could be read."""
+        prefix = "ema." if self.learner.average else "model."
+        read: list[int] = []
+
+        def intact() -> Iterator[dict[str, Tensor]]:
+            for step in steps:
+                try:
+                    weights = self.checkpoints.load_model(step, prefix)
+                except FolderError as error:
+                    self.report.say(f"left out of the mean: {error}")
+                    continue
+                read.append(step)
+                yield weights
+
+        return mean_weights(intact()), read
 
     def _better(self, weights: dict[str, Tensor]) -> bool:
         if not self.prepared.valid or self.record.best is None:
@@ -244,6 +275,11 @@ class Fit:
     def _save(self) -> Saved:
         learner, record = self.learner, replace(self.record, seconds=60.0 * self._minutes())
         tensors = {f"model.{name}": p.detach() for name, p in self.model.named_parameters()}
+        if not all(weight.isfinite().all() for weight in tensors.values()):
+            raise Diverged(
+                f"the weights after step {learner.step} are no longer numbers and are not saved; "
+                "lower train.learning_rate and resume from the last checkpoint"
+            )
         tensors |= {f"optimizer.{k}": v for k, v in optimizer_tensors(self.model, learner.optimizer).items()}
         if learner.average:
             tensors |= {f"ema.{name}": weight for name, weight in learner.average.weights.items()}

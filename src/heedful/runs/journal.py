@@ -46,13 +46,14 @@ def _forget_after(folder: RunFolder, step: int) -> None:
     if not folder.events.exists():
         return
     kept = []
-    for line in folder.events.read_text(encoding="utf-8").splitlines():
+    for line in folder.events.read_text(encoding="utf-8", errors="replace").splitlines():
         try:
             event = json.loads(line)
         except ValueError:  # a line cut off when the run was killed
             continue
-        if event["step"] <= step and event["event"] != "Finished":
-            kept.append(line + "\n")
+        match event:
+            case {"event": str(kind), "step": int(past)} if past <= step and kind != "Finished":
+                kept.append(line + "\n")
     write_atomically(folder.events, "".join(kept))
 
 

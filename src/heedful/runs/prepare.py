@@ -33,12 +33,16 @@ class Prepared:
 
 
 def resolve(data: DataConfig) -> DataConfig:
-    """The same files, with their folder in front and their languages named."""
+    """The same files, with their folder in front and their languages named; all can be read more than once."""
     if not data.source and not data.tsv:
         raise ConfigError("no training data; give --source and --target, --tsv, or data.source in a recipe")
 
     def placed(names: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(name if name == STANDARD_INPUT else str(Path(data.folder) / name) for name in names)
+        paths = [Path(data.folder) / name for name in names]
+        for name, path in zip(names, paths, strict=True):
+            if name == STANDARD_INPUT or path.is_fifo():
+                raise DataError(f"{name} can be read only once, but training reads text several times; give a file")
+        return tuple(map(str, paths))
 
     return replace(
         data,
@@ -51,6 +55,12 @@ def resolve(data: DataConfig) -> DataConfig:
         source_language=data.source_language or next(map(guess_language, data.source), ""),
         target_language=data.target_language or next(map(guess_language, data.target), ""),
     )
+
+
+def check_validation(data: DataConfig) -> None:
+    """Read the validation files once, so that a mistake in them shows before any work is done."""
+    for _ in read_parallel(data.valid_source, data.valid_target):
+        pass
 
 
 def prepare(run: RunFolder, experiment: Experiment, total: int, report: Reporter) -> Prepared:
@@ -79,10 +89,11 @@ def prepared_before(run: RunFolder, experiment: Experiment) -> Prepared:
     """What `prepare` left in the run folder."""
     variants = experiment.text.bpe_variants if experiment.text.bpe_dropout else 1
     train = tuple(Corpus(run.data / f"train-{variant}") for variant in range(variants))
-    pairs = read_json(run.data / "valid.json")
-    if not isinstance(pairs, list):
-        raise FolderError(f"{run.data}/valid.json is damaged: it is not a list of pairs")
-    valid_pairs = tuple(Pair(str(source), str(target)) for source, target in pairs)
+    match read_json(run.data / "valid.json"):
+        case list(pairs) if all(isinstance(pair, list) and len(pair) == 2 for pair in pairs):
+            valid_pairs = tuple(Pair(str(source), str(target)) for source, target in pairs)
+        case _:
+            raise FolderError(f"{run.data}/valid.json is damaged: it is not a list of pairs")
     return Prepared(run.tokenizers(), train, Corpus(run.data / "valid") if valid_pairs else None, valid_pairs)
 
 
@@ -91,7 +102,7 @@ def data_facts(experiment: Experiment, prepared: Prepared) -> dict[str, object]:
     data = experiment.data
     files = [*data.source, *data.target, *data.tsv, *data.valid_source, *data.valid_target]
     return {
-        "files": {name: fingerprint(Path(name)) for name in files if name != STANDARD_INPUT},
+        "files": {name: fingerprint(Path(name)) for name in files},
         "pairs": len(prepared.train[0]),
         "validation_pairs": len(prepared.valid_pairs),
         "dropped": {name: getattr(prepared.train[0].dropped, name) for name in Dropped.__slots__},

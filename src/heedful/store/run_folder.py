@@ -22,6 +22,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import safe_open
@@ -120,6 +121,18 @@ class RunFolder:
         """Write what is to be done, so that it can be resumed from the first moment on."""
         write_atomically(self.path / "experiment.toml", dump_experiment(experiment))
 
+    def change(self, settings: Mapping[str, object]) -> None:
+        """Remember what a resumed run does otherwise; in one file, for two could be torn apart by a crash."""
+        if settings != self.changes():
+            self.write_about({"resumed_with": settings})
+
+    def changes(self) -> dict[str, Any]:
+        """What the last resumed run did otherwise than `experiment` says."""
+        changes = self.about().get("resumed_with", {})
+        if not isinstance(changes, dict):
+            raise FolderError(f"{self.path}/about.json is damaged: resumed_with is not a table")
+        return changes
+
     def describe(self, experiment: Experiment, tokenizers: Tokenizers) -> None:
         """Write what does not change in training: configuration and tokenizers, with their checksums."""
         write_atomically(self.path / "config.json", _config_json(experiment, tokenizers))
@@ -172,6 +185,11 @@ class RunFolder:
         """Write or extend what the folder says about itself."""
         write_atomically(self.path / "about.json", json.dumps(self.about() | dict(about), indent=1) + "\n")
 
+    def add_scores(self, test_set: str, scores: Mapping[str, object]) -> None:
+        """Remember how well it does on a test set, beside what is known of others."""
+        before = self.about().get("scores", {})
+        self.write_about({"scores": (before if isinstance(before, dict) else {}) | {test_set: dict(scores)}})
+
     def about(self) -> dict[str, object]:
         """Data, versions, languages, scores; empty where it is not written yet."""
         if not (self.path / "about.json").exists():
@@ -191,7 +209,7 @@ def check_free(path: Path) -> None:
 def fill_model(model: torch.nn.Module, weights: Mapping[str, Tensor], origin: str) -> None:
     """Copy named weights into the model; every name and shape must fit."""
     wanted = dict(model.named_parameters())
-    for name in wanted.keys() ^ weights.keys():
+    for name in sorted(wanted.keys() ^ weights.keys()):
         state = "has no" if name in wanted else "has an unknown"
         raise FolderError(f"{origin} {state} weight {name}; it is of another model")
     with torch.no_grad():
@@ -251,8 +269,11 @@ def _generation_json(search: SearchConfig, tokenizers: Tokenizers) -> str:
 
 
 def _metadata(path: Path) -> dict[str, str]:
-    with safe_open(path, framework="pt") as file:
-        return dict(file.metadata() or {})
+    try:
+        with safe_open(path, framework="pt") as file:
+            return dict(file.metadata() or {})
+    except Exception as error:  # as in `load_tensors`: whatever it raises, the file is not what was written
+        raise FolderError(f"{path} is damaged ({error}); copy it again, or train --resume to remake it") from error
 
 
 def _digest(weights: Mapping[str, Tensor], metadata: Mapping[str, str]) -> str:

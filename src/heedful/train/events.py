@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 from dataclasses import dataclass
 
 
@@ -71,5 +72,7 @@ def as_json(event: Event) -> str:
 
 
 def _round(value: object) -> object:
-    """Nine significant digits are all that a float32 has."""
-    return float(f"{value:.9g}") if isinstance(value, float) else value
+    """Nine significant digits are all that a float32 has; what is no number is null, as JSON has no word for it."""
+    if not isinstance(value, float):
+        return value
+    return float(f"{value:.9g}") if math.isfinite(value) else None

@@ -57,7 +57,7 @@ def training_steps(
             if learner.average:
                 learner.average.update(learner.model, step)
         else:
-            _refuse(step, loss, rate, config)
+            _refuse(step, rate, loss, norm, config)
             learner.skipped += 1
         learner.optimizer.zero_grad(set_to_none=True)
         learner.step, learner.position = step, update.next
@@ -89,10 +89,10 @@ def gradient_norm(model: torch.nn.Module, clip_norm: float) -> float:
     return norm.item()
 
 
-def _refuse(step: int, loss: float, rate: float, config: TrainConfig) -> None:
+def _refuse(step: int, rate: float, loss: float, norm: float, config: TrainConfig) -> None:
     """A number that is not finite never reaches the weights."""
     if config.on_non_finite == "stop":
         raise Diverged(
-            f"the loss at step {step} is {loss} with learning rate {rate:.3g}; "
+            f"at step {step} with learning rate {rate:.3g} the loss is {loss:.6g} and its gradient {norm:.6g}; "
             "lower train.learning_rate or set train.on_non_finite = 'skip', and resume from the last checkpoint"
         )

@@ -47,7 +47,9 @@ def load_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer, tensors: 
         if tensors and len(found) < len(_MOMENTS):
             raise FolderError(f"the checkpoint has no optimizer state for {name}; it is of another model")
         if found:
-            optimizer.state[parameter] = {moment: value.clone() for moment, value in found.items()}
+            optimizer.state[parameter] = {
+                moment: value.to(parameter.device, copy=True) for moment, value in found.items()
+            }
 
 
 class MovingAverage:

@@ -1,0 +1,73 @@
+"""Small models in all their variants, and sentences for them."""
+
+import itertools
+from dataclasses import replace
+from typing import get_args
+
+import torch
+from torch import Tensor, nn
+
+from heedful.config import Activation, ModelConfig, Norm, Positions, Sharing
+from heedful.data.batch import Batch, pack
+from heedful.models.transformer import Transformer
+
+PAD, EOS = 0, 1
+SOURCE_TYPES, TARGET_TYPES = 17, 23
+
+# Every size is another one, so that no two axes can be mixed up unseen.
+SMALL = ModelConfig(
+    d_model=12, d_ff=22, num_heads=3, d_k=5, d_v=7, encoder_layers=1, decoder_layers=2, dropout=0.0, max_positions=9
+)
+VARIANTS = [
+    replace(SMALL, norm=norm, activation=activation, positions=positions, sharing=sharing)
+    for norm, activation, positions, sharing in itertools.product(
+        *map(get_args, (Norm, Activation, Positions, Sharing))
+    )
+]
+
+
+def label(config: ModelConfig) -> str:
+    """How pytest names a variant."""
+    return f"{config.norm}-{config.activation}-{config.positions}-{config.sharing}"
+
+
+def fresh(config: ModelConfig, seed: int = 5) -> Transformer:
+    """A model as training begins with it."""
+    torch.manual_seed(seed)
+    return Transformer(config, TARGET_TYPES if config.sharing == "all" else SOURCE_TYPES, TARGET_TYPES, PAD)
+
+
+def shaken(config: ModelConfig, seed: int = 5) -> Transformer:
+    """A model in evaluation whose biases and norms are no longer zeros and ones, so that each of them matters."""
+    model = fresh(config, seed).eval()
+    shake(model)
+    return model
+
+
+def shake(model: nn.Module) -> None:
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.1 * torch.randn_like(parameter))
+
+
+def sentences(lengths: list[int], types: int, seed: int = 3) -> list[list[int]]:
+    """Random ids that end in EOS."""
+    generator = torch.Generator().manual_seed(seed)
+    return [[*torch.randint(2, types, (n - 1,), generator=generator).tolist(), EOS] for n in lengths]
+
+
+def batch_of(sources: list[list[int]], targets: list[list[int]]) -> Batch:
+    source, source_lengths = pack(sources)
+    target_out, target_lengths = pack(targets)
+    target_in, _ = pack([[PAD, *target[:-1]] for target in targets])
+    return Batch(source, source_lengths, target_in, target_out, target_lengths, torch.arange(len(sources)))
+
+
+def example(source_lengths: list[int], target_lengths: list[int]) -> Batch:
+    return batch_of(sentences(source_lengths, SOURCE_TYPES), sentences(target_lengths, TARGET_TYPES, seed=4))
+
+
+def logits_of(model: Transformer, batch: Batch) -> Tensor:
+    """All logits of a batch, sentence after sentence."""
+    memory = model.encode(batch.source, batch.source_lengths)
+    return model.decode(batch.target_in, batch.target_lengths, memory)

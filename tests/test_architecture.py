@@ -1,0 +1,223 @@
+"""The order of the layers, the names that others may rely on, and the size of things."""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import heedful
+
+SOURCE = Path(heedful.__file__).parent
+
+# A module imports only what stands in a later line. Those of one line do not know each other.
+LAYERS = (
+    ("__main__",),
+    ("cli",),
+    ("runs",),
+    ("translator",),
+    ("store",),
+    ("train", "search"),
+    ("models",),
+    ("nn", "data"),
+    ("text", "metrics"),
+    ("device",),
+    ("config",),
+    ("errors",),
+)
+WITHOUT_TORCH = ("config", "text", "metrics", "errors")
+FACADE = "__init__"  # of the package: gives out names of all layers
+
+PUBLIC = [
+    "Alternative",
+    "ConfigError",
+    "DataError",
+    "Diverged",
+    "Experiment",
+    "FolderError",
+    "HeedfulError",
+    "OutOfSpace",
+    "Score",
+    "Tokenizer",
+    "Translation",
+    "Translator",
+    "UserError",
+    "__version__",
+]
+
+MOST_LINES_OF_A_FUNCTION = 60
+MOST_LINES_OF_A_FILE = 400
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def files() -> list[Path]:
+    return sorted(SOURCE.rglob("*.py"))
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(SOURCE).with_suffix("")).replace("/", ".")
+
+
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"), str(path))
+
+
+def imported(nodes: Iterator[ast.AST]) -> Iterator[str]:
+    """The full names of all modules that these statements import; a relative import is told by its dot."""
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = "." * node.level + (node.module or "")
+            # `from heedful import nn` imports heedful.nn.
+            yield from (f"{base}.{alias.name}" for alias in node.names) if base == "heedful" else [base]
+
+
+def outside_functions(node: ast.AST) -> Iterator[ast.AST]:
+    """What runs when a module is imported."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, Function | ast.Lambda):
+            continue
+        if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
+            continue
+        yield child
+        yield from outside_functions(child)
+
+
+def layer_of(part: str) -> int:
+    return next(number for number, names in enumerate(LAYERS) if part in names)
+
+
+def parts() -> set[str]:
+    return {name_of(path).partition(".")[0] for path in files()} - {FACADE}
+
+
+def test_every_part_has_its_layer() -> None:
+    assert parts() == {name for names in LAYERS for name in names}
+
+
+@pytest.mark.parametrize("path", [path for path in files() if name_of(path) != FACADE], ids=name_of)
+def test_a_module_imports_only_from_lower_layers(path: Path) -> None:
+    own = name_of(path).partition(".")[0]
+    for name in imported(ast.walk(tree_of(path))):
+        assert not name.startswith("."), f"{name}: imports are absolute here"
+        package, _, rest = name.partition(".")
+        if package == "heedful":
+            part = rest.partition(".")[0]
+            assert part in parts(), f"{name}: modules are imported, not what the package gives out"
+            assert part == own or layer_of(own) < layer_of(part), f"{own} must not import {name}"
+
+
+@pytest.mark.parametrize("part", WITHOUT_TORCH)
+def test_some_parts_never_import_torch_when_they_are_imported(part: str) -> None:
+    for path in files():
+        if name_of(path).partition(".")[0] == part:
+            assert not [name for name in imported(outside_functions(tree_of(path))) if name.startswith("torch")]
+
+
+def loaded(code: str) -> set[str]:
+    """The modules that a new interpreter has after this code."""
+    shown = f"{code}\nimport sys\nprint('LOADED', *sys.modules)"
+    process = subprocess.run([sys.executable, "-c", shown], capture_output=True, text=True, check=True)
+    return set(process.stdout.rpartition("LOADED")[2].split())
+
+
+def command(*arguments: str) -> str:
+    return f"""
+import sys
+sys.argv = ["heedful", *{arguments!r}]
+from heedful.cli import main
+try:
+    main()
+except SystemExit as end:
+    assert not end.code, end.code
+"""
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import heedful",
+        "import heedful.config, heedful.text, heedful.errors",
+        "import heedful.metrics.score, heedful.metrics.translation",
+        "import heedful.models.size",
+        command("--help"),
+        command("train", "--help"),
+        command("info", "--preset", "base"),
+    ],
+    ids=["heedful", "config-text", "metrics", "size", "help", "train-help", "info"],
+)
+def test_whoever_needs_no_torch_does_not_wait_for_it(code: str) -> None:
+    modules = loaded(code)
+    assert "heedful.errors" in modules
+    assert "torch" not in modules
+
+
+def test_the_public_names_are_these() -> None:
+    assert heedful.__all__ == PUBLIC
+    assert all(getattr(heedful, name) is not None for name in PUBLIC)
+
+
+def test_any_other_name_is_refused() -> None:
+    with pytest.raises(AttributeError, match="module 'heedful' has no attribute 'Transformer'"):
+        heedful.Transformer  # noqa: B018
+
+
+def functions(tree: ast.AST) -> Iterator[Function]:
+    return (node for node in ast.walk(tree) if isinstance(node, Function))
+
+
+@pytest.mark.parametrize("path", files(), ids=name_of)
+def test_files_and_functions_are_short(path: Path) -> None:
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= MOST_LINES_OF_A_FILE
+    for function in functions(tree_of(path)):
+        lines = (function.end_lineno or 0) - function.lineno + 1
+        assert lines <= MOST_LINES_OF_A_FUNCTION, f"{function.name} has {lines} lines"
+
+
+def classes() -> dict[str, ast.ClassDef]:
+    return {node.name: node for path in files() for node in ast.walk(tree_of(path)) if isinstance(node, ast.ClassDef)}
+
+
+def promised_by_a_base(node: ast.ClassDef, method: str, known: dict[str, ast.ClassDef]) -> bool:
+    """Whether a class that this one extends documents the method."""
+    for base in node.bases:
+        name = ast.unparse(base).partition("[")[0].rpartition(".")[2]
+        if name in known and (
+            any(f.name == method and ast.get_docstring(f) for f in known[name].body if isinstance(f, Function))
+            or promised_by_a_base(known[name], method, known)
+        ):
+            return True
+    return False
+
+
+def silent(tree: ast.Module, known: dict[str, ast.ClassDef]) -> Iterator[str]:
+    """Public names without a docstring. A layer's `forward` is what the layer's own docstring tells."""
+    for node in tree.body:
+        if isinstance(node, Function | ast.ClassDef) and not node.name.startswith("_"):
+            if not ast.get_docstring(node):
+                yield node.name
+            if isinstance(node, ast.ClassDef):
+                yield from (f"{node.name}.{method}" for method in silent_methods(node, known))
+
+
+def silent_methods(node: ast.ClassDef, known: dict[str, ast.ClassDef]) -> Iterator[str]:
+    for method in node.body:
+        if (
+            isinstance(method, Function)
+            and not method.name.startswith("_")
+            and method.name not in ("forward", "extra_repr")
+            and not ast.get_docstring(method)
+            and not promised_by_a_base(node, method.name, known)
+        ):
+            yield method.name
+
+
+def test_everything_public_says_what_it_promises() -> None:
+    known = classes()
+    trees = {name_of(path): tree_of(path) for path in files()}
+    assert [f"{name}: {public}" for name, tree in trees.items() for public in silent(tree, known)] == []
+    assert [name for name, tree in trees.items() if tree.body and not ast.get_docstring(tree)] == []

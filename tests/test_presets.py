@@ -1,0 +1,183 @@
+"""Named models: what the paper says of them, and how many weights they have."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from heedful.config import PRESETS, Experiment, ModelConfig, SearchConfig, make_experiment
+from heedful.config.presets import preset
+from heedful.errors import ConfigError
+from heedful.models.size import transformer_size
+from heedful.models.transformer import Transformer
+
+# With one vocabulary of 37 000. By hand for the base model: an attention 4 x (512 x 512 + 512) = 1 050 624, a
+# feed-forward network 512 x 2048 + 2048 + 2048 x 512 + 512 = 2 099 712, a norm 1024. So an encoder layer has
+# 1 050 624 + 2 099 712 + 2 x 1024 = 3 152 384, a decoder layer 2 x 1 050 624 + 2 099 712 + 3 x 1024 = 4 204 032,
+# six of each 44 138 496, and the one embedding 37 000 x 512 = 18 944 000. The others went the same way.
+COUNTS = {
+    "paper": 63_082_496,
+    "base": 63_082_496,
+    "tiny": 4_736_000 + 4 * (132_480 + 198_784),
+    "small": 9_472_000 + 6 * (789_760 + 1_053_440),
+    "big": 214_245_376,
+    # How many heads share the width changes nothing.
+    "table3-A-h1": 63_082_496,
+    "table3-A-h4": 63_082_496,
+    "table3-A-h16": 63_082_496,
+    "table3-A-h32": 63_082_496,
+    # 18 attentions with narrower queries and keys: 2 x 513 x (512 - 128) fewer in each, and 2 x 513 x (512 - 256).
+    "table3-B-dk16": 63_082_496 - 18 * 393_984,
+    "table3-B-dk32": 63_082_496 - 18 * 262_656,
+    "table3-C-N2": 18_944_000 + 2 * (3_152_384 + 4_204_032),
+    "table3-C-N4": 18_944_000 + 4 * (3_152_384 + 4_204_032),
+    "table3-C-N8": 18_944_000 + 8 * (3_152_384 + 4_204_032),
+    "table3-C-d256": 9_472_000 + 6 * (1_315_072 + 1_578_752),
+    "table3-C-d1024": 37_888_000 + 6 * (8_399_872 + 12_600_320),
+    # 12 feed-forward networks with 1024 units fewer and 2048 more, 512 + 512 + 1 weights each.
+    "table3-C-ff1024": 63_082_496 - 12 * 1024 * 1025,
+    "table3-C-ff4096": 63_082_496 + 12 * 2048 * 1025,
+    "table3-D-dropout0": 63_082_496,
+    "table3-D-dropout0.2": 63_082_496,
+    "table3-D-smoothing0": 63_082_496,
+    "table3-D-smoothing0.2": 63_082_496,
+    "table3-E-learned": 63_082_496 + 2 * 1024 * 512,
+    "modern": 4_736_000 + 4 * (132_480 + 198_784) + 2 * 256,  # tiny, and a norm after each stack
+}
+
+
+def experiment(name: str) -> Experiment:
+    return make_experiment({"model": {"preset": name}})
+
+
+def built(config: ModelConfig, source: int, target: int) -> int:
+    """Count the weights of a model that is not in memory."""
+    with torch.device("meta"):
+        model = Transformer(config, source, target, pad_id=0)
+    return sum(p.numel() for p in model.parameters())
+
+
+def test_every_preset_is_counted() -> None:
+    assert COUNTS.keys() == PRESETS.keys()
+
+
+@pytest.mark.parametrize("name", COUNTS)
+def test_the_count_of_weights_is_exact(name: str) -> None:
+    config = experiment(name).model
+    assert transformer_size(config, 37_000, 37_000).total == COUNTS[name] == built(config, 37_000, 37_000)
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+@pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
+@pytest.mark.parametrize("sharing", ["target", "none"])
+def test_the_count_holds_for_models_of_no_preset(norm: str, positions: str, sharing: str) -> None:
+    config = make_experiment(
+        {
+            "model": {
+                "d_model": 10, "d_ff": 14, "num_heads": 3, "d_k": 4, "d_v": 6, "encoder_layers": 2,
+                "decoder_layers": 5, "max_positions": 13, "norm": norm, "positions": positions, "sharing": sharing,
+            }
+        }
+    ).model  # fmt: skip
+    assert transformer_size(config, 29, 31).total == built(config, 29, 31)
+
+
+def test_the_parts_of_a_size_add_up() -> None:
+    size = transformer_size(ModelConfig(), 37_000, 37_000)
+    assert (size.embeddings, size.encoder, size.decoder) == (18_944_000, 18_914_304, 25_224_192)
+    assert size.total == 63_082_496
+    assert size.training_bytes == 16 * 63_082_496
+
+
+@pytest.mark.parametrize("name", ["paper", "base"])
+def test_the_paper_is_every_number_of_the_paper(name: str) -> None:
+    it = experiment(name)
+    model, train = it.model, it.train
+    assert (model.encoder_layers, model.decoder_layers, model.d_model, model.d_ff) == (6, 6, 512, 2048)
+    assert (model.num_heads, model.d_k or 512 // 8, model.d_v or 512 // 8) == (8, 64, 64)
+    assert (model.norm, model.activation, model.positions, model.sharing) == ("post", "relu", "sinusoidal", "all")
+    assert (model.dropout, model.attention_dropout, model.activation_dropout) == (0.1, 0.0, 0.0)
+    assert (train.beta1, train.beta2, train.epsilon) == (0.9, 0.98, 1e-9)
+    assert (train.schedule, train.learning_rate, train.warmup_steps) == ("paper", 1.0, 4000)
+    assert (train.label_smoothing, train.batch_tokens, train.max_steps) == (0.1, 25_000, 100_000)
+    assert (train.weight_decay, train.clip_norm, train.ema_decay) == (0.0, 0.0, 0.0)
+    assert train.average_checkpoints == 5
+    assert (it.text.kind, it.text.vocabulary_size, it.text.vocabularies) == ("bpe", 37_000, "joint")
+    assert it.data.max_length == 256
+    assert it.search == SearchConfig(beam=4, alpha=0.6, penalty="paper", max_extra=50, min_length=0, no_repeat_ngram=0)
+
+
+def test_the_papers_values_are_the_defaults() -> None:
+    assert experiment("paper") == Experiment()
+
+
+def test_the_big_model_is_the_papers() -> None:
+    it = experiment("big")
+    base = experiment("base")
+    model = replace(base.model, preset="big", d_model=1024, d_ff=4096, num_heads=16, dropout=0.3)
+    train = replace(base.train, max_steps=300_000, average_checkpoints=20)
+    assert it == replace(base, model=model, train=train)
+
+
+def test_tiny_is_the_one_of_wu_et_al() -> None:
+    model = experiment("tiny").model
+    assert (model.encoder_layers, model.decoder_layers) == (4, 4)
+    assert (model.d_model, model.d_ff, model.num_heads) == (128, 256, 4)
+
+
+# Table 3: the width of a head and what else the row changes.
+ROWS: dict[str, dict[str, object]] = {
+    "table3-A-h1": {"num_heads": 1, "d_k": 512, "d_v": 512},
+    "table3-A-h4": {"num_heads": 4, "d_k": 128, "d_v": 128},
+    "table3-A-h16": {"num_heads": 16, "d_k": 32, "d_v": 32},
+    "table3-A-h32": {"num_heads": 32, "d_k": 16, "d_v": 16},
+    "table3-B-dk16": {"num_heads": 8, "d_k": 16, "d_v": 64},
+    "table3-B-dk32": {"num_heads": 8, "d_k": 32, "d_v": 64},
+    "table3-C-N2": {"encoder_layers": 2, "decoder_layers": 2},
+    "table3-C-N4": {"encoder_layers": 4, "decoder_layers": 4},
+    "table3-C-N8": {"encoder_layers": 8, "decoder_layers": 8},
+    "table3-C-d256": {"d_model": 256, "d_k": 32, "d_v": 32},
+    "table3-C-d1024": {"d_model": 1024, "d_k": 128, "d_v": 128},
+    "table3-C-ff1024": {"d_ff": 1024},
+    "table3-C-ff4096": {"d_ff": 4096},
+    "table3-D-dropout0": {"dropout": 0.0},
+    "table3-D-dropout0.2": {"dropout": 0.2},
+    "table3-D-smoothing0": {"label_smoothing": 0.0},
+    "table3-D-smoothing0.2": {"label_smoothing": 0.2},
+    "table3-E-learned": {"positions": "learned"},
+}
+
+
+def facts(it: Experiment) -> dict[str, object]:
+    model = it.model
+    widths = {
+        "d_k": model.d_k or model.d_model // model.num_heads,
+        "d_v": model.d_v or model.d_model // model.num_heads,
+    }
+    names = ("d_model", "d_ff", "num_heads", "encoder_layers", "decoder_layers", "dropout", "positions")
+    return {name: getattr(model, name) for name in names} | widths | {"label_smoothing": it.train.label_smoothing}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_a_row_of_table_3_changes_what_it_says_and_nothing_else(name: str) -> None:
+    assert facts(experiment(name)) == facts(Experiment()) | ROWS[name]
+
+
+def test_every_row_of_table_3_is_there() -> None:
+    assert {name for name in PRESETS if name.startswith("table3")} == ROWS.keys()
+
+
+def test_table_3_is_without_averaging() -> None:
+    """Its caption: "We used beam search ... but no checkpoint averaging" (section 6.2)."""
+    assert {experiment(name).train.average_checkpoints for name in ROWS} == {1}
+
+
+def test_an_unknown_preset_is_named_with_the_nearest() -> None:
+    with pytest.raises(ConfigError) as caught:
+        preset("bigg")
+    assert str(caught.value) == "unknown preset: bigg; did you mean 'big'?"
+    with pytest.raises(ConfigError) as caught:
+        experiment("qqq")
+    assert str(caught.value) == (
+        "unknown preset: qqq; there are paper, base, tiny, small, big, modern and the rows of Table 3"
+    )

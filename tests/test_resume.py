@@ -1,0 +1,430 @@
+"""A training that is stopped and resumed, however often and rudely, ends in the same bits as one that is not."""
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+
+import toy
+from heedful.config import Experiment, make_experiment, parse_setting
+from heedful.config.toml import merge
+from heedful.runs.fit import resume, train
+from heedful.runs.report import Silent
+from heedful.store.run_folder import RunFolder
+from heedful.train.events import Event, Finished, Started, StepDone, Validated
+
+STEPS = 13
+# Everything that a training has to remember: several batches an update, updates that end in the middle of an epoch,
+# a moving average, a mean of checkpoints, dropout, and text that is cut in two ways.
+WHOLE = (
+    *("seed=7", "train.threads=1", "model.d_model=16", "model.d_ff=24", "model.num_heads=2", "model.norm=pre"),
+    *("model.encoder_layers=1", "model.decoder_layers=1", "model.dropout=0.2"),
+    *("text.vocabulary_size=270", "text.bpe_dropout=0.2", "text.bpe_variants=2"),
+    *(f"train.max_steps={STEPS}", "train.batch_tokens=500", "train.accumulate=2", "train.ema_decay=0.9"),
+    *("train.warmup_steps=3", "train.schedule=constant", "train.learning_rate=0.01"),
+    *("train.save_every=4", "train.validate_every=3", "train.average_checkpoints=3", "train.validate_bleu=false"),
+)
+
+
+@pytest.fixture(autouse=True)
+def no_pictures() -> Iterator[None]:
+    with toy.plain_log():
+        yield
+
+
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("pairs")
+    toy.write_pairs(folder, "train", 150, seed=21)
+    toy.write_pairs(folder, "valid", 20, seed=22)
+    return folder
+
+
+def experiment(pairs: Path, *settings: str) -> Experiment:
+    names = {"source": "train.en", "target": "train.de", "valid_source": "valid.en", "valid_target": "valid.de"}
+    data = {key: str(pairs / name) for key, name in names.items()}
+    return make_experiment(merge({"data": data}, *map(parse_setting, (*WHOLE, *settings))))
+
+
+class Drive:
+    """Follows a training and stops it after a step: by a signal, or as if it had been killed."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.step = 0
+        self.events: list[Event] = []
+        self._until = 0
+
+    def start(self, wanted: Experiment, until: int = 0, kill: bool = False) -> "Drive":
+        total = 150
+        return self._follow(train(RunFolder.create(self.folder), wanted, total, Silent(), self._signal), until, kill)
+
+    def resume(self, until: int = 0, kill: bool = False, **settings: object) -> "Drive":
+        return self._follow(resume(self.folder, {"train": settings}, Silent(), self._signal), until, kill)
+
+    def _follow(self, events: Iterator[Event], until: int, kill: bool) -> "Drive":
+        self._until = 0 if kill else until
+        for event in events:
+            self.events.append(event)
+            if isinstance(event, (Started, StepDone)):
+                self.step = event.step
+            if kill and isinstance(event, StepDone) and event.step == until:
+                events.close()  # type: ignore[attr-defined]
+                break
+        return self
+
+    def _signal(self) -> str:
+        return "SIGTERM" if self._until and self.step >= self._until else ""
+
+    @property
+    def finished(self) -> Finished:
+        assert isinstance(self.events[-1], Finished)
+        return self.events[-1]
+
+    def validated(self) -> list[int]:
+        return [event.step for event in self.events if isinstance(event, Validated)]
+
+
+def state(folder: Path) -> dict[str, Any]:
+    """What the last checkpoint knows beside tensors, without times."""
+    name = (folder / "checkpoints" / "latest").read_text().strip()
+    found = json.loads((folder / "checkpoints" / name / "state.json").read_text())
+    found["state"]["record"].pop("seconds")
+    return found
+
+
+def steps_logged(folder: Path) -> list[int]:
+    return [event["step"] for event in toy.events(folder, "StepDone")]
+
+
+def assert_same(folder: Path, whole: Path) -> None:
+    assert toy.same_bits(toy.weights(folder), toy.weights(whole))
+    assert (folder / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
+    assert toy.same_bits(toy.last_checkpoint(folder), toy.last_checkpoint(whole))
+    for kind in ("StepDone", "Validated"):
+        logged, wanted = toy.events(folder, kind), toy.events(whole, kind)
+        assert [event["step"] for event in logged] == [event["step"] for event in wanted]
+        assert [event["loss"] for event in logged] == [event["loss"] for event in wanted]
+
+
+@pytest.fixture(scope="module")
+def whole(pairs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run that nobody disturbed."""
+    folder = tmp_path_factory.mktemp("whole") / "run"
+    with toy.plain_log():
+        driven = Drive(folder).start(experiment(pairs))
+    assert driven.validated() == [3, 6, 9, 12, 13]
+    assert driven.finished.step == STEPS
+    epochs = [event["epoch"] for event in toy.events(folder, "StepDone")]
+    assert 0 < epochs.count(0) < STEPS  # some steps are in a later epoch, with the other cut of the text
+    assert sorted(path.name for path in (folder / "data").iterdir()) == ["train-0", "train-1", "valid", "valid.json"]
+    return folder
+
+
+def test_the_same_experiment_gives_the_same_bits(pairs: Path, whole: Path, tmp_path: Path) -> None:
+    Drive(tmp_path / "run").start(experiment(pairs))
+    assert_same(tmp_path / "run", whole)
+
+
+def test_another_seed_gives_other_bits(pairs: Path, whole: Path, tmp_path: Path) -> None:
+    Drive(tmp_path / "run").start(experiment(pairs, "seed=8"))
+    assert not toy.same_bits(toy.weights(tmp_path / "run"), toy.weights(whole))
+
+
+@pytest.mark.parametrize(
+    ("step", "kill"), [*((step, False) for step in range(1, STEPS)), *((step, True) for step in (1, 4, 6, 12))]
+)
+def test_a_run_stopped_at_any_step_ends_in_the_same_bits(
+    pairs: Path, whole: Path, tmp_path: Path, step: int, kill: bool
+) -> None:
+    drive = Drive(tmp_path / "run").start(experiment(pairs), until=step, kill=kill)
+    assert drive.step == step
+    drive.resume()
+    assert drive.finished.step == STEPS
+    assert_same(tmp_path / "run", whole)
+    assert state(tmp_path / "run") == state(whole)
+
+
+def test_a_run_stopped_at_every_step_ends_in_the_same_bits(pairs: Path, whole: Path, tmp_path: Path) -> None:
+    drive = Drive(tmp_path / "run").start(experiment(pairs), until=1)
+    for step in range(2, STEPS + 1):
+        assert not drive.finished.model
+        drive.resume(until=step)
+        assert drive.step == step
+    drive.resume()
+    assert drive.finished.step == STEPS
+    assert_same(tmp_path / "run", whole)
+    assert steps_logged(tmp_path / "run") == list(range(1, STEPS + 1))
+
+
+def test_the_log_has_every_step_once_with_its_numbers(pairs: Path, whole: Path, tmp_path: Path) -> None:
+    Drive(tmp_path / "run").start(experiment(pairs), until=6, kill=True).resume()
+    logged = toy.events(tmp_path / "run", "StepDone")
+    assert [event["step"] for event in logged] == list(range(1, STEPS + 1))
+    for event in logged:
+        assert {"step", "loss", "learning_rate", "tokens_per_second"} <= event.keys()
+        assert event["tokens_per_second"] > 0
+    assert [event["step"] for event in toy.events(tmp_path / "run", "Started")] == [0, 4]
+    assert len(toy.events(tmp_path / "run", "Finished")) == 1
+
+
+def test_a_line_of_the_log_that_was_cut_off_is_no_obstacle(pairs: Path, whole: Path, tmp_path: Path) -> None:
+    drive = Drive(tmp_path / "run").start(experiment(pairs), until=6, kill=True)
+    with (tmp_path / "run" / "events.jsonl").open("ab") as file:
+        file.write(b'7\n{"event": "StepDone", "ste\xff')
+    drive.resume()
+    assert_same(tmp_path / "run", whole)
+
+
+# Early stopping
+
+
+SCRIPT = {2: 5.0, 4: 4.0, 6: 4.5, 8: 4.6, 10: 4.7, 12: 1.0}  # the loss at each validation
+
+
+@pytest.fixture
+def scripted(monkeypatch: pytest.MonkeyPatch) -> Callable[[Drive], None]:
+    def follow(drive: Drive) -> None:
+        monkeypatch.setattr("heedful.runs.fit.validation_loss", lambda *_: SCRIPT[drive.step])
+
+    return follow
+
+
+PATIENT = ("train.patience=3", "train.validate_every=2", "train.average_checkpoints=1")
+
+
+@pytest.mark.parametrize("step", [1, 3, 4, 6, 8, 10])
+def test_patience_and_the_best_score_survive(
+    pairs: Path, tmp_path: Path, step: int, scripted: Callable[[Drive], None]
+) -> None:
+    drive = Drive(tmp_path / "run")
+    scripted(drive)
+    drive.start(experiment(pairs, *PATIENT), until=step).resume()
+    assert (drive.finished.step, drive.finished.reason) == (10, "no better validation in the last 3")
+    assert drive.finished.model == "best validation, step 4"
+    assert drive.validated() == [2, 4, 6, 8, 10]
+    record = state(tmp_path / "run")["state"]["record"]
+    if step < 10:  # where the signal came first, the checkpoint is from before the last validation
+        assert record == {"best": 4.0, "best_step": 4, "waited": 3, "validated": 10}
+
+
+def test_more_patience_lets_it_go_on(pairs: Path, tmp_path: Path, scripted: Callable[[Drive], None]) -> None:
+    drive = Drive(tmp_path / "run")
+    scripted(drive)
+    drive.start(experiment(pairs, *PATIENT))
+    assert drive.finished.step == 10
+    drive.resume(patience=4, max_steps=12)
+    assert (drive.finished.step, drive.finished.model) == (12, "best validation, step 12")
+    assert steps_logged(tmp_path / "run") == list(range(1, 13))
+
+
+# After the end
+
+
+def test_a_finished_run_says_so_and_changes_nothing(whole: Path, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(whole, tmp_path / "run"))
+    ran = toy.run("train", "--resume", run)
+    assert (ran.code, ran.out) == (0, "")
+    assert f"done after {STEPS} steps" in ran.err
+    assert f"all {STEPS} steps are done" in ran.err
+    assert_same(run, whole)
+
+
+def test_a_finished_run_goes_on_with_more_steps(pairs: Path, whole: Path, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(whole, tmp_path / "run"))
+    drive = Drive(run).resume(max_steps=19)
+    assert drive.finished.step == 19
+    assert steps_logged(run) == list(range(1, 20))
+    Drive(tmp_path / "long").start(experiment(pairs, "train.max_steps=19"))
+    # The only difference is a validation where the first run ended.
+    assert toy.same_bits(toy.last_checkpoint(run), toy.last_checkpoint(tmp_path / "long"))
+
+
+def test_what_a_resumed_run_changed_stays_changed(whole: Path, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(whole, tmp_path / "run"))
+    drive = Drive(run).resume(max_steps=19, until=15)
+    assert drive.step == 15
+    drive.resume()
+    assert drive.finished.step == 19
+    assert toy.run("translate", run, "x").code == 0
+    assert json.loads(toy.run("info", run, "--json").out)["resumed_with"] == {"train": {"max_steps": 19}}
+
+
+def test_a_mistake_in_what_is_changed_changes_nothing(whole: Path, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(whole, tmp_path / "run"))
+    ran = toy.run("train", "--resume", run, "--set", "train.max_steps=19", "--set", "train.beta2=0.5")
+    assert (ran.code, ran.err.count("\n")) == (2, 1)
+    assert Drive(run).resume().finished.step == STEPS
+
+
+# Damage
+
+
+def damage(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 4
+    path.write_bytes(content)
+
+
+def test_a_damaged_checkpoint_is_told_and_the_one_before_it_used(pairs: Path, whole: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    Drive(run).start(experiment(pairs), until=10)
+    damage(run / "checkpoints" / "step-00000010" / "tensors.safetensors")
+    ran = toy.run("train", "--resume", run)
+    assert ran.code == 0
+    told = "checkpoints/step-00000010 is damaged (tensors.safetensors: sha256 differs); resuming from step 8"
+    assert told in ran.err
+    assert_same(run, whole)
+
+
+def test_no_checkpoint_that_is_whole_is_an_error(whole: Path, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(whole, tmp_path / "run"))
+    for path in (run / "checkpoints").glob("step-*/tensors.safetensors"):
+        damage(path)
+    ran = toy.run("train", "--resume", run)
+    assert (ran.code, ran.out) == (2, "")
+    assert "no checkpoint is left to resume from: train in a new folder" in ran.err
+    assert toy.same_bits(toy.weights(run), toy.weights(whole))
+
+
+def test_a_damaged_checkpoint_is_left_out_of_the_mean(pairs: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    Drive(run).start(experiment(pairs), until=12)
+    damage(run / "checkpoints" / "step-00000008" / "tensors.safetensors")
+    ran = toy.run("train", "--resume", run)
+    assert ran.code == 0, ran.err
+    assert "left out of the mean: " in ran.err
+    assert "step-00000008" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("data/valid.json", "valid.json"),
+        ("data/train-0/corpus.json", "train-0"),
+        ("data/train-1/source.ends", "train-1"),
+        ("data/train-0/target.ids", "train-0"),
+    ],
+)
+def test_prepared_data_that_is_cut_off_is_named(whole: Path, tmp_path: Path, name: str, message: str) -> None:
+    run = Path(shutil.copytree(whole, tmp_path / "run"))
+    path = run / name
+    path.write_bytes(path.read_bytes()[:-1])
+    ran = toy.run("train", "--resume", run, "--set", "train.max_steps=14")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.split("\n")[-2].startswith("heedful: ")
+    assert message in ran.err
+
+
+# A preparation that is cut short
+
+
+@pytest.mark.parametrize("place", ["_tokenizers", "_train_corpora", "_valid_corpus", "_told"])
+def test_a_run_stopped_in_its_preparation_can_be_resumed(pairs: Path, whole: Path, tmp_path: Path, place: str) -> None:
+    run = tmp_path / "run"
+    with mock.patch(f"heedful.runs.prepare.{place}", side_effect=KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
+        Drive(run).start(experiment(pairs))
+    assert run.exists()
+    Drive(run).resume()
+    assert_same(run, whole)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 75), (signal.SIGUSR1, 75), (signal.SIGINT, 130)])
+def test_a_signal_in_the_preparation_stops_it_at_once(pairs: Path, tmp_path: Path, number: int, code: int) -> None:
+    def stopped(*_: object) -> None:
+        os.kill(os.getpid(), number)
+        time.sleep(10)
+
+    run = tmp_path / "run"
+    files = ("--source", pairs / "train.en", "--target", pairs / "train.de", "--out", run)
+    began = time.monotonic()
+    with mock.patch("heedful.runs.prepare._tokenizers", side_effect=stopped):
+        ran = toy.run("train", *files, *toy.settings("train.max_steps=1", "train.batch_tokens=99"))
+    assert (ran.code, ran.out) == (code, "")
+    assert time.monotonic() - began < 8
+    assert "Traceback" not in ran.err
+    assert toy.run("train", "--resume", run).code == 0
+
+
+# Real processes
+
+SLOW = ("train.max_steps=140", "train.save_every=7", "train.validate_every=50")
+
+
+def launch(*arguments: object) -> "subprocess.Popen[bytes]":
+    """`heedful` without the imports for pictures, which would take most of the time."""
+    code = "import sys, toy\nfrom heedful.cli.app import main\nwith toy.plain_log():\n    main()"
+    environment = {"PYTHONPATH": str(Path(__file__).parent)}
+    return toy.start(*arguments, program=[sys.executable, "-c", code], environment=environment)
+
+
+def options(pairs: Path, run: Path, settings: Sequence[str]) -> list[object]:
+    """What `heedful train` needs for a run of `experiment`."""
+    files = ("--source", pairs / "train.en", "--target", pairs / "train.de")
+    valid = ("--valid-source", pairs / "valid.en", "--valid-target", pairs / "valid.de")
+    given = (part for setting in (*WHOLE, *settings) for part in ("--set", setting))
+    return ["train", *files, *valid, "--out", run, "--set", "model.preset=paper", *given]
+
+
+def wait_for_step(run: Path, step: int, process: "subprocess.Popen[bytes]") -> None:
+    """Until the log has this step, or the process has ended."""
+    needle = f'"event": "StepDone", "step": {step},'
+    until = time.monotonic() + 120
+    while process.poll() is None and time.monotonic() < until:
+        if (run / "events.jsonl").exists() and needle in (run / "events.jsonl").read_text():
+            return
+        time.sleep(0.01)
+
+
+def test_a_process_killed_three_times_ends_in_the_same_bits(pairs: Path, tmp_path: Path) -> None:
+    chance, run, kills = random.Random(4), tmp_path / "run", 0
+    assert toy.run(*options(pairs, tmp_path / "whole", SLOW)).code == 0
+    process = launch(*options(pairs, run, SLOW))
+    while kills < 3:
+        wait_for_step(run, 8 + 40 * kills, process)
+        time.sleep(chance.uniform(0.0, 0.05))
+        assert process.poll() is None, process.communicate()
+        process.kill()
+        process.communicate()
+        kills += 1
+        process = launch("train", "--resume", run)
+    out, err = process.communicate(timeout=120)
+    assert (process.returncode, out) == (0, b""), err
+    assert b"resuming at step" in err
+    assert_same(run, tmp_path / "whole")
+    assert not list(run.rglob(".tmp-*"))
+    assert len(toy.events(run, "Started")) >= 2
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 75), (signal.SIGINT, 130)])
+def test_a_signal_saves_and_ends_within_seconds(pairs: Path, tmp_path: Path, number: int, code: int) -> None:
+    run = tmp_path / "run"
+    process = launch(*options(pairs, run, ["train.max_steps=100000"]))
+    wait_for_step(run, 5, process)
+    # Meanwhile nobody else gets the folder.
+    ran = toy.run("train", "--resume", run)
+    assert (ran.code, ran.out) == (2, "")
+    assert f"{run} is being trained by process {process.pid}; wait for it, stop it" in ran.err
+    began = time.monotonic()
+    process.send_signal(number)
+    out, err = process.communicate(timeout=60)
+    assert time.monotonic() - began < 10
+    assert (process.returncode, out) == (code, b""), err
+    step = json.loads((run / "events.jsonl").read_text().splitlines()[-1])["step"]
+    name = signal.Signals(number).name
+    assert f"stopped by {name} at step {step}, saved; go on with: heedful train --resume {run}" in err.decode()
+    assert step >= 5
+    ran = toy.run("train", "--resume", run, "--set", f"train.max_steps={step + 2}")
+    assert ran.code == 0, ran.err
+    assert f"resuming at step {step}" in ran.err
+    assert steps_logged(run) == list(range(1, step + 3))
