@@ -82,7 +82,7 @@ def demo(folder: Path, minutes: float) -> int:
     say(f"   {len(parts.train):,} pairs to train on, {len(parts.valid)} to validate, {len(parts.test)} to test: {data}")
     say("   No test sentence is in the training text, in either language.\n")
 
-    say(f"2. Train for {minutes:g} minutes on the cores of this machine. Ctrl-C stops it.")
+    say(f"2. Train for at most {minutes:g} minutes on the cores of this machine. Ctrl-C stops it.")
     at = ("--set", f"data.folder={data}", "--set", f"train.max_minutes={minutes}", "--out", str(model))
     if code := heedful("train", RECIPE, *at):
         return code
@@ -111,7 +111,7 @@ The scores are those of a few minutes; it learns on as long as you let it. Next,
    source .venv/bin/activate
    heedful translate {model} "Where is the station?"
    heedful info {model}
-   heedful train --resume {model} --set train.max_minutes=30
+   heedful train --resume {model} --set train.max_steps=9000 --set train.max_minutes=20
    heedful train --source {data}/train.fr --target {data}/train.en --out runs/fr-en
 
 The last one goes the other way, with settings that heedful chooses itself. README.md tells the rest."""

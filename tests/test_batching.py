@@ -88,6 +88,12 @@ def test_hardly_any_of_attentions_grid_is_padding() -> None:
     assert padding_share(source, in_order) > 0.45  # what it would be without sorting
 
 
+@pytest.mark.parametrize(("source", "target"), [(5, 4), (4, 5), (5, 5)])
+def test_a_batch_may_be_full_to_the_last_token(source: int, target: int) -> None:
+    lengths = np.full(6, source, dtype=np.int32), np.full(6, target, dtype=np.int32)
+    assert [len(batch) for batch in epoch_batches(*lengths, Batching(15, 1, 1), 0)] == [3, 3]
+
+
 def test_the_budget_is_used() -> None:
     source, target = captions()
     batches = epoch_batches(source, target, Batching(2048, 1, 1), 0)

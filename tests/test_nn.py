@@ -1,6 +1,7 @@
 """The parts of the network, one by one."""
 
 import math
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -283,20 +284,25 @@ class TestEmbedding:
 
 class TestLinear:
     @pytest.mark.parametrize(
-        ("layer", "inputs", "outputs"),
+        ("make", "inputs", "outputs"),
         [
-            (glorot_linear(40, 120), 40, 120),
+            (lambda: glorot_linear(40, 120), 40, 120),
             # The paper's code draws Q, K and V as one matrix of d x 3d, and K, V of the source as one of d x 2d.
-            (SelfAttention(48, 4, 12, 12, 0.0).query_key_value, 48, 3 * 48),
-            (SelfAttention(48, 4, 8, 20, 0.0).query_key_value, 48, 4 * (8 + 8 + 20)),
-            (CrossAttention(48, 4, 12, 12, 0.0).key_value, 48, 2 * 48),
-            (CrossAttention(48, 4, 8, 20, 0.0).query, 48, 32),
-            (CrossAttention(48, 4, 8, 20, 0.0).output, 80, 48),
-            (FeedForward(48, 100, "relu", 0.0).inner, 48, 100),
-            (FeedForward(48, 100, "relu", 0.0).outer, 100, 48),
+            (lambda: SelfAttention(48, 4, 12, 12, 0.0).query_key_value, 48, 3 * 48),
+            (lambda: SelfAttention(48, 4, 8, 20, 0.0).query_key_value, 48, 4 * (8 + 8 + 20)),
+            (lambda: CrossAttention(48, 4, 12, 12, 0.0).key_value, 48, 2 * 48),
+            (lambda: CrossAttention(48, 4, 8, 20, 0.0).query, 48, 32),
+            (lambda: CrossAttention(48, 4, 8, 20, 0.0).output, 80, 48),
+            (lambda: FeedForward(48, 100, "relu", 0.0).inner, 48, 100),
+            (lambda: FeedForward(48, 100, "relu", 0.0).outer, 100, 48),
         ],
+        ids=["plain", "d x 3d", "q k v", "d x 2d", "query", "output", "inner", "outer"],
     )
-    def test_weights_are_glorot_uniform_and_biases_zero(self, layer: nn.Linear, inputs: int, outputs: int) -> None:
+    def test_weights_are_glorot_uniform_and_biases_zero(
+        self, make: Callable[[], nn.Linear], inputs: int, outputs: int
+    ) -> None:
+        torch.manual_seed(6)
+        layer = make()
         bound = math.sqrt(6.0 / (inputs + outputs))
         assert layer.weight.shape == (outputs, inputs)
         assert 0.98 * bound < layer.weight.abs().max().item() <= bound

@@ -56,6 +56,11 @@ def experiment(pairs: Path, *settings: str) -> Experiment:
     return make_experiment(merge({"data": data}, *map(parse_setting, (*WHOLE, *settings))))
 
 
+def blind(pairs: Path) -> Experiment:
+    """Without validation, so that the model is the mean of checkpoints in any case."""
+    return experiment(pairs, "data.valid_source=[]", "data.valid_target=[]", "data.hold_out=0")
+
+
 class Drive:
     """Follows a training and stops it after a step: by a signal, or as if it had been killed."""
 
@@ -165,6 +170,17 @@ def test_a_run_stopped_at_every_step_ends_in_the_same_bits(pairs: Path, whole: P
     assert drive.finished.step == STEPS
     assert_same(tmp_path / "run", whole)
     assert steps_logged(tmp_path / "run") == list(range(1, STEPS + 1))
+
+
+@pytest.mark.parametrize("stops", [(2,), (9,), (11,), (5, 6, 7), (9, 10, 11, 12)])
+def test_a_checkpoint_that_a_signal_made_is_not_in_the_mean(pairs: Path, tmp_path: Path, stops: Sequence[int]) -> None:
+    Drive(tmp_path / "whole").start(blind(pairs))
+    drive = Drive(tmp_path / "run").start(blind(pairs), until=stops[0])
+    for step in stops[1:]:
+        drive.resume(until=step)
+    drive.resume()
+    assert drive.finished.model == "mean of the checkpoints of steps 8, 12, 13"
+    assert_same(tmp_path / "run", tmp_path / "whole")
 
 
 def test_the_log_has_every_step_once_with_its_numbers(pairs: Path, whole: Path, tmp_path: Path) -> None:

@@ -72,9 +72,6 @@ def test_it_holds_no_pickle(trained: Path) -> None:
         assert path.suffix not in (".pt", ".pth", ".bin", ".pkl", ".pickle", ".npy", ".npz", ".ckpt"), path
         content = path.read_bytes()
         assert not content.startswith((b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05", b"PK\x03\x04")), path
-        if content and path.suffix != ".ids":  # any bytes may be a number, and any number a pickle
-            with pytest.raises(Exception, match=""):
-                pickle.loads(content)
 
 
 def test_its_files_are_json_toml_and_safetensors(trained: Path) -> None:
@@ -142,7 +139,6 @@ def test_weights_come_back_bit_by_bit_with_their_origin(moved: Path) -> None:
     assert toy.same_bits(weights, toy.weights(moved))
     weights["target_embedding.weight"][3, 5] = -0.0
     run.write_weights(weights, "changed by hand")
-    assert toy.same_bits(dict(run.model().named_parameters()) | {}, {}) is False
     assert toy.same_bits({name: p.detach() for name, p in run.model().named_parameters()}, weights)
     assert run.note() == "changed by hand"
     assert not run.model().training
@@ -275,7 +271,7 @@ def test_filling_a_model_copies(trained: Path) -> None:
     fill_model(model, weights, "here")
     weights["weight"].zero_()
     assert model.weight.sum() == 6
-    with pytest.raises(FolderError, match="^here has no weight bias; it is of another model$"):
+    with pytest.raises(FolderError, match=r"^here has no weight bias; it is of another model$"):
         fill_model(model, {"weight": torch.ones(2, 3)}, "here")
 
 

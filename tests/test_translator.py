@@ -15,8 +15,11 @@ from heedful.config import SearchConfig
 from heedful.errors import ConfigError, DataError, FolderError
 from heedful.translator import Translation, Translator
 
-# Of 40 different lengths, most of which the model has never seen.
-SENTENCES = [" ".join(random.Random(n).choices([*toy.dictionary(), "?", "ö", "🙂"], k=n)) for n in range(1, 41)]
+# Of many lengths, some of which the model has never seen, and with characters that it does not know.
+SENTENCES = [
+    " ".join(random.Random(n).choices([*toy.dictionary(), *toy.dictionary(), "?", "ö", "🙂"], k=1 + n % 9))
+    for n in range(40)
+]
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +38,7 @@ def assert_equal(left: Sequence[Translation], right: Sequence[Translation]) -> N
 
 @pytest.mark.parametrize(("beam", "n_best"), [(1, 1), (4, 1), (4, 3)])
 def test_a_translation_does_not_depend_on_its_batch(translator: Translator, beam: int, n_best: int) -> None:
-    search = replace(translator.search, beam=beam, max_extra=5)
+    search = replace(translator.search, beam=beam, max_extra=3)
     together = translator.translate(SENTENCES, search=search, n_best=n_best)
     alone = [translator.translate([text], search=search, n_best=n_best)[0] for text in SENTENCES]
     assert_equal(together, alone)

@@ -1,7 +1,9 @@
 """`heedful train`"""
 
+import math
 import signal
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -14,7 +16,7 @@ from heedful.config import Experiment, load_recipe, make_experiment, merge, pars
 from heedful.errors import ConfigError
 
 if TYPE_CHECKING:
-    from heedful.train.events import Event, Finished, StepDone
+    from heedful.train.events import Event, Finished, Started, StepDone
 
 _SAVED_AND_STOPPED = 75
 _CTRL_C = 130
@@ -101,7 +103,7 @@ def _follow(events: "Iterator[Event]", shown: console.Display, as_json: bool, fo
             console.out(kinds.as_json(event))
         match event:
             case kinds.Started():
-                steps.total = event.max_steps
+                steps.begin(event)
             case kinds.StepDone():
                 steps.show(event, shown)
             case kinds.Validated():
@@ -121,10 +123,17 @@ class _Steps:
     """Shows the loss as a running mean, the rate and the time left."""
 
     def __init__(self) -> None:
-        self.total = 0
+        self._total = 0
+        self._until = math.inf  # when time is over
         self._seen = 0
         self._loss = 0.0
         self._seconds = 0.0  # of one step
+
+    def begin(self, event: "Started") -> None:
+        """Hear how far it is to go."""
+        self._total = event.max_steps
+        if event.minutes_left is not None:
+            self._until = time.monotonic() + 60.0 * event.minutes_left
 
     def show(self, event: "StepDone", shown: console.Display) -> None:
         """One update more."""
@@ -132,13 +141,12 @@ class _Steps:
         keep = min(0.98, 1.0 - 1.0 / self._seen)
         self._loss = keep * self._loss + (1.0 - keep) * event.loss
         self._seconds = keep * self._seconds + (1.0 - keep) * event.tokens / event.tokens_per_second
-        left = _minutes((self.total - event.step) * self._seconds)
+        seconds = min((self._total - event.step) * self._seconds, max(0.0, self._until - time.monotonic()))
+        left = _minutes(seconds)
         rate = f"{event.tokens_per_second:,.0f}"
         if self._seen == _STEPS_BEFORE_A_GUESS:
-            shown.say(
-                f"{rate} tokens a second, {_peak_memory()}; the {self.total - event.step} steps to go take about {left}"
-            )
-        shown.show("training", event.step, self.total, f"loss {self._loss:.3f}  {rate} tokens/s  {left} left")
+            shown.say(f"{rate} tokens a second, {_peak_memory()}; it takes about {left} from here")
+        shown.show("training", event.step, self._total, f"loss {self._loss:.3f}  {rate} tokens/s  {left} left")
 
 
 def _peak_memory() -> str:

@@ -36,10 +36,10 @@ from heedful.train.optimizer import MovingAverage, load_optimizer, make_optimize
 
 Interrupted = Callable[[], str]  # the name of a signal that came, or nothing
 
-# What a resumed run may change: when it ends, how often it looks, and what a diverged one is advised to.
+# What a resumed run may change: when it ends, how often it looks, where it runs, and what a diverged one is advised to.
 _MAY_CHANGE = (
     *("train.max_steps", "train.max_minutes", "train.save_every", "train.validate_every", "train.patience"),
-    *("train.learning_rate", "train.on_non_finite"),
+    *("train.threads", "train.device", "train.learning_rate", "train.on_non_finite"),
 )
 
 
@@ -341,15 +341,17 @@ class Fit:
         return (self.record.seconds + time.monotonic() - self.began) / 60.0
 
     def _started(self) -> Started:
-        vocabulary, config = self.prepared.tokenizers.vocabulary, self.experiment.model
-        size = transformer_size(config, vocabulary.source, vocabulary.target)
+        vocabulary = self.prepared.tokenizers.vocabulary
+        size = transformer_size(self.experiment.model, vocabulary.source, vocabulary.target)
         pairs, threads = len(self.prepared.train[0]), torch.get_num_threads()
         self.report.say(
             f"model: {size.total:,} parameters; weights, gradients and Adam take "
             f"{size.training_bytes / 2**20:,.0f} MiB, one batch's activations come on top; "
             f"{threads} {'thread' if threads == 1 else 'threads'} on {self.device.type}"
         )
-        return Started(self.learner.step, self.experiment.train.max_steps, size.total, pairs, threads, self.device.type)
+        config = self.experiment.train
+        left = config.max_minutes - self._minutes() if config.max_minutes else None
+        return Started(self.learner.step, config.max_steps, left, size.total, pairs, threads, self.device.type)
 
 
 _SIGNALS = ("SIGINT", "SIGTERM", "SIGUSR1")

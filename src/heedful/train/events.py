@@ -12,6 +12,7 @@ class Started:
 
     step: int
     max_steps: int
+    minutes_left: float | None  # until train.max_minutes are over; None: no limit
     parameters: int
     pairs: int
     threads: int
