@@ -39,10 +39,10 @@ def main() -> int:
     """Run it; 0 if all is the same."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else "")
     parser.add_argument("--kills", type=int, default=20)
-    parser.add_argument("--steps", type=int, default=0, help="of the training; default: 50 for each kill")
+    parser.add_argument("--steps", type=int, default=0, help="of the training; default: 25 for each kill")
     parser.add_argument("--seed", type=int, default=1, help="of the moments of the kills")
     given = parser.parse_args()
-    steps = given.steps or 50 * max(1, given.kills)
+    steps = given.steps or 25 * max(1, given.kills)
     with tempfile.TemporaryDirectory(prefix="kill-and-resume-") as name:
         folder = Path(name)
         write_text(folder)

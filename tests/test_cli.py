@@ -3,6 +3,7 @@
 import gzip
 import json
 import math
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 import toy
 from heedful.config import PRESETS
+from heedful.errors import UserError
 from heedful.models.size import transformer_size
 
 SHORT = toy.settings("train.max_steps=2", "train.batch_tokens=128", "train.validate_bleu=false")
@@ -151,6 +153,7 @@ def test_a_file_standard_input_and_a_file_of_output_are_the_same(trained: Path, 
     assert from_file.code == from_stdin.code == to_file.code == 0
     assert len(from_file.lines) == 50
     assert from_file.out == from_stdin.out == dash.out == output.read_text(encoding="utf-8")
+    assert toy.run("translate", run, "--input", test, "--output", "-").out == from_file.out
     assert to_file.out == ""
 
 
@@ -198,6 +201,12 @@ def test_several_translations_are_listed_best_first(trained: Path) -> None:
     assert scores[3:] == sorted(scores[3:], reverse=True)
     assert all(-20 < score < 0 for score in scores)
     assert len({text for _, text, _ in fields[:3]}) == 3
+
+
+def test_an_empty_line_has_its_place_among_several_translations(trained: Path) -> None:
+    ran = toy.run("translate", trained / "run", "", "x", "--n-best", "2")
+    assert [line.split(" ||| ")[0] for line in ran.lines] == ["0", "1", "1"]
+    assert ran.lines[0] == "0 |||  ||| 0.0000"
 
 
 def test_json_holds_the_source_the_pieces_and_every_alternative(trained: Path) -> None:
@@ -267,9 +276,17 @@ def test_any_of_several_references_counts(trained: Path, tmp_path: Path) -> None
     assert bleu(one) < 60
 
 
-def copied(trained: Path, tmp_path: Path) -> Path:
-    import shutil
+def test_scores_are_shown_even_if_the_folder_cannot_keep_them(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise UserError("it is locked away")
 
+    monkeypatch.setattr("heedful.store.run_folder.RunFolder.write_about", refuse)
+    ran = toy.run("evaluate", trained / "run", "--source", trained / "test.en", "--reference", trained / "test.de")
+    assert (ran.code, len(ran.lines)) == (0, 5)
+    assert ran.err == "the scores are not kept in the run folder: it is locked away\n"
+
+
+def copied(trained: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(trained / "run", tmp_path / "run"))
 
 

@@ -305,6 +305,16 @@ def test_memory_that_does_not_suffice_ends_with_5(
     assert ran.err.count("\n") == 1
 
 
+def test_ctrl_c_ends_with_130_and_without_a_word(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt() -> object:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("heedful.translator.Translator.decode", failing(interrupt))
+    ran = toy.run("translate", folder / "run", "x", "--output", folder / "out")
+    assert (ran.code, ran.out, ran.err) == (130, "", "")
+    assert not (folder / "out").exists()
+
+
 # Divergence
 
 

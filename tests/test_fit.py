@@ -270,7 +270,7 @@ def lines(count: int) -> list[Pair]:
     return [Pair(f"s{number % 60}", f"t{number}") for number in range(count)]
 
 
-@settings(max_examples=40)
+@settings(max_examples=40, deadline=None)
 @given(share=st.floats(0.01, 0.6), seed=st.integers(0, 2**63 - 1))
 def test_a_sentence_is_held_out_with_all_its_translations(share: float, seed: int) -> None:
     held = [pair for pair in lines(240) if preparing._held_out(pair, share, seed)]
@@ -345,6 +345,7 @@ def test_a_vocabulary_is_learnt_from_lines_all_over_the_files(
 # What is chosen for the user
 
 
+@settings(deadline=None)
 @given(
     pairs=st.integers(1, 10**9),
     words=st.integers(0, 10**10),

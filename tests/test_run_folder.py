@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors import safe_open
 from safetensors.torch import save_file
@@ -248,6 +248,7 @@ def test_weights_that_are_no_safetensors_are_refused_without_being_unpickled(mov
 # The mean of checkpoints
 
 
+@settings(deadline=None)
 @given(
     values=st.lists(st.lists(st.floats(-1e3, 1e3, width=32), min_size=3, max_size=3), min_size=1, max_size=9),
 )

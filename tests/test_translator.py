@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import toy
@@ -170,6 +170,7 @@ def test_progress_is_told_up_to_the_last_text(translator: Translator, monkeypatc
     assert told[-1] == 9
 
 
+@settings(deadline=None)
 @given(lengths=st.lists(st.integers(1, 400), max_size=60), beam=st.integers(1, 9))
 def test_every_text_is_in_one_batch_and_no_batch_of_several_is_over_the_budget(lengths: list[int], beam: int) -> None:
     sources = [[0] * length for length in lengths]

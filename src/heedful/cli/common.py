@@ -28,7 +28,7 @@ def search_with(own: SearchConfig, beam: int | None, settings: Sequence[str] | N
 
 
 def check_output(target: Path | None) -> None:
-    """Refuse a place that cannot be written to, before hours of work for it."""
+    """Refuse a place that cannot be written to, before hours of work for it; "-" is standard output."""
     if target and target.is_dir():
         raise DataError(f"--output {target} is a folder; name a file in it")
     if target and not target.parent.is_dir():
@@ -37,7 +37,7 @@ def check_output(target: Path | None) -> None:
 
 def write_output(target: Path | None, lines: Iterable[str]) -> None:
     """Write to standard output, or to a file that is there whole or not at all."""
-    if target is None:
+    if target is None or str(target) == "-":
         for line in lines:
             console.out(line)
         return

@@ -101,6 +101,7 @@ def _follow(events: "Iterator[Event]", shown: console.Display, as_json: bool, fo
     for event in events:
         if as_json:
             console.out(kinds.as_json(event))
+            sys.stdout.flush()  # whoever follows a training wants to see it now
         match event:
             case kinds.Started():
                 steps.begin(event)
