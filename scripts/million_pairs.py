@@ -28,8 +28,8 @@ SETTINGS = ("text.vocabulary_size=8000", "train.max_steps=20", "train.validate_b
 class Watched:
     """What was seen of a process."""
 
-    peak: int = 0
-    peak_in: str = ""
+    preparing: int = 0  # bytes at most until training began
+    training: int = 0  # and after
     prepared: float = 0.0  # seconds until training began
     seconds: float = 0.0
 
@@ -46,11 +46,11 @@ def main() -> int:
         print(f"{given.pairs:,} pairs, {size / 2**20:,.0f} MiB of text", file=sys.stderr)
         watched = watch(folder, given.threads)
     print(
-        f"{given.pairs:,} pairs: peak {watched.peak / 2**20:,.0f} MiB (in the {watched.peak_in}), "
-        f"prepared in {watched.prepared:.1f} s, {given.pairs / watched.prepared:,.0f} pairs a second, "
-        f"all in {watched.seconds:.1f} s"
+        f"{given.pairs:,} pairs: peak {watched.preparing / 2**20:,.0f} MiB in the preparation and "
+        f"{watched.training / 2**20:,.0f} MiB in the training, prepared in {watched.prepared:.1f} s, "
+        f"{given.pairs / watched.prepared:,.0f} pairs a second, all in {watched.seconds:.1f} s"
     )
-    return 1 if watched.peak > LIMIT else 0
+    return 1 if max(watched.preparing, watched.training) > LIMIT else 0
 
 
 def write_text(folder: Path, pairs: int) -> int:
@@ -83,8 +83,10 @@ def watch(folder: Path, threads: int) -> Watched:
         if not watched.prepared and log.exists():
             watched.prepared = time.monotonic() - began
         resident = resident_bytes(process.pid)
-        if resident > watched.peak:
-            watched.peak, watched.peak_in = resident, "training" if watched.prepared else "preparation"
+        if watched.prepared:
+            watched.training = max(watched.training, resident)
+        else:
+            watched.preparing = max(watched.preparing, resident)
         time.sleep(0.05)
     watched.seconds = time.monotonic() - began
     if process.returncode:

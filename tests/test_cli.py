@@ -2,17 +2,13 @@
 
 import gzip
 import json
-import math
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import toy
-from heedful.config import PRESETS
 from heedful.errors import UserError
-from heedful.models.size import transformer_size
 
 SHORT = toy.settings("train.max_steps=2", "train.batch_tokens=128", "train.validate_bleu=false")
 
@@ -22,10 +18,6 @@ def small(tmp_path: Path) -> Path:
     """A folder with 90 pairs."""
     toy.write_pairs(tmp_path, "few", 90, seed=3)
     return tmp_path
-
-
-def lines_of(path: Path) -> list[str]:
-    return path.read_text(encoding="utf-8").split("\n")[:-1]
 
 
 # Training
@@ -73,7 +65,7 @@ def test_events_go_to_standard_output_on_request(small: Path) -> None:
     assert [event["event"] for event in shown] == [
         *("Started", "StepDone", "StepDone", "Validated", "Saved", "Finished")
     ]
-    assert shown == [json.loads(line) for line in lines_of(small / "run" / "events.jsonl")]
+    assert shown == [json.loads(line) for line in toy.lines_of(small / "run" / "events.jsonl")]
 
 
 def test_a_recipe_is_trained_and_single_keys_are_overruled(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,7 +88,7 @@ def written(small: Path, how: str) -> list[object]:
         case "corpus":
             return ["--corpus", f"{small / 'few'},en,de"]
         case "tsv":
-            pairs = zip(lines_of(source), lines_of(target), strict=True)
+            pairs = zip(toy.lines_of(source), toy.lines_of(target), strict=True)
             return ["--tsv", toy.write_lines(small / "few.tsv", [f"{s}\t{t}" for s, t in pairs])]
         case "gz":
             for path in (source, target):
@@ -104,7 +96,7 @@ def written(small: Path, how: str) -> list[object]:
             return ["--source", f"{source}.gz", "--target", f"{target}.gz"]
         case "two files":
             for path in (source, target):
-                lines = lines_of(path)
+                lines = toy.lines_of(path)
                 toy.write_lines(path.with_name("a" + path.suffix), lines[:40])
                 toy.write_lines(path.with_name("b" + path.suffix), lines[40:])
             sides = [("--source", "en"), ("--target", "de")]
@@ -132,14 +124,14 @@ def test_no_pair_of_the_validation_files_is_trained_on(small: Path) -> None:
         )
     assert "data: 90 pairs to train on, 5 for validation" in ran.err
     kept = json.loads((small / "run" / "data" / "valid.json").read_text())
-    assert [pair[0] for pair in kept] == lines_of(small / "valid.en")
+    assert [pair[0] for pair in kept] == toy.lines_of(small / "valid.en")
 
 
 # Translation
 
 
 def test_texts_of_the_command_line_are_translated(trained: Path) -> None:
-    texts = lines_of(trained / "train.en")[:3]
+    texts = toy.lines_of(trained / "train.en")[:3]
     ran = toy.run("translate", trained / "run", *texts)
     assert (ran.code, ran.lines) == (0, [toy.translated(text) for text in texts])
 
@@ -158,7 +150,7 @@ def test_a_file_standard_input_and_a_file_of_output_are_the_same(trained: Path, 
 
 
 def test_an_empty_line_stays_an_empty_line(trained: Path) -> None:
-    first, second = lines_of(trained / "train.en")[:2]
+    first, second = toy.lines_of(trained / "train.en")[:2]
     ran = toy.run("translate", trained / "run", stdin=f"\n{first}\n   \n\n{second}\n\n".encode())
     assert ran.lines == ["", toy.translated(first), "", "", toy.translated(second), ""]
 
@@ -169,7 +161,7 @@ def test_input_without_lines_gives_output_without_lines(trained: Path) -> None:
 
 
 def test_the_last_line_needs_no_line_feed(trained: Path) -> None:
-    text = lines_of(trained / "train.en")[0]
+    text = toy.lines_of(trained / "train.en")[0]
     ran = toy.run("translate", trained / "run", stdin=text.encode())
     assert ran == toy.Ran(0, toy.translated(text) + "\n", "")
 
@@ -191,7 +183,7 @@ def test_a_line_break_that_a_model_made_becomes_a_space(trained: Path, monkeypat
 
 
 def test_several_translations_are_listed_best_first(trained: Path) -> None:
-    texts = lines_of(trained / "train.en")[:2]
+    texts = toy.lines_of(trained / "train.en")[:2]
     ran = toy.run("translate", trained / "run", *texts, "--beam", "4", "--n-best", "3")
     fields = [line.split(" ||| ") for line in ran.lines]
     assert [int(number) for number, _, _ in fields] == [0, 0, 0, 1, 1, 1]
@@ -210,7 +202,7 @@ def test_an_empty_line_has_its_place_among_several_translations(trained: Path) -
 
 
 def test_json_holds_the_source_the_pieces_and_every_alternative(trained: Path) -> None:
-    text = lines_of(trained / "train.en")[0]
+    text = toy.lines_of(trained / "train.en")[0]
     ran = toy.run("translate", trained / "run", text, "", "--json", "--n-best", "2")
     found, empty = map(json.loads, ran.lines)
     assert (found["index"], found["source"], found["text"]) == (0, text, toy.translated(text))
@@ -224,7 +216,7 @@ def test_json_holds_the_source_the_pieces_and_every_alternative(trained: Path) -
 
 
 def test_the_search_can_be_changed_for_once(trained: Path) -> None:
-    text = lines_of(trained / "train.en")[0]
+    text = toy.lines_of(trained / "train.en")[0]
     wide = json.loads(toy.run("translate", trained / "run", text, "--json", "--set", "search.alpha=0").out)
     assert wide["score"] == pytest.approx(wide["alternatives"][0]["log_prob"])
     long = toy.run("translate", trained / "run", text, "--set", "search.min_length=9", "--beam", "2")
@@ -252,8 +244,8 @@ def test_scores_are_a_table_and_stay_in_the_folder(trained: Path, tmp_path: Path
     ran = toy.run("evaluate", run, "--source", trained / "test.en", *common)
     table = [line.split()[0] for line in ran.lines]
     assert table == ["metric", "BLEU", "chrF", "TER", "BLEU"]
-    assert lines_of(tmp_path / "out.de") == toy.run("translate", run, "--input", trained / "test.en").lines
-    other = toy.write_lines(tmp_path / "other.en", lines_of(trained / "test.en"))
+    assert toy.lines_of(tmp_path / "out.de") == toy.run("translate", run, "--input", trained / "test.en").lines
+    other = toy.write_lines(tmp_path / "other.en", toy.lines_of(trained / "test.en"))
     assert toy.run("evaluate", run, "--source", other, *common).code == 0
     kept = json.loads((run / "about.json").read_text(encoding="utf-8"))["scores"]
     assert list(kept) == [str(trained / "test.en"), str(other)]
@@ -261,7 +253,7 @@ def test_scores_are_a_table_and_stay_in_the_folder(trained: Path, tmp_path: Path
 
 
 def test_any_of_several_references_counts(trained: Path, tmp_path: Path) -> None:
-    right = lines_of(trained / "test.de")
+    right = toy.lines_of(trained / "test.de")
     one = toy.write_lines(tmp_path / "one.de", [line if n % 2 else "?" for n, line in enumerate(right)])
     two = toy.write_lines(tmp_path / "two.de", ["?" if n % 2 else line for n, line in enumerate(right)])
 
@@ -290,124 +282,14 @@ def copied(trained: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(trained / "run", tmp_path / "run"))
 
 
-# The doctor
-
-
-def test_the_doctor_finds_nothing_in_sound_text(tmp_path: Path) -> None:
-    source = toy.write_lines(tmp_path / "a.en", ["a dog runs over the field", "the house is red"])
-    target = toy.write_lines(tmp_path / "a.de", ["ein Hund läuft über das Feld", "das Haus ist rot"])
-    ran = toy.run("doctor", "--source", source, "--target", target)
-    assert (ran.code, ran.lines) == (0, ["2 pairs, 10 source and 10 target words", "nothing to complain about"])
-
-
-@pytest.fixture
-def sick(tmp_path: Path) -> tuple[Path, Path]:
-    """Line 2 is not UTF-8, line 4 is empty, and line 5 is line 1 again."""
-    source = [b"a dog runs", b"the \xff is red", b"we sing", b"", b"a dog runs"]
-    target = ["ein Hund läuft", "das Haus ist rot", "wir singen", "nichts", "ein Hund läuft"]
-    (tmp_path / "a.en").write_bytes(b"".join(line + b"\n" for line in source))
-    return tmp_path / "a.en", toy.write_lines(tmp_path / "a.de", target)
-
-
-def test_the_doctor_names_lines_and_fails_on_errors(sick: tuple[Path, Path]) -> None:
-    ran = toy.run("doctor", "--source", sick[0], "--target", sick[1])
-    assert ran.code == 1
-    assert "error: 1 of 5 pairs hold bytes that are not UTF-8 (line 2)" in ran.lines
-    assert "warning: 1 of 5 pairs have an empty side (line 4)" in ran.lines
-    assert "warning: 1 of 5 pairs repeat an earlier pair (line 5)" in ran.lines
-
-
-def test_the_doctor_cleans_on_request(sick: tuple[Path, Path], tmp_path: Path) -> None:
-    clean = tmp_path / "clean"
-    ran = toy.run("doctor", "--source", sick[0], "--target", sick[1], "--clean", clean)
-    assert f"cleaned copies are in {clean}" in ran.out
-    assert lines_of(clean / "a.en") == ["a dog runs", "we sing"]
-    assert lines_of(clean / "a.de") == ["ein Hund läuft", "wir singen"]
-    assert toy.run("doctor", "--source", clean / "a.en", "--target", clean / "a.de").code == 0
-
-
-def test_the_doctor_speaks_json_and_knows_test_sets(sick: tuple[Path, Path], tmp_path: Path) -> None:
-    source = toy.write_lines(tmp_path / "test.en", ["we sing"])
-    target = toy.write_lines(tmp_path / "test.de", ["wir singen"])
-    ran = toy.run("doctor", "--source", sick[0], "--target", sick[1], "--test", source, target, "--json")
-    found: dict[str, Any] = json.loads(ran.out)
-    assert (ran.code, found["pairs"]) == (1, 5)
-    by_kind = {finding["kind"]: finding for finding in found["findings"]}
-    assert by_kind["encoding"]["lines"] == [2]
-    assert by_kind["overlap-pair"]["lines"] == [3]
-
-
-# Information
-
-
-def test_a_run_tells_what_it_is(trained: Path) -> None:
-    facts = json.loads(toy.run("info", trained / "run", "--json").out)
-    assert facts["parameters"]["total"] == sum(tensor.numel() for tensor in toy.weights(trained / "run").values())
-    assert facts["vocabulary"] == {"kind": "words", "joint": True, "source": 298, "target": 298}
-    assert (facts["steps"], facts["weights"]) == (350, "best validation, step 350")
-    assert [point["step"] for point in facts["curve"]] == [175, 350]
-    assert facts["data"]["source_language"] == "en"
-    page = toy.run("info", trained / "run").out
-    assert f"total: {facts['parameters']['total']:,}" in page
-    assert "validation loss  █▁" in page
-    assert "differences from the paper's base model" in page
-
-
-@pytest.mark.parametrize("name", ["paper", "base", "big", "table3-E-learned", "modern"])
-def test_a_preset_tells_its_exact_size(name: str) -> None:
-    from heedful.config import make_experiment
-
-    facts = json.loads(toy.run("info", "--preset", name, "--vocabulary", "500", "--json").out)
-    assert (
-        facts["parameters"]["total"]
-        == transformer_size(make_experiment({"model": {"preset": name}}).model, 500, 500).total
-    )
-    changed = PRESETS[name]
-    told = {key: change["here"] for key, change in facts["differences_from_paper"].items()}
-    assert told == {f"{table}.{key}": value for table, values in changed.items() for key, value in values.items()}
-
-
-def test_the_sizes_of_base_and_big_are_the_papers() -> None:
-    """Table 3 gives 65 and 213 million, with a vocabulary of about 37 000."""
-    base, big = (
-        json.loads(toy.run("info", "--preset", name, "--json").out)["parameters"]["total"] for name in ("base", "big")
-    )
-    # By hand from section 3, with all biases: V d + 6 (4 a + 2 n + f) + 6 (8 a + 3 n + f), a = d d + d, n = 2 d.
-    for total, d, d_ff in ((base, 512, 2048), (big, 1024, 4096)):
-        a, n, f = d * d + d, 2 * d, 2 * d * d_ff + d_ff + d
-        assert total == 37_000 * d + 6 * (4 * a + 2 * n + f) + 6 * (8 * a + 3 * n + f)
-    assert math.isclose(base, 65e6, rel_tol=0.04)
-    assert math.isclose(big, 213e6, rel_tol=0.01)
-
-
-def test_the_page_of_modern_shows_what_it_changes() -> None:
-    page = toy.run("info", "--preset", "modern").out
-    for row in (["model.norm", "post", "pre"], ["train.schedule", "paper", "cosine"], ["train.ema_decay", "0.0"]):
-        assert any(line.split()[: len(row)] == row for line in page.splitlines()), row
-    assert "no difference from the paper's base model" in toy.run("info", "--preset", "base").out
-
-
-# The program itself
-
-
-def test_a_version_and_help_are_shown() -> None:
-    version = toy.run("--version")
-    assert (version.code, version.out.split()[0]) == (0, "heedful")
-    for name in ("train", "translate", "evaluate", "doctor", "info"):
-        assert "Usage: heedful" in toy.run(name, "--help").out
-
-
-def test_without_arguments_it_shows_its_help() -> None:
-    ran = toy.run()
-    assert (ran.code, ran.out) == (2, "")
-    assert "translate  Translate arguments, a file, or standard input." in ran.err
+# The process
 
 
 def test_the_command_speaks_utf_8_whatever_the_locale(trained: Path) -> None:
     """The model of this file was trained by a process of the C locale, too."""
     assert (trained / "run" / "curve.png").read_bytes().startswith(b"\x89PNG")
     assert list((trained / "run" / "tensorboard").iterdir())
-    text = lines_of(trained / "train.en")[0] + " ü 🙂"
+    text = toy.lines_of(trained / "train.en")[0] + " ü 🙂"
     process = toy.start("translate", trained / "run", "--json", environment=toy.PLAIN_LOCALE)
     out, err = process.communicate(text.encode() + b"\n", timeout=120)
     assert (process.returncode, err) == (0, b"")

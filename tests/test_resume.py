@@ -2,38 +2,17 @@
 
 import json
 import os
-import random
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 from unittest import mock
 
 import pytest
 
 import toy
-from heedful.config import Experiment, make_experiment, parse_setting
-from heedful.config.toml import merge
-from heedful.runs.fit import resume, train
-from heedful.runs.report import Silent
-from heedful.store.run_folder import RunFolder
-from heedful.train.events import Event, Finished, Started, StepDone, Validated
-
-STEPS = 13
-# Everything that a training has to remember: several batches an update, updates that end in the middle of an epoch,
-# a moving average, a mean of checkpoints, dropout, and text that is cut in two ways.
-WHOLE = (
-    *("seed=7", "train.threads=1", "model.d_model=16", "model.d_ff=24", "model.num_heads=2", "model.norm=pre"),
-    *("model.encoder_layers=1", "model.decoder_layers=1", "model.dropout=0.2"),
-    *("text.vocabulary_size=270", "text.bpe_dropout=0.2", "text.bpe_variants=2"),
-    *(f"train.max_steps={STEPS}", "train.batch_tokens=500", "train.accumulate=2", "train.ema_decay=0.9"),
-    *("train.warmup_steps=3", "train.schedule=constant", "train.learning_rate=0.01"),
-    *("train.save_every=4", "train.validate_every=3", "train.average_checkpoints=3", "train.validate_bleu=false"),
-)
+from resume_examples import STEPS, Drive, assert_same, blind, experiment, state, steps_logged
 
 
 @pytest.fixture(autouse=True)
@@ -48,78 +27,6 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     toy.write_pairs(folder, "train", 150, seed=21)
     toy.write_pairs(folder, "valid", 20, seed=22)
     return folder
-
-
-def experiment(pairs: Path, *settings: str) -> Experiment:
-    names = {"source": "train.en", "target": "train.de", "valid_source": "valid.en", "valid_target": "valid.de"}
-    data = {key: str(pairs / name) for key, name in names.items()}
-    return make_experiment(merge({"data": data}, *map(parse_setting, (*WHOLE, *settings))))
-
-
-def blind(pairs: Path) -> Experiment:
-    """Without validation, so that the model is the mean of checkpoints in any case."""
-    return experiment(pairs, "data.valid_source=[]", "data.valid_target=[]", "data.hold_out=0", "train.save_every=5")
-
-
-class Drive:
-    """Follows a training and stops it after a step: by a signal, or as if it had been killed."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.step = 0
-        self.events: list[Event] = []
-        self._until = 0
-
-    def start(self, wanted: Experiment, until: int = 0, kill: bool = False) -> "Drive":
-        total = 150
-        return self._follow(train(RunFolder.create(self.folder), wanted, total, Silent(), self._signal), until, kill)
-
-    def resume(self, until: int = 0, kill: bool = False, **settings: object) -> "Drive":
-        return self._follow(resume(self.folder, {"train": settings}, Silent(), self._signal), until, kill)
-
-    def _follow(self, events: Iterator[Event], until: int, kill: bool) -> "Drive":
-        self._until = 0 if kill else until
-        for event in events:
-            self.events.append(event)
-            if isinstance(event, (Started, StepDone)):
-                self.step = event.step
-            if kill and isinstance(event, StepDone) and event.step == until:
-                events.close()  # type: ignore[attr-defined]
-                break
-        return self
-
-    def _signal(self) -> str:
-        return "SIGTERM" if self._until and self.step >= self._until else ""
-
-    @property
-    def finished(self) -> Finished:
-        assert isinstance(self.events[-1], Finished)
-        return self.events[-1]
-
-    def validated(self) -> list[int]:
-        return [event.step for event in self.events if isinstance(event, Validated)]
-
-
-def state(folder: Path) -> dict[str, Any]:
-    """What the last checkpoint knows beside tensors, without times."""
-    name = (folder / "checkpoints" / "latest").read_text().strip()
-    found = json.loads((folder / "checkpoints" / name / "state.json").read_text())
-    found["state"]["record"].pop("seconds")
-    return found
-
-
-def steps_logged(folder: Path) -> list[int]:
-    return [event["step"] for event in toy.events(folder, "StepDone")]
-
-
-def assert_same(folder: Path, whole: Path) -> None:
-    assert toy.same_bits(toy.weights(folder), toy.weights(whole))
-    assert (folder / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
-    assert toy.same_bits(toy.last_checkpoint(folder), toy.last_checkpoint(whole))
-    for kind in ("StepDone", "Validated"):
-        logged, wanted = toy.events(folder, kind), toy.events(whole, kind)
-        assert [event["step"] for event in logged] == [event["step"] for event in wanted]
-        assert [event["loss"] for event in logged] == [event["loss"] for event in wanted]
 
 
 @pytest.fixture(scope="module")
@@ -388,77 +295,3 @@ def test_a_signal_in_the_preparation_stops_it_at_once(pairs: Path, tmp_path: Pat
     assert time.monotonic() - began < 8
     assert "Traceback" not in ran.err
     assert toy.run("train", "--resume", run).code == 0
-
-
-# Real processes
-
-SLOW = ("train.max_steps=90", "train.save_every=7", "train.validate_every=40")
-
-
-def launch(*arguments: object) -> "subprocess.Popen[bytes]":
-    """`heedful` without the imports for pictures, which would take most of the time."""
-    code = "import sys, toy\nfrom heedful.cli.app import main\nwith toy.plain_log():\n    main()"
-    environment = {"PYTHONPATH": str(Path(__file__).parent)}
-    return toy.start(*arguments, program=[sys.executable, "-c", code], environment=environment)
-
-
-def options(pairs: Path, run: Path, settings: Sequence[str]) -> list[object]:
-    """What `heedful train` needs for a run of `experiment`."""
-    files = ("--source", pairs / "train.en", "--target", pairs / "train.de")
-    valid = ("--valid-source", pairs / "valid.en", "--valid-target", pairs / "valid.de")
-    given = (part for setting in (*WHOLE, *settings) for part in ("--set", setting))
-    return ["train", *files, *valid, "--out", run, "--set", "model.preset=paper", *given]
-
-
-def wait_for_step(run: Path, step: int, process: "subprocess.Popen[bytes]") -> None:
-    """Until the log has this step, or the process has ended."""
-    needle = f'"event": "StepDone", "step": {step},'
-    until = time.monotonic() + 120
-    while process.poll() is None and time.monotonic() < until:
-        if (run / "events.jsonl").exists() and needle in (run / "events.jsonl").read_text():
-            return
-        time.sleep(0.01)
-
-
-def test_a_process_killed_three_times_ends_in_the_same_bits(pairs: Path, tmp_path: Path) -> None:
-    chance, run, kills = random.Random(4), tmp_path / "run", 0
-    assert toy.run(*options(pairs, tmp_path / "whole", SLOW)).code == 0
-    process = launch(*options(pairs, run, SLOW))
-    while kills < 3:
-        wait_for_step(run, 8 + 25 * kills, process)
-        time.sleep(chance.uniform(0.0, 0.05))
-        assert process.poll() is None, process.communicate()
-        process.kill()
-        process.communicate()
-        kills += 1
-        process = launch("train", "--resume", run)
-    out, err = process.communicate(timeout=120)
-    assert (process.returncode, out) == (0, b""), err
-    assert b"resuming at step" in err
-    assert_same(run, tmp_path / "whole")
-    assert not list(run.rglob(".tmp-*"))
-    assert len(toy.events(run, "Started")) >= 2
-
-
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 75), (signal.SIGINT, 130)])
-def test_a_signal_saves_and_ends_within_seconds(pairs: Path, tmp_path: Path, number: int, code: int) -> None:
-    run = tmp_path / "run"
-    process = launch(*options(pairs, run, ["train.max_steps=100000"]))
-    wait_for_step(run, 5, process)
-    # Meanwhile nobody else gets the folder.
-    ran = toy.run("train", "--resume", run)
-    assert (ran.code, ran.out) == (2, "")
-    assert f"{run} is being trained by process {process.pid}; wait for it, stop it" in ran.err
-    began = time.monotonic()
-    process.send_signal(number)
-    out, err = process.communicate(timeout=60)
-    assert time.monotonic() - began < 10
-    assert (process.returncode, out) == (code, b""), err
-    step = json.loads((run / "events.jsonl").read_text().splitlines()[-1])["step"]
-    name = signal.Signals(number).name
-    assert f"stopped by {name} at step {step}, saved; go on with: heedful train --resume {run}" in err.decode()
-    assert step >= 5
-    ran = toy.run("train", "--resume", run, "--set", f"train.max_steps={step + 2}")
-    assert ran.code == 0, ran.err
-    assert f"resuming at step {step}" in ran.err
-    assert steps_logged(run) == list(range(1, step + 3))

@@ -65,6 +65,10 @@ def write_lines(path: Path, lines: Sequence[str]) -> Path:
     return path
 
 
+def lines_of(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8").split("\n")[:-1]
+
+
 def write_pairs(folder: Path, name: str, count: int, seed: int, longest: int = LONGEST) -> tuple[Path, Path]:
     """`name.en` and its translation `name.de`."""
     source = sentences(count, seed, longest)
