@@ -53,8 +53,8 @@ def _options(
 
 def main() -> NoReturn:
     """Run the command line and exit."""
-    # PyTorch's threads wait by spinning, which beside other programs made them six times slower; it must be told before
-    # it is imported.
+    # PyTorch's threads wait by spinning, which beside other programs made them five times slower. They must be told
+    # before it is imported.
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     _open_streams()
     try:

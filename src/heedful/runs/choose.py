@@ -55,6 +55,8 @@ def choose(found: Survey, device: str, *, model: bool) -> Choice:
         "text": {"vocabulary_size": vocabulary},
         "train": {
             "batch_tokens": batch,
+            # In halves where the model is larger: the activations of a whole batch would take over a gigabyte.
+            "accumulate": 2 if size and device == "cpu" else 1,
             "max_steps": steps,
             "warmup_steps": max(1, min(1000, steps // 8)),
             "validate_every": every,
