@@ -14,6 +14,7 @@ from heedful.device import choose_device
 from heedful.errors import DataError
 from heedful.models.seq2seq import AnySeq2Seq
 from heedful.search.beam import beam_search
+from heedful.search.greedy import greedy_search
 from heedful.search.hypothesis import Hypothesis
 from heedful.search.stepping import Symbols
 from heedful.store.run_folder import RunFolder, Tokenizers
@@ -124,7 +125,10 @@ class Translator:
         device = next(self.model.parameters()).device
         ids, lengths = (tensor.to(device) for tensor in pack(sources))
         state = self.model.start(self.model.encode(ids, lengths))
-        return beam_search(self.model.step, state, self.symbols, lengths + search.max_extra, search, n_best=n_best)
+        limits = lengths + search.max_extra
+        if search.beam == n_best == 1:  # the same result without a beam's bookkeeping
+            return [[best] for best in greedy_search(self.model.step, state, self.symbols, limits, search)]
+        return beam_search(self.model.step, state, self.symbols, limits, search, n_best=n_best)
 
     def _finish(self, text: str, source: Sequence[int], hypotheses: Sequence[Hypothesis]) -> Translation:
         target = self.tokenizers.target
