@@ -1,6 +1,7 @@
 """Small models in all their variants, and sentences for them."""
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import get_args
 
@@ -9,7 +10,9 @@ from torch import Tensor, nn
 
 from heedful.config import Activation, ModelConfig, Norm, Positions, Sharing
 from heedful.data.batch import Batch, pack
+from heedful.data.batching import Position
 from heedful.models.transformer import Transformer
+from heedful.train.gradients import Objective, OneByOne, Update
 
 PAD, EOS = 0, 1
 SOURCE_TYPES, TARGET_TYPES = 17, 23
@@ -71,3 +74,15 @@ def logits_of(model: Transformer, batch: Batch) -> Tensor:
     """All logits of a batch, sentence after sentence."""
     memory = model.encode(batch.source, batch.source_lengths)
     return model.decode(batch.target_in, batch.target_lengths, memory)
+
+
+def update_of(*parts: Batch, epoch: int = 0, then: Position | None = None) -> Update:
+    """All the data of one update, in one process."""
+    target_tokens = sum(len(part.target_out) for part in parts)
+    tokens = sum(part.tokens for part in parts)
+    return Update(parts, target_tokens, tokens, epoch, then or Position())
+
+
+def add_gradients(model: Transformer, parts: Sequence[Batch], smoothing: float = 0.1) -> float:
+    """Gradients of the mean loss over the target tokens of all parts; give that loss."""
+    return OneByOne(model, Objective(smoothing, seed=1))(update_of(*parts), step=1)

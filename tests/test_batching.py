@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from heedful.data.batching import Batching, Position, epoch_batches, padding_share, updates
+from heedful.data.batching import Batching, Position, epoch_batches, padding_share, shares
 
 LENGTHS = st.lists(st.tuples(st.integers(1, 30), st.integers(1, 30)), max_size=60)
 Lengths = NDArray[np.int32]
@@ -26,34 +26,46 @@ def captions(count: int = 29_000) -> tuple[Lengths, Lengths]:
 
 
 @settings(deadline=None)
-@given(LENGTHS, st.integers(1, 100), st.integers(1, 4), st.integers(0, 2**63 - 1), st.integers(0, 1000))
+@given(LENGTHS, st.integers(1, 100), st.integers(0, 2**63 - 1), st.integers(0, 1000))
 def test_every_pair_comes_exactly_once_and_no_side_is_over_the_budget(
-    pairs: list[tuple[int, int]], budget: int, parts: int, seed: int, epoch: int
+    pairs: list[tuple[int, int]], budget: int, seed: int, epoch: int
 ) -> None:
     source, target = columns(pairs)
-    batches = epoch_batches(source, target, Batching(budget, parts, seed), epoch)
+    batches = epoch_batches(source, target, Batching(budget, seed), epoch)
     assert sorted(index for batch in batches for index in batch.tolist()) == list(range(len(pairs)))
     for batch in batches:
         assert len(batch) > 0
-        over = max(source[batch].sum(), target[batch].sum()) > max(1, budget // parts)
+        over = max(source[batch].sum(), target[batch].sum()) > budget
         assert not over or len(batch) == 1  # a pair that is too long for any batch is one by itself
 
 
 @settings(deadline=None)
-@given(LENGTHS, st.integers(1, 100), st.integers(1, 4))
-def test_updates_are_the_same_batches_by_the_part(pairs: list[tuple[int, int]], budget: int, parts: int) -> None:
+@given(LENGTHS.filter(bool), st.integers(1, 9))
+def test_shares_are_the_whole_batch_and_cost_the_same(pairs: list[tuple[int, int]], parts: int) -> None:
     source, target = columns(pairs)
-    batching = Batching(budget, parts, 3)
-    together = list(updates(source, target, batching, 2))
-    batches = [batch.tolist() for update in together for batch in update]
-    assert batches == [batch.tolist() for batch in epoch_batches(source, target, batching, 2)]
-    assert all(len(update) == parts for update in together[:-1])
-    assert all(1 <= len(update) <= parts for update in together)
+    for batch in epoch_batches(source, target, Batching(200, 1), 0):
+        found = shares(batch, parts)
+        assert len(found) == parts
+        assert sorted(pair for part in found for pair in part.tolist()) == sorted(batch.tolist())
+        sums = [target[part].sum() for part in found]
+        assert max(sums) - min(sums) <= 2 * target[batch].max()
+
+
+def test_shares_of_captions_differ_by_a_hundredth() -> None:
+    source, target = captions()
+    batches = epoch_batches(source, target, Batching(4096, 1), 0)
+    for costs in (source, target):
+        pairs = [[costs[part].sum() for part in shares(batch, 2)] for batch in batches[:-1]]
+        assert np.mean([abs(one - other) / (one + other) for one, other in pairs]) < 0.01
+
+
+def test_where_pairs_are_few_some_shares_are_empty() -> None:
+    assert [part.tolist() for part in shares(np.array([7, 3]), 4)] == [[7], [3], [], []]
 
 
 def lists(seed: int, epoch: int) -> list[list[int]]:
     source, target = captions(500)
-    return [batch.tolist() for batch in epoch_batches(source, target, Batching(300, 1, seed), epoch)]
+    return [batch.tolist() for batch in epoch_batches(source, target, Batching(300, seed), epoch)]
 
 
 def test_the_same_seed_and_epoch_give_the_same_batches() -> None:
@@ -76,12 +88,12 @@ def test_short_and_long_batches_are_mixed() -> None:
 
 def lists_of(count: int) -> list[NDArray[np.int64]]:
     source, target = captions(count)
-    return epoch_batches(source, target, Batching(600, 1, 1), 0)
+    return epoch_batches(source, target, Batching(600, 1), 0)
 
 
 def test_hardly_any_of_attentions_grid_is_padding() -> None:
     source, target = captions()
-    batches = epoch_batches(source, target, Batching(2048, 1, 1), 0)
+    batches = epoch_batches(source, target, Batching(2048, 1), 0)
     in_order = np.array_split(np.arange(len(source)), len(batches))
     assert padding_share(source, batches) < 0.05
     assert padding_share(target, batches) < 0.05
@@ -91,12 +103,12 @@ def test_hardly_any_of_attentions_grid_is_padding() -> None:
 @pytest.mark.parametrize(("source", "target"), [(5, 4), (4, 5), (5, 5)])
 def test_a_batch_may_be_full_to_the_last_token(source: int, target: int) -> None:
     lengths = np.full(6, source, dtype=np.int32), np.full(6, target, dtype=np.int32)
-    assert [len(batch) for batch in epoch_batches(*lengths, Batching(15, 1, 1), 0)] == [3, 3]
+    assert [len(batch) for batch in epoch_batches(*lengths, Batching(15, 1), 0)] == [3, 3]
 
 
 def test_the_budget_is_used() -> None:
     source, target = captions()
-    batches = epoch_batches(source, target, Batching(2048, 1, 1), 0)
+    batches = epoch_batches(source, target, Batching(2048, 1), 0)
     fewest = max(source.sum(), target.sum()) / 2048
     assert len(batches) < 1.15 * fewest
 
@@ -113,5 +125,4 @@ def test_training_begins_at_the_beginning() -> None:
 
 def test_no_pairs_make_no_batches() -> None:
     none = np.empty(0, dtype=np.int32)
-    assert epoch_batches(none, none, Batching(9, 2, 1), 0) == []
-    assert list(updates(none, none, Batching(9, 2, 1), 0)) == []
+    assert epoch_batches(none, none, Batching(9, 1), 0) == []

@@ -106,7 +106,7 @@ class TestRanges:
         "model.dropout", "model.attention_dropout", "model.activation_dropout", "text.bpe_dropout",
         "train.label_smoothing", "train.beta1", "train.beta2", "train.ema_decay",
     )  # fmt: skip
-    ABOVE_ZERO = ("train.learning_rate", "train.epsilon")
+    ABOVE_ZERO = ("train.learning_rate", "train.epsilon", "train.timeout_minutes")
     ELSEWHERE = ("seed", "text.vocabulary_size")  # below; and where the text is known, in `text`
 
     def test_every_number_has_a_range(self) -> None:

@@ -88,3 +88,13 @@ def test_a_file_in_place_of_the_folder_is_the_users_error(tmp_path: Path) -> Non
     sentence = r"a cannot be read or written \(File exists\); check the path$"
     with pytest.raises(UserError, match=sentence), locked(tmp_path / "a"):
         pytest.fail("not locked")
+
+
+def test_a_child_process_does_not_inherit_the_lock(tmp_path: Path) -> None:
+    with locked(tmp_path):
+        child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, close_fds=False)
+    try:
+        with locked(tmp_path):  # the child still runs
+            assert child.poll() is None
+    finally:
+        child.communicate(b"\n")

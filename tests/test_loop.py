@@ -3,7 +3,7 @@
 import itertools
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 import pytest
@@ -16,9 +16,22 @@ from heedful.data.batching import Position
 from heedful.errors import Diverged
 from heedful.models.transformer import Transformer
 from heedful.train.events import Finished, Saved, Started, StepDone, Validated, as_json
-from heedful.train.loop import Learner, Update, accumulate_gradients, gradient_norm, training_steps
+from heedful.train.gradients import Objective, OneByOne, Update
+from heedful.train.loop import Learner, gradient_norm, training_steps
 from heedful.train.optimizer import MovingAverage, make_optimizer
-from model_examples import PAD, SMALL, SOURCE_TYPES, TARGET_TYPES, batch_of, example, fresh, sentences, shaken
+from model_examples import (
+    PAD,
+    SMALL,
+    SOURCE_TYPES,
+    TARGET_TYPES,
+    add_gradients,
+    batch_of,
+    example,
+    fresh,
+    sentences,
+    shaken,
+    update_of,
+)
 
 CONFIG = TrainConfig(schedule="constant", learning_rate=0.01, warmup_steps=0, label_smoothing=0.1)
 
@@ -29,7 +42,12 @@ def learner_of(model: Transformer, config: TrainConfig, decay: float = 0.0) -> L
 
 def updates_of(*batches: Batch, epoch: int = 0) -> Iterator[Update]:
     for number, batch in enumerate(batches):
-        yield Update([batch], epoch, Position(epoch, number + 1))
+        yield update_of(batch, epoch=epoch, then=Position(epoch, number + 1))
+
+
+def steps_of(learner: Learner, updates: Iterable[Update], d_model: int, config: TrainConfig) -> Iterator[StepDone]:
+    gradients = OneByOne(learner.model, Objective(config.label_smoothing, seed=1))
+    return training_steps(learner, updates, gradients, d_model, config)
 
 
 def weights_of(model: nn.Module) -> dict[str, Tensor]:
@@ -53,10 +71,10 @@ class TestAccumulation:
     def test_parts_of_an_update_give_the_loss_and_gradients_of_the_whole(self, sizes: tuple[int, ...]) -> None:
         """Divided by the tokens of all parts together, not by those of each."""
         model = shaken(SMALL).double()
-        whole = accumulate_gradients(model, self.parts(5), 0.1)
+        whole = add_gradients(model, self.parts(5))
         gradients = {name: p.grad for name, p in model.named_parameters()}
         model.zero_grad(set_to_none=True)
-        assert accumulate_gradients(model, self.parts(*sizes), 0.1) == pytest.approx(whole, rel=1e-12)
+        assert add_gradients(model, self.parts(*sizes), 0.1) == pytest.approx(whole, rel=1e-12)
         for name, parameter in model.named_parameters():
             torch.testing.assert_close(parameter.grad, gradients[name])
 
@@ -65,7 +83,7 @@ class TestAccumulation:
         model = fresh(SMALL)
         with torch.no_grad():
             model.target_embedding.weight.zero_()
-        loss = accumulate_gradients(model, self.parts(2, 3), 0.1)
+        loss = add_gradients(model, self.parts(2, 3))
         assert loss == pytest.approx(math.log(TARGET_TYPES), rel=1e-6)
 
 
@@ -96,7 +114,7 @@ class TestSteps:
     def test_an_event_tells_the_update(self) -> None:
         learner = learner_of(fresh(SMALL), CONFIG)
         batch, other = example([4, 2], [5, 3]), example([3], [6])
-        events = list(training_steps(learner, [Update([batch, other], 2, Position(2, 7))], 12, CONFIG))
+        events = list(steps_of(learner, [update_of(batch, other, epoch=2, then=Position(2, 7))], 12, CONFIG))
         assert len(events) == 1
         event = events[0]
         assert (event.step, event.epoch, event.learning_rate, event.skipped) == (1, 2, 0.01, 0)
@@ -109,7 +127,7 @@ class TestSteps:
     def test_it_does_no_work_before_it_is_asked(self) -> None:
         learner = learner_of(fresh(SMALL), CONFIG)
         before = weights_of(learner.model)
-        steps = training_steps(learner, updates_of(example([4], [5]), example([3], [6])), 12, CONFIG)
+        steps = steps_of(learner, updates_of(example([4], [5]), example([3], [6])), 12, CONFIG)
         assert same_bits(before, weights_of(learner.model))
         assert next(steps).step == 1
         assert learner.step == 1
@@ -120,16 +138,16 @@ class TestSteps:
         learner = learner_of(fresh(SMALL), config)
         learner.step = 1  # resumed
         batch = example([4], [5])
-        rates = [event.learning_rate for event in training_steps(learner, updates_of(batch, batch, batch), 12, config)]
+        rates = [event.learning_rate for event in steps_of(learner, updates_of(batch, batch, batch), 12, config)]
         assert rates == pytest.approx([(12 * step) ** -0.5 for step in (2, 3, 4)])
 
     def test_gradients_of_one_update_do_not_reach_the_next(self) -> None:
         batch, other = example([4], [5]), example([3], [6])
         learner, alone = learner_of(fresh(SMALL), CONFIG), fresh(SMALL)
-        steps = training_steps(learner, updates_of(batch, other), 12, CONFIG)
+        steps = steps_of(learner, updates_of(batch, other), 12, CONFIG)
         next(steps)
         alone.load_state_dict(learner.model.state_dict())
-        accumulate_gradients(alone, [other], 0.1)
+        add_gradients(alone, [other])
         assert next(steps).gradient_norm == pytest.approx(gradient_norm(alone, 0.0), rel=1e-6)
 
     def test_the_same_seed_trains_to_the_same_bits(self) -> None:
@@ -137,20 +155,20 @@ class TestSteps:
         for _ in range(2):
             learner = learner_of(fresh(replace(SMALL, dropout=0.3)), CONFIG, decay=0.9)
             torch.manual_seed(3)
-            events = list(training_steps(learner, updates_of(example([4], [5]), example([3], [6])), 12, CONFIG))
+            events = list(steps_of(learner, updates_of(example([4], [5]), example([3], [6])), 12, CONFIG))
             trained.append((weights_of(learner.model), [event.loss for event in events]))
         assert same_bits(trained[0][0], trained[1][0])
         assert trained[0][1] == trained[1][1]
 
     def test_dropout_is_on_even_if_validation_turned_it_off(self) -> None:
         learner = learner_of(fresh(replace(SMALL, dropout=0.3)).eval(), CONFIG)
-        next(training_steps(learner, updates_of(example([4], [5])), 12, CONFIG))
+        next(steps_of(learner, updates_of(example([4], [5])), 12, CONFIG))
         assert learner.model.training
 
     def test_the_average_follows(self) -> None:
         learner = learner_of(fresh(SMALL), CONFIG, decay=0.9)
         before = weights_of(learner.model)
-        next(training_steps(learner, updates_of(example([4], [5])), 12, CONFIG))
+        next(steps_of(learner, updates_of(example([4], [5])), 12, CONFIG))
         after = weights_of(learner.model)
         assert learner.average is not None
         for name, weight in learner.average.weights.items():
@@ -175,7 +193,7 @@ class TestNotFinite:
         learner, config = self.poisoned("stop", 1)
         before = weights_of(learner.model)
         with pytest.raises(Diverged) as caught:
-            next(training_steps(learner, updates_of(example([4], [5])), 12, config))
+            next(steps_of(learner, updates_of(example([4], [5])), 12, config))
         assert learner.average is not None
         assert same_bits(before, weights_of(learner.model))
         assert same_bits(before, learner.average.weights)
@@ -192,7 +210,7 @@ class TestNotFinite:
         learner, config = self.poisoned("skip", 2)
         before = weights_of(learner.model)
         batches = example([4], [5]), example([3], [6]), example([2], [7])
-        steps = training_steps(learner, updates_of(*batches), 12, config)
+        steps = steps_of(learner, updates_of(*batches), 12, config)
         assert [next(steps).skipped, next(steps).skipped] == [1, 2]
         assert same_bits(before, weights_of(learner.model))
         assert learner.average is not None
@@ -212,7 +230,7 @@ class TestNotFinite:
             learner.model.get_parameter("decoder.1.feed_forward.outer.bias")[3] = value
         before = weights_of(learner.model)
         with pytest.raises(Diverged, match=r"^at step 1 with learning rate 0.01 the loss is nan "):
-            next(training_steps(learner, updates_of(example([4], [5])), 12, CONFIG))
+            next(steps_of(learner, updates_of(example([4], [5])), 12, CONFIG))
         after = weights_of(learner.model)
         assert all(torch.equal(before[n].nan_to_num(7.0), after[n].nan_to_num(7.0)) for n in before)
 
@@ -266,7 +284,7 @@ class TestLearning:
         learner = learner_of(Transformer(model_config, self.TYPES, self.TYPES, PAD), config)
         generator = torch.Generator().manual_seed(2)
         batches = (self.batch(generator, reverse) for _ in range(300))
-        losses = [event.loss for event in training_steps(learner, updates_of(*batches), 32, config)]
+        losses = [event.loss for event in steps_of(learner, updates_of(*batches), 32, config)]
         assert losses[0] > 2.0
         assert sum(losses[-10:]) / 10 < 0.2  # from about 3
         fresh_one = self.batch(generator, reverse)

@@ -39,7 +39,8 @@ def whole(pairs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert driven.finished.step == STEPS
     epochs = [event["epoch"] for event in toy.events(folder, "StepDone")]
     assert 0 < epochs.count(0) < STEPS  # some steps are in a later epoch, with the other cut of the text
-    assert sorted(path.name for path in (folder / "data").iterdir()) == ["train-0", "train-1", "valid", "valid.json"]
+    prepared = sorted(path.name for path in (folder / "data").iterdir())
+    assert prepared == ["manifest.json", "train-0", "train-1", "valid", "valid.json"]
     return folder
 
 

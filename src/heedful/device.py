@@ -1,6 +1,9 @@
-"""Where tensors live and how many threads work on them."""
+"""Where tensors live, how many threads work on them and how much memory they take."""
 
 import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 
@@ -9,23 +12,27 @@ from heedful.errors import ConfigError
 
 
 def choose_device(device: Device) -> torch.device:
-    """The device of this name; "auto" takes the fastest there is."""
+    """The device of this name; "auto" takes the fastest there is.
+
+    On CUDA, what is multiplied in float32 goes through TF32 from then on: ten bits of each factor, sums in float32.
+    """
     present = {
         "cuda": torch.cuda.is_available(),
         "mps": torch.backends.mps.is_available(),
         "cpu": True,
     }
-    if device == "auto":
-        return torch.device(next(name for name, here in present.items() if here))
-    if not present[device]:
+    chosen = next(name for name, here in present.items() if here) if device == "auto" else device
+    if not present[chosen]:
         here = ", ".join(name for name, yes in present.items() if yes)
         raise ConfigError(f"device '{device}' is not on this machine, which has {here}; choose auto")
-    return torch.device(device)
+    if chosen == "cuda":
+        torch.set_float32_matmul_precision("high")
+    return torch.device(chosen)
 
 
-def use_threads(threads: int) -> int:
-    """Let PyTorch use so many threads, 0 for all cores; give the number."""
-    count = threads or _cores()
+def use_threads(threads: int, processes: int = 1) -> int:
+    """Let PyTorch use so many threads, 0 for this process's share of all cores; give the number."""
+    count = threads or max(1, _cores() // processes)
     torch.set_num_threads(count)
     return count
 
@@ -33,3 +40,35 @@ def use_threads(threads: int) -> int:
 def _cores() -> int:
     """Cores that this process may use, which can be fewer than the machine has."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryUse:
+    """Memory that this process takes on a device, and the most it ever took, in MiB."""
+
+    now: int
+    peak: int
+
+
+def memory_use(device: str) -> MemoryUse:
+    """Of the GPU what its tensors take; else the resident set of the process."""
+    if device == "cuda":
+        return MemoryUse(torch.cuda.memory_allocated() >> 20, torch.cuda.max_memory_allocated() >> 20)
+    peak = _peak_resident()
+    return MemoryUse(min(_resident() or peak, peak), peak)
+
+
+def _resident() -> int:
+    """MiB; 0 where the system does not tell."""
+    try:
+        pages = Path("/proc/self/statm").read_text(encoding="ascii").split()[1]
+        return int(pages) * os.sysconf("SC_PAGE_SIZE") >> 20
+    except OSError:
+        return 0
+
+
+def _peak_resident() -> int:
+    import resource
+
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit >> 20

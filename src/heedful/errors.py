@@ -7,6 +7,7 @@
     │   ├── ConfigError          an option or a key of a recipe
     │   ├── DataError            a text file, a tokenizer, a test set
     │   └── FolderError          a run folder or checkpoint: missing, damaged, of another version
+    ├── Unanswered           1   another process of the same training hangs or is gone
     ├── OutOfSpace           5   the disk or the memory is full
     └── Diverged             6   the loss is no longer a number
 
@@ -14,6 +15,7 @@ Every message names the thing, its value and the way out, in one sentence.
 """
 
 import difflib
+import errno
 from collections.abc import Iterable
 
 
@@ -41,6 +43,10 @@ class FolderError(UserError):
     """A run folder that is missing, damaged or from another version."""
 
 
+class Unanswered(HeedfulError):
+    """Another process of the same training hangs or is gone; what was saved before is intact."""
+
+
 class OutOfSpace(HeedfulError):
     """The disk or the memory is full; what was saved before is intact."""
 
@@ -51,6 +57,21 @@ class Diverged(HeedfulError):
     """The loss is no longer a number; the weights on disk are from before."""
 
     exit_code = 6
+
+
+_NO_MEMORY = ("can't allocate memory", "not enough memory", "out of memory", "bad_alloc")  # Linux, Windows, CUDA, C++
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Whether this is Python's, PyTorch's or the operating system's way to say that there is no memory left."""
+    match error:
+        case MemoryError():
+            return True
+        case OSError():
+            return error.errno == errno.ENOMEM
+        case RuntimeError():
+            return any(words in str(error) for words in _NO_MEMORY)
+    return False
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

@@ -15,11 +15,10 @@ from heedful.cli.evaluate import evaluate
 from heedful.cli.info import info
 from heedful.cli.train import train
 from heedful.cli.translate import translate
-from heedful.errors import HeedfulError, did_you_mean
+from heedful.errors import HeedfulError, did_you_mean, out_of_memory
 
 INTERRUPTED = 130
 OUT_OF_SPACE = 5
-_NO_MEMORY = ("can't allocate memory", "not enough memory", "out of memory")  # PyTorch on Linux, Windows, CUDA
 
 app = typer.Typer(
     name="heedful",
@@ -83,12 +82,9 @@ def _explain(error: Exception) -> int:
             return INTERRUPTED
         case BrokenPipeError():
             return 0
-        case MemoryError():
-            return _out_of_memory()
-        case RuntimeError() if any(words in str(error) for words in _NO_MEMORY):
-            return _out_of_memory()
-        case OSError() if error.errno == errno.ENOMEM:
-            return _out_of_memory()
+        case _ if out_of_memory(error):
+            complain("out of memory; lower train.batch_tokens (or raise train.accumulate), --beam, or split long lines")
+            return OUT_OF_SPACE
         case OSError() if error.errno in (errno.ENOSPC, errno.EDQUOT):
             complain(f"the disk is full{f' while writing {error.filename}' if error.filename else ''}; free some space")
             return OUT_OF_SPACE
@@ -111,11 +107,6 @@ def _explain_usage(error: typer.TyperException) -> None:
         known = [name for parameter in context.command.params for name in parameter.opts]
         message = message.partition(" (Possible")[0].rstrip(".") + did_you_mean(option, known)
     complain(message[:1].lower() + message[1:].rstrip(".") + ("" if message.endswith("?") else "; see --help"))
-
-
-def _out_of_memory() -> int:
-    complain("out of memory; lower train.batch_tokens (or raise train.accumulate), --beam, or split very long lines")
-    return OUT_OF_SPACE
 
 
 def _flushed(code: int) -> int:

@@ -75,6 +75,19 @@ class Display:
             say(f"{what}: {done}{f' of {total}' if total else ''}{f'  {note}' if note else ''}")
 
 
+class Nobody(Display):
+    """Shows nothing: of several processes one is enough to hear."""
+
+    def __init__(self) -> None:
+        super().__init__(None)
+
+    def say(self, sentence: str) -> None:
+        """Say nothing."""
+
+    def show(self, what: str, done: int, total: int, note: str) -> None:
+        """Show nothing."""
+
+
 @contextmanager
 def display() -> Iterator[Display]:
     """Progress for as long as the block runs."""

@@ -16,6 +16,7 @@ from heedful.config import Experiment, load_recipe, make_experiment, merge, pars
 from heedful.errors import ConfigError
 
 if TYPE_CHECKING:
+    from heedful.processes import Crew
     from heedful.train.events import Event, Finished, Started, StepDone
 
 _SAVED_AND_STOPPED = 75
@@ -49,25 +50,51 @@ def train(
     files = _files(source, target, tsv, corpus, valid_source, valid_target)
     if resume and (recipe or files or out):
         raise ConfigError("--resume goes on with what its folder says; leave out recipe, files and --out")
-    with console.display() as shown, _signals() as interrupted:
-        if resume:
-            from heedful.runs.fit import resume as go_on
+    with _signals() as interrupted:
+        raise typer.Exit(_run(recipe, files, given, out, resume, interrupted, as_json))
 
-            ended = _follow(go_on(resume, given, shown, interrupted), shown, as_json, resume)
-        else:
+
+def _run(
+    recipe: Path | None,
+    files: dict[str, Any],
+    given: dict[str, Any],
+    out: Path | None,
+    resume: Path | None,
+    interrupted: "_Signals",
+    as_json: bool,
+) -> int:
+    """Train as one of the processes that torchrun has started, or alone; give the exit code."""
+    from heedful.processes import joined
+    from heedful.runs import fit
+
+    folder = resume or out or _default_out(recipe, files)
+    with joined() as crew:
+        if not crew.first:
+            nobody, interrupted.told = console.Nobody(), False
+            return _follow(fit.follow(folder, nobody, interrupted, crew), nobody, False, folder)
+        with console.display() as shown:
+            if not resume and crew.claimed(folder) and (folder / "experiment.toml").exists():
+                shown.say(f"torchrun has started again: going on with {folder}")
+                resume, given = folder, {}
+            if resume:
+                crew.claim(folder)
+                return _follow(fit.resume(folder, given, shown, interrupted, crew), shown, as_json, folder)
             tables = merge(load_recipe(recipe) if recipe else {}, {"data": files} if files else {}, given)
-            folder = out or _default_out(recipe, files)
-            ended = _start(tables, folder, bool(recipe), shown, interrupted, as_json)
-    raise typer.Exit(ended)
+            return _start(tables, folder, bool(recipe), shown, interrupted, as_json, crew)
 
 
 def _start(
-    tables: dict[str, Any], folder: Path, recipe: bool, shown: console.Display, interrupted: "_Signals", as_json: bool
+    tables: dict[str, Any],
+    folder: Path,
+    recipe: bool,
+    shown: console.Display,
+    interrupted: "_Signals",
+    as_json: bool,
+    crew: "Crew",
 ) -> int:
     from dataclasses import replace
 
     from heedful.data.pairs import read_pairs
-    from heedful.device import choose_device
     from heedful.runs.choose import choose, survey
     from heedful.runs.fit import train as fit
     from heedful.runs.prepare import check_validation, resolve
@@ -77,7 +104,7 @@ def _start(
     check_free(folder)  # before a look through the data, which may take minutes
     asked: Experiment = make_experiment(tables)
     data = resolve(asked.data)
-    device = choose_device(asked.train.device)
+    device = crew.device(asked.train.device)
     check_validation(data)
     found = survey(counted(read_pairs(data), "reading", 0, shown))
     experiment = asked
@@ -90,7 +117,8 @@ def _start(
         experiment = make_experiment(tables, under=choice.tables)
     experiment = replace(experiment, data=data, name=experiment.name or folder.resolve().name)
     run = RunFolder.create(folder)
-    return _follow(fit(run, experiment, found.pairs, shown, interrupted), shown, as_json, folder)
+    crew.claim(folder)
+    return _follow(fit(run, experiment, found.pairs, shown, interrupted, crew), shown, as_json, folder)
 
 
 def _follow(events: "Iterator[Event]", shown: console.Display, as_json: bool, folder: Path) -> int:
@@ -125,6 +153,7 @@ class _Steps:
 
     def __init__(self) -> None:
         self._total = 0
+        self._device = "cpu"
         self._until = math.inf  # when time is over
         self._seen = 0
         self._loss = 0.0
@@ -133,6 +162,7 @@ class _Steps:
     def begin(self, event: "Started") -> None:
         """Hear how far it is to go."""
         self._total = event.max_steps
+        self._device = event.device
         if event.minutes_left is not None:
             self._until = time.monotonic() + 60.0 * event.minutes_left
 
@@ -146,15 +176,15 @@ class _Steps:
         left = _minutes(seconds)
         rate = f"{event.tokens_per_second:,.0f}"
         if self._seen == _STEPS_BEFORE_A_GUESS:
-            shown.say(f"{rate} tokens a second, {_peak_memory()}; it takes about {left} from here")
+            shown.say(f"{rate} tokens a second, {_memory(self._device)}; it takes about {left} from here")
         shown.show("training", event.step, self._total, f"loss {self._loss:.3f}  {rate} tokens/s  {left} left")
 
 
-def _peak_memory() -> str:
-    import resource
+def _memory(device: str) -> str:
+    from heedful.device import memory_use
 
-    unit = 1 if sys.platform == "darwin" else 1024
-    return f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**20:,.0f} MiB of memory"
+    used = memory_use(device)
+    return f"{used.now:,} MiB of memory ({used.peak:,} at the most)"
 
 
 def _minutes(seconds: float) -> str:
@@ -208,6 +238,7 @@ class _Signals:
     """
 
     def __init__(self) -> None:
+        self.told = True  # whether to say that one came
         self._came = ""
         self._asked = False
 
@@ -224,6 +255,8 @@ class _Signals:
         if not self._asked:
             raise SystemExit(_SAVED_AND_STOPPED)
         self._came = self._came or name
+        if not self.told:
+            return
         with suppress(RuntimeError):  # the signal may come in the middle of another line to standard error
             console.say(f"{name}: saving after this step (a second Ctrl-C stops at once)")
 

@@ -86,6 +86,8 @@ def _check_train(train: TrainConfig) -> None:
     # Adam divides by it where a weight, such as the row of PAD, never had a gradient.
     if not train.epsilon > 0.0:
         raise ConfigError(f"train.epsilon must be above 0, but is {train.epsilon} instead")
+    if not train.timeout_minutes > 0.0:
+        raise ConfigError(f"train.timeout_minutes must be above 0, but is {train.timeout_minutes} instead")
     if train.accumulate > train.batch_tokens:
         raise ConfigError(
             f"train.accumulate is {train.accumulate} but a batch has only {train.batch_tokens} tokens; lower it"

@@ -13,6 +13,8 @@ ScheduleKind = Literal["paper", "inverse-sqrt", "cosine", "linear", "constant"]
 OnNonFinite = Literal["stop", "skip"]
 BestBy = Literal["loss", "bleu"]
 Device = Literal["auto", "cpu", "cuda", "mps"]
+Parallel = Literal["copies", "shards"]
+PrecisionKind = Literal["auto", "float32", "bfloat16", "float16"]
 Penalty = Literal["paper", "power"]
 BleuTokens = Literal["13a", "intl", "none", "char", "zh", "ja-mecab", "ko-mecab", "flores200"]
 
@@ -96,6 +98,11 @@ class TrainConfig:
     on_non_finite: OnNonFinite = "stop"
     device: Device = "auto"
     threads: int = 0  # 0: all cores
+    precision: PrecisionKind = "auto"  # of matrix products; auto: the fastest that the device has
+    compile: bool = False  # let torch.compile fuse each layer, where that is faster
+    checkpoint_activations: bool = False  # work out each layer's activations twice instead of keeping them
+    parallel: Parallel = "copies"  # what each of several processes holds: the whole model, or a part of every weight
+    timeout_minutes: float = 10.0  # a process that does not answer the others for so long is taken for lost
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,5 @@
 """Which pairs go together (section 5.1): about the same length, a budget of tokens, a new order every epoch."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,10 +19,9 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class Batching:
-    """How a corpus is cut up: at most `batch_tokens` source and as many target tokens an update, in `parts`."""
+    """How a corpus is cut up: at most `batch_tokens` source and as many target tokens an update."""
 
     batch_tokens: int
-    parts: int
     seed: int
 
 
@@ -43,8 +41,7 @@ def epoch_batches(
     # Back and forth through the source lengths, so that a batch on the border of two bands is even as well.
     zigzag = np.where(band % 2 == 0, source[shuffled], -source[shuffled])
     order = shuffled[np.lexsort((zigzag, band))]
-    budget = max(1, batching.batch_tokens // batching.parts)
-    cuts = _cuts(source[order].astype(np.int64), target[order].astype(np.int64), budget)
+    cuts = _cuts(source[order].astype(np.int64), target[order].astype(np.int64), batching.batch_tokens)
     batches = np.split(order, cuts)
     return [batches[index] for index in random.permutation(len(batches))]
 
@@ -67,13 +64,12 @@ def _cuts(source: NDArray[np.int64], target: NDArray[np.int64], budget: int) -> 
         cuts.append(begin)
 
 
-def updates(
-    source: Int[np.ndarray, " pairs"], target: Int[np.ndarray, " pairs"], batching: Batching, epoch: int
-) -> Iterator[list[NDArray[np.int64]]]:
-    """The epoch's batches, `parts` of them an update; the last update may have fewer."""
-    batches = epoch_batches(source, target, batching, epoch)
-    for start in range(0, len(batches), batching.parts):
-        yield batches[start : start + batching.parts]
+def shares(batch: NDArray[np.int64], parts: int) -> list[NDArray[np.int64]]:
+    """A batch in so many parts that cost the same; where pairs are few, the last are empty.
+
+    A batch is sorted by length, so every so many-th pair is as long as the others, on both sides.
+    """
+    return [batch[part::parts] for part in range(parts)]
 
 
 def padding_share(lengths: Int[np.ndarray, " pairs"], batches: list[NDArray[np.int64]]) -> float:

@@ -8,8 +8,8 @@
     folder/corpus.json     what it is: written last, so a folder without it is unfinished
 """
 
-import hashlib
 import json
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice
@@ -29,6 +29,7 @@ from heedful.errors import FolderError
 FORMAT = 1
 _PAIRS_AT_A_TIME = 8192
 _SIDES = ("source", "target")
+FILES = ("corpus.json", *(f"{side}.{kind}" for side in _SIDES for kind in ("ids", "ends")))
 
 Encode = Callable[[Sequence[str]], list[list[int]]]
 
@@ -120,9 +121,8 @@ def write_corpus(
     with _SideWriter(folder, "source", dtype) as source, _SideWriter(folder, "target", dtype) as target:
         dropped = _encode(pairs, encoders, (source, target), limits, seen)
     about = {"format": FORMAT, "pairs": source.count, "dtype": dtype.name, "dropped": asdict(dropped)}
-    text = json.dumps(about | {"sha256": {"source": source.digest, "target": target.digest}}, indent=1)
     temporary = folder / "corpus.json.new"
-    temporary.write_text(text, encoding="utf-8")
+    temporary.write_text(json.dumps(about, indent=1), encoding="utf-8")
     temporary.replace(folder / "corpus.json")
     return Corpus(folder)
 
@@ -161,21 +161,14 @@ class _SideWriter:
         self.count = 0
         self._end = 0
         self._dtype = dtype
-        self._hash = hashlib.sha256()
         self._ids: BinaryIO = (folder / f"{side}.ids").open("wb")
         self._ends: BinaryIO = (folder / f"{side}.ends").open("wb")
 
     def add(self, ids: Sequence[int]) -> None:
-        content = np.array(ids, dtype=self._dtype).tobytes()
-        self._hash.update(content)
-        self._ids.write(content)
+        self._ids.write(np.array(ids, dtype=self._dtype).tobytes())
         self._end += len(ids)
         self._ends.write(self._end.to_bytes(8, "little"))
         self.count += 1
-
-    @property
-    def digest(self) -> str:
-        return self._hash.hexdigest()
 
     def __enter__(self) -> "_SideWriter":
         return self
@@ -184,7 +177,9 @@ class _SideWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         with self._ids, self._ends:  # closes both, also when the disk is full and the first fails
-            pass
+            for file in (self._ids, self._ends):
+                file.flush()
+                os.fsync(file.fileno())  # training never reads the text again, so a power cut must not take the ids
 
 
 def _portions(pairs: Iterable[Pair]) -> Iterator[list[Pair]]:

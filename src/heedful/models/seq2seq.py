@@ -10,6 +10,7 @@ Training, search and everything above know only this, never which family a model
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 import torch.nn.functional as F
@@ -27,6 +28,7 @@ class State(Protocol):
 
 
 M = TypeVar("M")
+Noise = Int[Tensor, " batch"] | None  # a key a sentence that dropout is drawn from; see `heedful.nn.noise`
 S = TypeVar("S", bound=State)
 
 
@@ -34,14 +36,20 @@ class Seq2Seq(nn.Module, ABC, Generic[M, S]):
     """A conditional distribution over target sequences; M is its memory of the source, S its state while decoding."""
 
     pad_id: int
+    checkpoint_activations: bool = False  # in training, work out each layer's activations twice instead of keeping them
+
+    @property
+    @abstractmethod
+    def layers(self) -> Iterable[nn.Module]:
+        """The parts whose activations are kept or not, and that are compiled, one by one."""
 
     @abstractmethod
-    def encode(self, source: Int[Tensor, " source_rows"], lengths: Int[Tensor, " batch"]) -> M:
+    def encode(self, source: Int[Tensor, " source_rows"], lengths: Int[Tensor, " batch"], noise: Noise = None) -> M:
         """Read the source sentences."""
 
     @abstractmethod
     def features(
-        self, target_in: Int[Tensor, " target_rows"], lengths: Int[Tensor, " batch"], memory: M
+        self, target_in: Int[Tensor, " target_rows"], lengths: Int[Tensor, " batch"], memory: M, noise: Noise = None
     ) -> Float[Tensor, "target_rows d_model"]:
         """What the output layer sees at each target position."""
 

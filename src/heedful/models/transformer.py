@@ -1,6 +1,6 @@
 """The Transformer (section 3)."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, assert_never, cast
 
@@ -8,20 +8,19 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from heedful.config import ModelConfig
-from heedful.models.seq2seq import Seq2Seq
+from heedful.models.seq2seq import Noise, Seq2Seq
 from heedful.nn.attention import CrossAttention, Keys, SelfAttention, Values
-from heedful.nn.dropout import Dropout
+from heedful.nn.dropout import Dropout, number_sites
 from heedful.nn.embedding import Embedding
 from heedful.nn.feed_forward import FeedForward
+from heedful.nn.fused import Rows
 from heedful.nn.layout import Layout
-from heedful.nn.masks import causal_mask, key_mask
+from heedful.nn.masks import key_mask
 from heedful.nn.positions import LearnedPositions, SinusoidalPositions
-from heedful.nn.residual import Residual, Rows, layer_norm
-
-Mask = Bool[Tensor, "*#batch #query key"] | None
-SourceMask = Bool[Tensor, "batch 1 1 source"] | None
+from heedful.nn.residual import Residual, layer_norm
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +29,6 @@ class Memory:
 
     rows: Float[Tensor, "source_rows d_model"]
     layout: Layout
-
-    @property
-    def mask(self) -> Bool[Tensor, "batch 1 1 key"] | None:
-        """Which source positions exist; None where all do."""
-        return None if self.layout.full else key_mask(self.layout.mask)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +69,10 @@ class EncoderLayer(nn.Module):
         self.feed_forward = feed_forward(config)
         self.feed_forward_residual = residual(config)
 
-    def forward(self, x: Rows, layout: Layout, mask: Mask) -> Rows:
-        x = self.attention_residual(x, lambda y: self.attention(y, layout, mask))
-        return self.feed_forward_residual(x, self.feed_forward)
+    def forward(self, x: Rows, layout: Layout) -> Rows:
+        keys = layout.keys
+        x = self.attention_residual(x, keys, lambda y: self.attention(y, layout, causal=False))
+        return self.feed_forward_residual(x, keys, lambda y: self.feed_forward(y, keys))
 
     if TYPE_CHECKING:
         __call__ = forward
@@ -97,12 +92,13 @@ class DecoderLayer(nn.Module):
         self.feed_forward = feed_forward(config)
         self.feed_forward_residual = residual(config)
 
-    def forward(self, x: Rows, layout: Layout, mask: Mask, memory: Memory, memory_mask: SourceMask) -> Rows:
-        x = self.attention_residual(x, lambda y: self.attention(y, layout, mask))
+    def forward(self, x: Rows, layout: Layout, memory: Memory) -> Rows:
+        keys = layout.keys
+        x = self.attention_residual(x, keys, lambda y: self.attention(y, layout, causal=True))
         x = self.cross_attention_residual(
-            x, lambda y: self.cross_attention(y, layout, memory.rows, memory.layout, memory_mask)
+            x, keys, lambda y: self.cross_attention(y, layout, memory.rows, memory.layout)
         )
-        return self.feed_forward_residual(x, self.feed_forward)
+        return self.feed_forward_residual(x, keys, lambda y: self.feed_forward(y, keys))
 
     def step(self, x: Rows, layer: int, state: TransformerState) -> tuple[Rows, Keys, Values]:
         """One position, with the caches of this layer; gives the longer keys and values too."""
@@ -117,9 +113,9 @@ class DecoderLayer(nn.Module):
             keys, values = state.source_keys[layer], state.source_values[layer]
             return self.cross_attention.step(y, keys, values, state.source_mask)
 
-        x = self.attention_residual(x, look_back)
-        x = self.cross_attention_residual(x, look_at_source)
-        return self.feed_forward_residual(x, self.feed_forward), grown[0], grown[1]
+        x = self.attention_residual(x, None, look_back)
+        x = self.cross_attention_residual(x, None, look_at_source)
+        return self.feed_forward_residual(x, None, self.feed_forward), grown[0], grown[1]
 
     if TYPE_CHECKING:
         __call__ = forward
@@ -142,7 +138,7 @@ class Transformer(Seq2Seq[Memory, TransformerState]):
             self.own_output = Embedding(target_vocabulary, config.d_model, pad_id)
         self.source_positions = positions(config)
         self.target_positions = positions(config)
-        self.dropout = Dropout(config.dropout)
+        self.dropout, self.target_dropout = Dropout(config.dropout), Dropout(config.dropout)
         # The casts tell the type checker what the layers are; PyTorch's list does not say.
         encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
         decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
@@ -151,32 +147,48 @@ class Transformer(Seq2Seq[Memory, TransformerState]):
         pre = config.norm == "pre"
         self.encoder_norm = layer_norm(config.d_model) if pre else nn.Identity()
         self.decoder_norm = layer_norm(config.d_model) if pre else nn.Identity()
+        number_sites(self)
+
+    @property
+    def layers(self) -> Iterable[nn.Module]:
+        """Encoder, then decoder."""
+        return (*cast(nn.ModuleList, self.encoder), *cast(nn.ModuleList, self.decoder))
 
     @property
     def output_weight(self) -> Float[Tensor, "vocabulary d_model"]:
         """The output layer: the target embedding itself unless nothing is shared."""
-        return (self.own_output or self.target_embedding).weight
+        return (self.own_output or self.target_embedding).as_output
 
-    def encode(self, source: Int[Tensor, " source_rows"], lengths: Int[Tensor, " batch"]) -> Memory:
-        layout = Layout.of(lengths)
+    def encode(
+        self, source: Int[Tensor, " source_rows"], lengths: Int[Tensor, " batch"], noise: Noise = None
+    ) -> Memory:
+        layout = Layout.of(lengths, noise)
         embedded = (self.own_source or self.target_embedding)(source)
-        x = self.dropout(embedded + self.source_positions(layout.positions, layout.longest))
-        mask = None if layout.full else key_mask(layout.mask)
+        x = self.dropout(embedded + self.source_positions(layout.positions, layout.longest), layout.keys)
         for layer in self.encoder:
-            x = layer(x, layout, mask)
+            x = self._run(layer, x, layout)
         return Memory(self.encoder_norm(x), layout)
 
     def features(
-        self, target_in: Int[Tensor, " target_rows"], lengths: Int[Tensor, " batch"], memory: Memory
+        self,
+        target_in: Int[Tensor, " target_rows"],
+        lengths: Int[Tensor, " batch"],
+        memory: Memory,
+        noise: Noise = None,
     ) -> Float[Tensor, "target_rows d_model"]:
-        layout = Layout.of(lengths)
+        layout = Layout.of(lengths, noise)
         embedded = self.target_embedding(target_in)
-        x = self.dropout(embedded + self.target_positions(layout.positions, layout.longest))
-        # Sentences start at column 0 of the grid, so the causal mask alone keeps every real row from the padding.
-        mask, memory_mask = causal_mask(layout.longest, x.device), memory.mask
+        x = self.target_dropout(embedded + self.target_positions(layout.positions, layout.longest), layout.keys)
         for layer in self.decoder:
-            x = layer(x, layout, mask, memory, memory_mask)
+            x = self._run(layer, x, layout, memory)
         return self.decoder_norm(x)
+
+    def _run(self, layer: EncoderLayer | DecoderLayer, x: Rows, layout: Layout, *memory: Memory) -> Rows:
+        if self.checkpoint_activations and self.training and torch.is_grad_enabled():
+            # A hash draws the same dropout twice; where PyTorch's generator draws it has to be turned back.
+            drawn = layout.keys is None or x.device.type != "cpu"
+            return checkpoint(layer, x, layout, *memory, use_reentrant=False, preserve_rng_state=drawn)
+        return layer(x, layout, *memory)
 
     def start(self, memory: Memory) -> TransformerState:
         batch, config = len(memory.layout.lengths), self.config
@@ -197,7 +209,7 @@ class Transformer(Seq2Seq[Memory, TransformerState]):
         self, tokens: Int[Tensor, " rows"], state: TransformerState
     ) -> tuple[Float[Tensor, "rows vocabulary"], TransformerState]:
         here = tokens.new_tensor([state.position])
-        x = self.dropout(self.target_embedding(tokens) + self.target_positions(here, state.position + 1))
+        x = self.target_dropout(self.target_embedding(tokens) + self.target_positions(here, state.position + 1), None)
         keys, values = [], []
         for index, layer in enumerate(self.decoder):
             x, layer_keys, layer_values = layer.step(x, index, state)

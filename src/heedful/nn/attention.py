@@ -3,12 +3,16 @@
 from typing import TYPE_CHECKING
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from heedful.nn.dropout import Dropout
+from heedful.nn.fused import HeadSizes, applies, packed_attention
 from heedful.nn.layout import Layout
 from heedful.nn.linear import glorot_linear
+from heedful.nn.masks import causal_mask, key_mask
+from heedful.nn.noise import HEAD_STRIDE, keep_mask
 
 Heads = Float[Tensor, "batch heads length width"]
 Keys = Float[Tensor, "batch heads key d_k"]
@@ -20,15 +24,61 @@ def attend(
     k: Float[Tensor, "*batch key d_k"],
     v: Float[Tensor, "*batch key d_v"],
     mask: Bool[Tensor, "*#batch #query key"] | None,
-    dropout: Dropout | None = None,
+    keep: Float[Tensor, "*batch query key"] | None = None,
 ) -> tuple[Float[Tensor, "*batch query d_v"], Float[Tensor, "*batch query key"]]:
-    """Equation 1, and the softmax itself. No mask: every key may be looked at. A query without any key gives NaN."""
+    """Equation 1, and the softmax itself. No mask: every key may be looked at. A query without any key gives NaN.
+
+    `keep` is what dropout multiplies the weights with.
+    """
     # The query is scaled and not the product: it is the smaller matrix.
     scores = (q * q.shape[-1] ** -0.5) @ k.transpose(-2, -1)
     if mask is not None:
         scores = scores.masked_fill(~mask, -torch.inf)
     weights = scores.softmax(-1)
-    return (weights if dropout is None else dropout(weights)) @ v, weights
+    return (weights if keep is None else weights * keep) @ v, weights
+
+
+def attend_fused(
+    q: Float[Tensor, "batch heads query d_k"],
+    k: Keys,
+    v: Values,
+    mask: Bool[Tensor, "batch 1 1 key"] | None,
+    causal: bool,
+    dropout: float,
+) -> Float[Tensor, "batch heads query d_v"]:
+    """Equation 1 by PyTorch's fused kernels, which never write the weights to memory.
+
+    Only for CUDA: on a processor plain products are faster at the length of sentences.
+    """
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout, is_causal=causal)
+
+
+def attend_between(
+    grids: tuple[Heads, Keys, Values], layouts: tuple[Layout, Layout], causal: bool, dropout: Dropout
+) -> Float[Tensor, "rows all_heads"]:
+    """Attention of packed rows to packed rows, spread over grids; heads side by side in the result."""
+    q, k, v = grids
+    here, there = layouts
+    if q.device.type == "cuda":
+        mask = None if causal or there.full else key_mask(there.mask)
+        return here.pack(join_heads(attend_fused(q, k, v, mask, causal, dropout.p if dropout.active else 0.0)))
+    # Sentences start at column 0 of the grid, so the causal mask alone keeps every real row from the padding.
+    mask = causal_mask(here.longest, q.device) if causal else None if there.full else key_mask(there.mask)
+    keep = weight_dropout(dropout, here, q.shape[1], k.shape[2]) if dropout.active else None
+    attended, _ = attend(q, k, v, mask, keep)
+    return here.pack(join_heads(attended))
+
+
+def weight_dropout(
+    dropout: Dropout, layout: Layout, num_heads: int, keys: int
+) -> Float[Tensor, "batch heads query key"]:
+    """What the weights of all heads are multiplied with."""
+    shape, device = (len(layout.lengths), num_heads, layout.longest, keys), layout.lengths.device
+    if layout.keys is None or device.type != "cpu":
+        return F.dropout(torch.ones(shape, device=device), dropout.p)
+    columns = HEAD_STRIDE * torch.arange(num_heads)[:, None] + torch.arange(keys)
+    masks = keep_mask(layout.keys, columns.flatten(), dropout.site, dropout.p)
+    return split_heads(layout.pad(masks), num_heads)
 
 
 def split_heads(x: Float[Tensor, "batch length all_heads"], num_heads: int) -> Heads:
@@ -43,23 +93,28 @@ def join_heads(x: Heads) -> Float[Tensor, "batch length all_heads"]:
     return x.transpose(1, 2).reshape(batch, length, heads * width)
 
 
+def can_fuse(x: Float[Tensor, "rows columns"], layout: Layout, dropout: Dropout) -> bool:
+    """Whether the compiled loops do this attention."""
+    return applies(x) and (layout.keys is not None or not dropout.active)
+
+
 class SelfAttention(nn.Module):
     """Queries, keys and values from the same sequence. They are one matrix, as in the paper's own code."""
 
     def __init__(self, d_model: int, num_heads: int, d_k: int, d_v: int, dropout: float) -> None:
         super().__init__()
         self.num_heads = num_heads
+        self.head_sizes = HeadSizes(num_heads, d_k, d_v)
         self.sizes = (num_heads * d_k, num_heads * d_k, num_heads * d_v)
         self.query_key_value = glorot_linear(d_model, sum(self.sizes))
         self.output = glorot_linear(num_heads * d_v, d_model)
         self.dropout = Dropout(dropout)
 
-    def forward(
-        self, x: Float[Tensor, "rows d_model"], layout: Layout, mask: Bool[Tensor, "*#batch #query key"] | None
-    ) -> Float[Tensor, "rows d_model"]:
-        q, k, v = self.project(layout.pad(self.query_key_value(x)))
-        attended, _ = attend(q, k, v, mask, self.dropout)
-        return self.output(layout.pack(join_heads(attended)))
+    def forward(self, x: Float[Tensor, "rows d_model"], layout: Layout, causal: bool) -> Float[Tensor, "rows d_model"]:
+        joined, layouts = self.query_key_value(x), (layout, layout)
+        if can_fuse(joined, layout, self.dropout):
+            return self.output(packed_attention(joined, None, layouts, self.head_sizes, causal, self.dropout))
+        return self.output(attend_between(self.project(layout.pad(joined)), layouts, causal, self.dropout))
 
     def step(
         self, x: Float[Tensor, "batch d_model"], keys: Keys, values: Values
@@ -87,6 +142,7 @@ class CrossAttention(nn.Module):
     def __init__(self, d_model: int, num_heads: int, d_k: int, d_v: int, dropout: float) -> None:
         super().__init__()
         self.num_heads = num_heads
+        self.head_sizes = HeadSizes(num_heads, d_k, d_v)
         self.sizes = (num_heads * d_k, num_heads * d_v)
         self.query = glorot_linear(d_model, num_heads * d_k)
         self.key_value = glorot_linear(d_model, sum(self.sizes))
@@ -99,12 +155,13 @@ class CrossAttention(nn.Module):
         layout: Layout,
         memory: Float[Tensor, "source_rows d_model"],
         memory_layout: Layout,
-        mask: Bool[Tensor, "batch 1 1 key"] | None,
     ) -> Float[Tensor, "rows d_model"]:
-        q = split_heads(layout.pad(self.query(x)), self.num_heads)
-        k, v = self.project(memory, memory_layout)
-        attended, _ = attend(q, k, v, mask, self.dropout)
-        return self.output(layout.pack(join_heads(attended)))
+        q, layouts = self.query(x), (layout, memory_layout)
+        if can_fuse(q, layout, self.dropout):
+            joined = self.key_value(memory)
+            return self.output(packed_attention(q, joined, layouts, self.head_sizes, False, self.dropout))
+        grids = (split_heads(layout.pad(q), self.num_heads), *self.project(memory, memory_layout))
+        return self.output(attend_between(grids, layouts, False, self.dropout))
 
     def step(
         self, x: Float[Tensor, "batch d_model"], keys: Keys, values: Values, mask: Bool[Tensor, "batch 1 1 key"]

@@ -1,40 +1,49 @@
 """Dropout (section 5.4)."""
 
+from typing import TYPE_CHECKING
+
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-_LANES = 4  # 16-bit numbers in one 64-bit draw
-_LEVELS = 1 << 16
+from heedful.nn import noise
+
+Keys = Int[Tensor, " rows"] | None
 
 
 class Dropout(nn.Module):
-    """Sets each number to zero with probability p and scales the others by 1 / (1 - p); in evaluation does nothing."""
+    """Sets each number to zero with probability p and scales the others by 1 / (1 - p); in evaluation does nothing.
+
+    With a key for each row (see `heedful.nn.noise`) a processor always drops the same. Without, and on devices that
+    have a fast generator of their own, PyTorch draws.
+    """
 
     def __init__(self, p: float) -> None:
         super().__init__()
         self.p = p
+        self.site = 0  # which dropout of the model this is; see `number_sites`
 
-    def forward(self, x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
-        if not self.training or self.p == 0.0:
+    @property
+    def active(self) -> bool:
+        """Whether it does anything."""
+        return self.training and self.p > 0.0
+
+    def forward(self, x: Float[Tensor, "rows width"], keys: Keys) -> Float[Tensor, "rows width"]:
+        if not self.active:
             return x
-        if x.device.type != "cpu":
+        if keys is None or x.device.type != "cpu":
             return F.dropout(x, self.p)
-        return x * keep_mask(x, self.p)
+        return x * noise.keep_mask(keys, torch.arange(x.shape[1]), self.site, self.p).to(x.dtype)
 
     def extra_repr(self) -> str:
         return f"p={self.p}"
 
+    if TYPE_CHECKING:
+        __call__ = forward
 
-def keep_mask(x: Float[Tensor, "*shape"], p: float) -> Float[Tensor, "*shape"]:
-    """Zeros with probability p (rounded to 1 / 65536), else the number that keeps the mean at one.
 
-    PyTorch's own generator draws one number an element and took twice the time of the matrix product beside it;
-    four 16-bit lanes of each 64-bit draw take a twentieth of that, from the same seeded generator.
-    """
-    threshold = round(p * _LEVELS)
-    draws = torch.empty(-(-x.numel() // _LANES), dtype=torch.int64).random_(-(1 << 63), None)
-    lanes = draws.view(torch.int16)[: x.numel()].view(x.shape)
-    scale = _LEVELS / (_LEVELS - threshold) if threshold < _LEVELS else 0.0
-    return (lanes >= threshold - _LEVELS // 2).to(x.dtype).mul_(scale)
+def number_sites(model: nn.Module) -> None:
+    """Tell the dropouts of a model apart, so that no two drop the same."""
+    for number, part in enumerate(part for part in model.modules() if isinstance(part, Dropout)):
+        part.site = number

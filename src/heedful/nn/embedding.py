@@ -23,14 +23,29 @@ class Embedding(nn.Module):
         nn.init.normal_(self.weight, std=d_model**-0.5)
         with torch.no_grad():
             self.weight[pad_id].zero_()
-        self.weight.register_post_accumulate_grad_hook(self._keep_pad_zero)
 
     def forward(self, ids: Int[Tensor, " rows"]) -> Float[Tensor, "rows d_model"]:
-        return F.embedding(ids, self.weight) * self.scale
+        return F.embedding(ids, self.weight, padding_idx=self.pad_id) * self.scale
 
-    def _keep_pad_zero(self, weight: Tensor) -> None:
-        if weight.grad is not None:
-            weight.grad[self.pad_id].zero_()
+    @property
+    def as_output(self) -> Float[Tensor, "vocabulary d_model"]:
+        """The matrix as an output layer, which teaches the row of PAD nothing either."""
+        return _WithoutRow.apply(self.weight, self.pad_id) if torch.is_grad_enabled() else self.weight
 
     if TYPE_CHECKING:
         __call__ = forward
+
+
+class _WithoutRow(torch.autograd.Function):
+    """The same matrix; one of its rows gets no gradient."""
+
+    @staticmethod
+    def forward(ctx, weight: Tensor, row: int) -> Tensor:  # type: ignore[no-untyped-def]
+        ctx.row = row
+        return weight.view_as(weight)
+
+    @staticmethod
+    def backward(ctx, gradient: Tensor) -> tuple[Tensor, None]:  # type: ignore[no-untyped-def]
+        gradient = gradient.clone()
+        gradient[ctx.row] = 0.0
+        return gradient, None

@@ -6,6 +6,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from heedful.nn.noise import row_keys
+
 
 @dataclass(frozen=True, slots=True)
 class Layout:
@@ -20,16 +22,19 @@ class Layout:
     slots: Int[Tensor, " rows"]  # place of each row in the flattened grid
     longest: int
     full: bool  # all sentences are equally long: the grid is the packed rows themselves
+    keys: Int[Tensor, " rows"] | None  # what dropout is drawn from, a number for each row
 
     @classmethod
-    def of(cls, lengths: Int[Tensor, " batch"]) -> "Layout":
-        """Lay out sentences of these lengths."""
+    def of(cls, lengths: Int[Tensor, " batch"], noise: Int[Tensor, " batch"] | None = None) -> "Layout":
+        """Lay out sentences of these lengths; `noise` has a key for each (see `sentence_keys`)."""
         ends = lengths.cumsum(0)
         rows = int(ends[-1])
         longest = int(lengths.max())
         sentence = torch.repeat_interleave(torch.arange(len(lengths), device=lengths.device), lengths, output_size=rows)
         positions = torch.arange(rows, device=lengths.device) - (ends - lengths)[sentence]
-        return cls(lengths, positions, sentence * longest + positions, longest, rows == longest * len(lengths))
+        slots, full = sentence * longest + positions, rows == longest * len(lengths)
+        keys = None if noise is None else row_keys(noise[sentence], positions)
+        return cls(lengths, positions, slots, longest, full, keys)
 
     @property
     def mask(self) -> Bool[Tensor, "batch longest"]:

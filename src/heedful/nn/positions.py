@@ -10,12 +10,13 @@ from torch import Tensor, nn
 
 def sinusoids(positions: Int[Tensor, " rows"], d_model: int) -> Float[Tensor, "rows d_model"]:
     """Sine at even and cosine at odd dimensions, with wavelengths 10000^(2i/d_model) x 2 pi."""
-    even = torch.arange(0, d_model, 2, device=positions.device, dtype=torch.float64)
-    angles = positions.double()[:, None] * torch.exp(even * (-math.log(10_000.0) / d_model))
-    table = torch.empty(len(positions), d_model, device=positions.device)
+    # On the processor: MPS has no float64, and this is done once for a length.
+    even = torch.arange(0, d_model, 2, dtype=torch.float64)
+    angles = positions.cpu().double()[:, None] * torch.exp(even * (-math.log(10_000.0) / d_model))
+    table = torch.empty(len(positions), d_model)
     table[:, 0::2] = angles.sin()
     table[:, 1::2] = angles.cos()[:, : d_model // 2]
-    return table
+    return table.to(positions.device)
 
 
 class SinusoidalPositions(nn.Module):

@@ -3,13 +3,11 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, assert_never
 
-from jaxtyping import Float
-from torch import Tensor, nn
+from torch import nn
 
 from heedful.config import Norm
-from heedful.nn.dropout import Dropout
-
-Rows = Float[Tensor, "rows d_model"]
+from heedful.nn.dropout import Dropout, Keys
+from heedful.nn.fused import Rows, dropout_add, dropout_add_norm
 
 NORM_EPSILON = 1e-6
 
@@ -28,12 +26,12 @@ class Residual(nn.Module):
         self.dropout = Dropout(dropout)
         self.place = norm
 
-    def forward(self, x: Rows, sublayer: Callable[[Rows], Rows]) -> Rows:
+    def forward(self, x: Rows, keys: Keys, sublayer: Callable[[Rows], Rows]) -> Rows:
         match self.place:
             case "post":
-                return self.norm(x + self.dropout(sublayer(x)))
+                return dropout_add_norm(x, sublayer(x), self.dropout, keys, self.norm)
             case "pre":
-                return x + self.dropout(sublayer(self.norm(x)))
+                return dropout_add(x, sublayer(self.norm(x)), self.dropout, keys)
             case _:
                 assert_never(self.place)
 

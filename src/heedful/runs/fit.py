@@ -3,7 +3,8 @@
 import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict, replace
 from pathlib import Path
 from shutil import rmtree
 from typing import Any
@@ -12,27 +13,35 @@ import torch
 from torch import Tensor
 
 from heedful.config import Experiment, flat, make_experiment, merge
-from heedful.data.batching import Batching, Position, updates
+from heedful.data.batching import Batching
 from heedful.data.pairs import read_pairs
-from heedful.device import choose_device, use_threads
+from heedful.device import memory_use, use_threads
 from heedful.errors import ConfigError, Diverged, FolderError
 from heedful.models.build import build_model
 from heedful.models.seq2seq import AnySeq2Seq
 from heedful.models.size import transformer_size
+from heedful.processes import Crew
 from heedful.runs.about import versions
 from heedful.runs.card import model_card
 from heedful.runs.curve import draw_curve
 from heedful.runs.journal import Journal
+from heedful.runs.memory import memory_errors
 from heedful.runs.prepare import Prepared, data_facts, prepare, prepared_before
 from heedful.runs.report import Reporter
+from heedful.runs.saving import Record, check_finite, differences, gathered, restore, snapshot
+from heedful.runs.updates import Split, updates
 from heedful.runs.validate import using, validation_bleu, validation_loss
 from heedful.store.checkpoint import Checkpoint, Checkpoints
 from heedful.store.files import remove_temporaries, write_atomically
 from heedful.store.lock import locked
 from heedful.store.run_folder import RunFolder, fill_model, mean_weights
+from heedful.train.distributed import together
 from heedful.train.events import Event, Finished, Saved, Started, Validated
-from heedful.train.loop import Learner, Update, training_steps
-from heedful.train.optimizer import MovingAverage, load_optimizer, make_optimizer, optimizer_tensors
+from heedful.train.gradients import Objective, Update, make_gradients, workers_for
+from heedful.train.layers import set_up_layers
+from heedful.train.loop import Learner, training_steps
+from heedful.train.optimizer import MovingAverage, make_optimizer
+from heedful.train.precision import Precision
 
 Interrupted = Callable[[], str]  # the name of a signal that came, or nothing
 
@@ -40,36 +49,37 @@ Interrupted = Callable[[], str]  # the name of a signal that came, or nothing
 _MAY_CHANGE = (
     *("train.max_steps", "train.max_minutes", "train.save_every", "train.validate_every", "train.patience"),
     *("train.threads", "train.device", "train.learning_rate", "train.on_non_finite"),
+    *("train.parallel", "train.timeout_minutes"),
+    *("train.precision", "train.compile", "train.checkpoint_activations"),
 )
 
 
-@dataclass(slots=True)
-class Record:
-    """What the run knows of itself beside the weights; saved with them."""
-
-    best: float | None = None  # lower is better: a loss, or minus BLEU
-    best_step: int = 0
-    waited: int = 0  # validations since the best
-    validated: int = 0  # the last step that was validated; a signal may come before a validation that is due
-    seconds: float = 0.0
-
-
 def train(
-    run: RunFolder, experiment: Experiment, total: int, report: Reporter, interrupted: Interrupted
+    run: RunFolder,
+    experiment: Experiment,
+    total: int,
+    report: Reporter,
+    interrupted: Interrupted,
+    crew: Crew | None = None,
 ) -> Iterator[Event]:
-    """Prepare the folder and train in it; `total` pairs are in the data."""
+    """Prepare the folder and train in it; `total` pairs are in the data. Of several processes the first calls this."""
+    crew = crew or Crew()
     with locked(run.path):
         run.begin(experiment)
         try:
-            prepared = _prepare(run, experiment, total, report)
+            prepared = _prepare(run, experiment, total, report, crew)
         except Exception:
             rmtree(run.path)  # nothing is trained yet: a mistake in the data leaves no folder in the way
             raise
-        yield from Fit(run, experiment, prepared, report).run(interrupted)
+        crew.first_does(dict)  # the others can come: see `follow`
+        yield from Fit(run, experiment, prepared, report, crew).run(interrupted)
 
 
-def resume(path: Path, settings: dict[str, Any], report: Reporter, interrupted: Interrupted) -> Iterator[Event]:
+def resume(
+    path: Path, settings: dict[str, Any], report: Reporter, interrupted: Interrupted, crew: Crew | None = None
+) -> Iterator[Event]:
     """Go on from the newest checkpoint that is intact, or with the preparation if that was cut short."""
+    crew = crew or Crew()
     run = RunFolder(path)
     if run.prepared or not (path / "experiment.toml").exists():
         run = RunFolder.open(path)
@@ -78,21 +88,33 @@ def resume(path: Path, settings: dict[str, Any], report: Reporter, interrupted: 
         settings = merge(run.changes(), settings)
         experiment = _changed(run.experiment(), settings)
         if run.prepared:
-            use_threads(experiment.train.threads)
-            prepared = prepared_before(run, experiment)
+            use_threads(experiment.train.threads, crew.local_count)
+            prepared = prepared_before(run, experiment, report)
         else:
             report.say("the preparation of the data was cut short and is done again")
-            prepared = _prepare(run, experiment, sum(1 for _ in read_pairs(experiment.data)), report)
-        fit = Fit(run, experiment, prepared, report)
+            prepared = _prepare(run, experiment, sum(1 for _ in read_pairs(experiment.data)), report, crew)
+        crew.first_does(lambda: settings)
+        fit = Fit(run, experiment, prepared, report, crew)
         fit.load()
         run.change(settings)
         yield from fit.run(interrupted)
 
 
-def _prepare(run: RunFolder, experiment: Experiment, total: int, report: Reporter) -> Prepared:
-    use_threads(experiment.train.threads)
+def follow(path: Path, report: Reporter, interrupted: Interrupted, crew: Crew) -> Iterator[Event]:
+    """What every process but the first does: wait until the folder is there, then train with the others."""
+    settings: dict[str, Any] = crew.first_does(dict)
+    run = RunFolder.open(path)
+    experiment = _changed(run.experiment(), settings)
+    use_threads(experiment.train.threads, crew.local_count)
+    fit = Fit(run, experiment, prepared_before(run, experiment, report), report, crew)
+    fit.load()
+    yield from fit.run(interrupted)
+
+
+def _prepare(run: RunFolder, experiment: Experiment, total: int, report: Reporter, crew: Crew) -> Prepared:
+    use_threads(experiment.train.threads, crew.local_count)
     prepared = prepare(run, experiment, total, report)
-    run.write_about({"data": data_facts(experiment, prepared), "versions": versions()})
+    run.write_about({"data": data_facts(run, experiment, prepared), "versions": versions()})
     return prepared
 
 
@@ -108,17 +130,33 @@ def _changed(before: Experiment, settings: dict[str, Any]) -> Experiment:
 class Fit:
     """One training: model, data and folder together."""
 
-    def __init__(self, run: RunFolder, experiment: Experiment, prepared: Prepared, report: Reporter) -> None:
+    def __init__(
+        self, run: RunFolder, experiment: Experiment, prepared: Prepared, report: Reporter, crew: Crew
+    ) -> None:
         config = experiment.train
         self.folder = run
         self.experiment = experiment
         self.prepared = prepared
         self.report = report
-        self.device = choose_device(config.device)
+        self.crew = crew
+        self.device = crew.device(config.device)
+        crew.connect(config.timeout_minutes)
         torch.manual_seed(experiment.seed)
-        model = build_model(experiment.model, prepared.tokenizers.vocabulary).to(self.device)
+        self.sharded = crew.count > 1 and config.parallel == "shards"
+        model = build_model(experiment.model, prepared.tokenizers.vocabulary)
+        if not self.sharded:  # else its parts go there, one after another
+            model = model.to(self.device)
+        precision = Precision.of(config.precision, self.device)
+        for complaint in filter(None, (precision.complaint, set_up_layers(model, config, self.device))):
+            report.say(complaint)
+        objective = Objective(config.label_smoothing, experiment.seed, precision)
+        self.workers = workers_for(self.device) if crew.count == 1 else 1
+        if crew.count > 1:
+            self.gradients = together(model, objective, crew, self.device, config.accumulate, config.parallel)
+        else:
+            self.gradients = make_gradients(model, objective, self.workers)
         average = MovingAverage(model, config.ema_decay) if config.ema_decay else None
-        self.learner = Learner(model, make_optimizer(model, config), average)
+        self.learner = Learner(model, make_optimizer(model, config), average, precision=precision)
         self.record = Record()
         self.checkpoints = Checkpoints(run.checkpoints, config.average_checkpoints, config.save_every)
         self.began = time.monotonic()
@@ -128,46 +166,59 @@ class Fit:
         """The model that is trained."""
         return self.learner.model
 
-    @property
-    def weights(self) -> dict[str, Tensor]:
-        """The weights that count: the moving average where there is one."""
-        if self.learner.average:
-            return self.learner.average.weights
-        return {name: p.detach() for name, p in self.model.named_parameters()}
+    def _weights(self) -> dict[str, Tensor]:
+        """The weights that count, whole, for the first process: the moving average where there is one."""
+        average = self.learner.average
+        own = average.weights if average else {name: p.detach() for name, p in self.model.named_parameters()}
+        return gathered(own, self.crew.first)
 
     def run(self, interrupted: Interrupted) -> Iterator[Event]:
         """All events from here to the end."""
-        with Journal(self.folder, self.learner.step) as journal:
+        self._check_the_same()
+        log = Journal(self.folder, self.learner.step) if self.crew.first else nullcontext()
+        with memory_errors(self.experiment.train), log as journal:
             for event in self._events(interrupted):
-                journal.write(event)
+                if journal:
+                    journal.write(event)
                 yield event
 
+    def _check_the_same(self) -> None:
+        """Processes on several machines go on from the same step only if they see the same folder."""
+        step = self.crew.first_does(lambda: self.learner.step)
+        if step != self.learner.step:
+            raise FolderError(
+                f"here {self.folder.path} is at step {self.learner.step} but the first process sees step {step}; "
+                "all machines need the same folder, on a disk that they share"
+            )
+
     def _events(self, interrupted: Interrupted) -> Iterator[Event]:
-        config = self.experiment.train
+        config, agree = self.experiment.train, self.crew.agree
         yield self._started()
-        if self._validation_is_due():  # a signal came between the last step and its validation
+        if self._validation_is_due(agree(self._over())):  # a signal came between the last step and its validation
             yield self._validate()
-        reason = interrupted() or self._over()
+        reason = agree(interrupted() or self._over())
         if not reason:
-            for event in training_steps(self.learner, self._updates(), self.experiment.model.d_model, config):
+            d_model = self.experiment.model.d_model
+            for event in training_steps(self.learner, self._updates(), self.gradients, d_model, config):
                 yield event
-                if not interrupted() and self._validation_is_due():
+                reason = agree(interrupted() or self._over())
+                if reason not in _SIGNALS and self._validation_is_due(reason):
                     yield self._validate()
-                reason = interrupted() or self._over()
+                    reason = agree(interrupted() or self._over())
                 if reason or event.step % config.save_every == 0:
                     yield self._save()
                 if reason:
                     break
         if reason in _SIGNALS:
-            yield Finished(self.learner.step, reason, self._minutes(), "")
+            yield self._finished(reason, "")
             return
         yield self._finish(reason)
 
-    def _validation_is_due(self) -> bool:
+    def _validation_is_due(self, over: str) -> bool:
         step = self.learner.step
         if not self.prepared.valid or step <= self.record.validated:
             return False
-        return step % self.experiment.train.validate_every == 0 or bool(self._over())
+        return step % self.experiment.train.validate_every == 0 or bool(over)
 
     def _over(self) -> str:
         """Why training ends here, or nothing."""
@@ -181,22 +232,16 @@ class Fit:
         return ""
 
     def _updates(self) -> Iterator[Update]:
-        """Batches from the learner's position on, without end; each epoch takes the next segmentation."""
-        config, start = self.experiment.train, self.learner.position
-        batching = Batching(config.batch_tokens, config.accumulate, self.experiment.seed)
-        epoch, skip = start.epoch, start.update
-        while True:
-            corpus = self.prepared.train[epoch % len(self.prepared.train)]
-            everything = list(updates(*corpus.lengths(), batching, epoch))
-            for number in range(skip, len(everything)):
-                batches = [corpus.batch(b, self.model.pad_id).to(self.device) for b in everything[number]]
-                end = number + 1 == len(everything)
-                yield Update(batches, epoch, Position(epoch + 1) if end else Position(epoch, number + 1))
-            epoch, skip = epoch + 1, 0
+        config, crew = self.experiment.train, self.crew
+        batching = Batching(config.batch_tokens, self.experiment.seed)
+        split = Split(config.accumulate * self.workers, crew.rank, crew.count)
+        return updates(self.prepared.train, self.learner.position, batching, split, self.model.pad_id, self.device)
 
     def _validate(self) -> Validated:
         began = time.monotonic()
-        loss, score = self._scores(self.learner.average.weights if self.learner.average else None)
+        weights = self._weights()
+        other = weights if self.sharded or self.learner.average else None
+        loss, score = self.crew.first_does(lambda: self._scores(other))
         if not math.isfinite(loss) and self.experiment.train.on_non_finite == "stop":
             raise Diverged(
                 f"the validation loss at step {self.learner.step} is {loss}; lower train.learning_rate "
@@ -207,7 +252,8 @@ class Fit:
         better = value < (math.inf if self.record.best is None else self.record.best)
         if better:
             self.record.best, self.record.best_step, self.record.waited = value, self.learner.step, 0
-            self.folder.write_weights(self.weights, f"best validation, step {self.learner.step}")
+            note = f"best validation, step {self.learner.step}"
+            self.crew.first_does(lambda: self.folder.write_weights(weights, note))
         else:
             self.record.waited += 1
         return Validated(self.learner.step, loss, math.exp(min(loss, 700.0)), score, better, time.monotonic() - began)
@@ -215,23 +261,42 @@ class Fit:
     def _scores(self, weights: dict[str, Tensor] | None) -> tuple[float, float | None]:
         """Validation loss, and BLEU if it is wanted, with these weights; None: the model's own."""
         config = self.experiment.train
-        with using(self.model, weights):
-            loss = validation_loss(self.model, self.prepared.valid, config.batch_tokens) if self.prepared.valid else 0.0
+        with self._using(weights) as model:
+            loss = validation_loss(model, self.prepared.valid, config.batch_tokens) if self.prepared.valid else 0.0
             if not config.validate_bleu and config.best_by == "loss":
                 return loss, None
-            return loss, validation_bleu(self.model, self.prepared, self.experiment)
+            return loss, validation_bleu(model, self.prepared, self.experiment)
+
+    @contextmanager
+    def _using(self, weights: dict[str, Tensor] | None) -> Iterator[AnySeq2Seq]:
+        """The model with these weights, in evaluation; one of its own where this process has only parts of them."""
+        if self.sharded:
+            with torch.device("meta"):
+                model = build_model(self.experiment.model, self.prepared.tokenizers.vocabulary)
+            fill_model(model.to_empty(device=self.device), weights or {}, "the training")
+            yield model.eval()
+            return
+        with using(self.model, weights):
+            yield self.model
 
     def _value(self, loss: float, score: float | None) -> float:
         """What the best model has least of."""
         return loss if score is None or self.experiment.train.best_by == "loss" else -score
 
     def _finish(self, reason: str) -> Finished:
-        """Choose the weights that stay: the mean of the last checkpoints if that validates better than the best one."""
-        step, wanted, every = (
-            self.learner.step,
-            self.experiment.train.average_checkpoints,
-            self.experiment.train.save_every,
-        )
+        weights = self._weights()
+        note = self.crew.first_does(lambda: self._choose(weights))
+        finished = self._finished(reason, note)
+        self.crew.first_does(lambda: self._close(finished))
+        return finished
+
+    def _finished(self, reason: str, note: str) -> Finished:
+        return Finished(self.learner.step, reason, self._minutes(), note, memory_use(self.device.type).peak)
+
+    def _choose(self, last: dict[str, Tensor]) -> str:
+        """The weights that stay: the mean of the last checkpoints if that validates better than the best one."""
+        step, config = self.learner.step, self.experiment.train
+        wanted, every = config.average_checkpoints, config.save_every
         steps = [s for s in self.checkpoints.steps() if s % every == 0 or s == step][-wanted:]
         note = self.folder.note()
         if wanted > 1 and len(steps) > 1:
@@ -241,8 +306,8 @@ class Fit:
                 self.folder.write_weights(mean, note)
         if not self.folder.has_model or (not self.prepared.valid and wanted <= 1):
             note = f"last, step {step}"
-            self.folder.write_weights(self.weights, note)
-        return self._close(Finished(step, reason, self._minutes(), note))
+            self.folder.write_weights(last, note)
+        return note
 
     def _mean(self, steps: list[int]) -> tuple[dict[str, Tensor], list[int]]:
         """The mean weights of these checkpoints, and which of them could be read."""
@@ -266,36 +331,23 @@ class Fit:
             return True
         return self._value(*self._scores(weights)) <= self.record.best
 
-    def _close(self, finished: Finished) -> Finished:
+    def _close(self, finished: Finished) -> None:
         self.folder.write_about({"finished": asdict(finished)})
         draw_curve(self.folder)
         write_atomically(self.folder.path / "README.md", model_card(self.folder))
-        return finished
 
     def _save(self) -> Saved:
-        learner, record = self.learner, replace(self.record, seconds=60.0 * self._minutes())
-        tensors = {f"model.{name}": p.detach() for name, p in self.model.named_parameters()}
-        if not all(weight.isfinite().all() for weight in tensors.values()):
-            raise Diverged(
-                f"the weights after step {learner.step} are no longer numbers and are not saved; "
-                "lower train.learning_rate and resume from the last checkpoint"
-            )
-        tensors |= {f"optimizer.{k}": v for k, v in optimizer_tensors(self.model, learner.optimizer).items()}
-        if learner.average:
-            tensors |= {f"ema.{name}": weight for name, weight in learner.average.weights.items()}
-        tensors["random.cpu"] = torch.get_rng_state()
-        if self.device.type == "cuda":
-            tensors["random.cuda"] = torch.cuda.get_rng_state(self.device)
-        state = {
-            "position": asdict(learner.position),
-            "skipped": learner.skipped,
-            "record": asdict(record),
-            "machine": {**versions(), "threads": torch.get_num_threads(), "device": self.device.type},
-        }
-        path = self.checkpoints.save(Checkpoint(learner.step, tensors, state))
+        record = replace(self.record, seconds=60.0 * self._minutes())
+        checkpoint = snapshot(self.learner, record, self._machine(), self.device, keep=self.crew.first)
+        return Saved(checkpoint.step, self.crew.first_does(lambda: self._write(checkpoint)))
+
+    def _write(self, checkpoint: Checkpoint) -> str:
+        check_finite(checkpoint)
+        path = self.checkpoints.save(checkpoint)
         if not self.prepared.valid:
-            self.folder.write_weights(self.weights, f"last, step {learner.step}")
-        return Saved(learner.step, str(path))
+            weights = checkpoint.under("ema." if self.learner.average else "model.")
+            self.folder.write_weights(weights, f"last, step {checkpoint.step}")
+        return str(path)
 
     def load(self) -> None:
         """Take up the newest checkpoint; where there is none yet, begin at the beginning."""
@@ -306,36 +358,15 @@ class Fit:
         checkpoint, complaints = found
         for complaint in complaints:
             self.report.say(complaint)
-        self._restore(checkpoint)
+        self.record = restore(self.learner, checkpoint, self.device)
+        if changed := differences(checkpoint.state.get("machine"), self._machine()):
+            self.report.say(f"not the same machine ({changed}): it goes on, but not to the same bits")
         self.report.say(f"resuming at step {checkpoint.step}")
 
-    def _restore(self, checkpoint: Checkpoint) -> None:
-        learner, state = self.learner, dict(checkpoint.state)
-        try:
-            fill_model(self.model, _under("model.", checkpoint.tensors), "the checkpoint")
-            load_optimizer(self.model, learner.optimizer, _under("optimizer.", checkpoint.tensors))
-            if learner.average:
-                learner.average.load(_under("ema.", checkpoint.tensors))
-            learner.step = checkpoint.step
-            learner.position = Position(**state["position"])  # type: ignore[arg-type]
-            learner.skipped = int(state["skipped"])  # type: ignore[call-overload]
-            self.record = Record(**state["record"])  # type: ignore[arg-type]
-            torch.set_rng_state(checkpoint.tensors["random.cpu"])
-            if self.device.type == "cuda" and "random.cuda" in checkpoint.tensors:
-                torch.cuda.set_rng_state(checkpoint.tensors["random.cuda"], self.device)
-        except (KeyError, TypeError, ValueError) as error:
-            raise FolderError(f"the checkpoint of step {checkpoint.step} does not fit this run: {error}") from error
-        self._compare_machines(state.get("machine", {}))
-
-    def _compare_machines(self, then: object) -> None:
-        now = {**versions(), "threads": torch.get_num_threads(), "device": self.device.type}
-        changed = [
-            f"{key} was {then[key]} and is {value}"
-            for key, value in now.items()
-            if isinstance(then, dict) and then.get(key, value) != value
-        ]
-        if changed:
-            self.report.say(f"not the same machine ({'; '.join(changed)}): it goes on, but not to the same bits")
+    def _machine(self) -> dict[str, object]:
+        """What the same bits depend on."""
+        threads = torch.get_num_threads()
+        return {**versions(), "threads": threads, "processes": self.crew.count, "device": self.device.type}
 
     def _minutes(self) -> float:
         return (self.record.seconds + time.monotonic() - self.began) / 60.0
@@ -344,18 +375,16 @@ class Fit:
         vocabulary = self.prepared.tokenizers.vocabulary
         size = transformer_size(self.experiment.model, vocabulary.source, vocabulary.target)
         pairs, threads = len(self.prepared.train[0]), torch.get_num_threads()
+        count = self.crew.count
         self.report.say(
             f"model: {size.total:,} parameters; weights, gradients and Adam take "
             f"{size.training_bytes / 2**20:,.0f} MiB, one batch's activations come on top; "
             f"{threads} {'thread' if threads == 1 else 'threads'} on {self.device.type}"
+            + (f" in each of {count} processes" if count > 1 else "")
         )
         config = self.experiment.train
         left = config.max_minutes - self._minutes() if config.max_minutes else None
-        return Started(self.learner.step, config.max_steps, left, size.total, pairs, threads, self.device.type)
+        return Started(self.learner.step, config.max_steps, left, size.total, pairs, threads, self.device.type, count)
 
 
 _SIGNALS = ("SIGINT", "SIGTERM", "SIGUSR1")
-
-
-def _under(prefix: str, tensors: Any) -> dict[str, Tensor]:
-    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}

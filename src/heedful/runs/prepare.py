@@ -1,6 +1,7 @@
 """From text files to a run folder that can be trained: tokenizers learnt, pairs as ids on disk."""
 
 import json
+import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from hashlib import blake2b
@@ -8,11 +9,19 @@ from itertools import chain
 from pathlib import Path
 
 from heedful.config import DataConfig, Experiment
-from heedful.data.corpus import Corpus, Dropped, Encode, Limits, write_corpus
+from heedful.data.corpus import FILES, Corpus, Dropped, Encode, Limits, write_corpus
 from heedful.data.pairs import STANDARD_INPUT, Pair, fingerprint, guess_language, read_pairs, read_parallel
 from heedful.errors import ConfigError, DataError, FolderError
 from heedful.runs.report import Reporter, counted
-from heedful.store.files import disk_errors, read_json, write_atomically
+from heedful.store.files import (
+    MANIFEST,
+    DamagedError,
+    check_manifest,
+    disk_errors,
+    read_json,
+    write_atomically,
+    write_manifest,
+)
 from heedful.store.run_folder import RunFolder, Tokenizers
 from heedful.text import BpeDropout, Tokenizer, learn_tokenizer, reuse_tokenizer
 
@@ -81,14 +90,16 @@ def prepare(run: RunFolder, experiment: Experiment, total: int, report: Reporter
         valid_pairs = tuple(_validation_pairs(data, share, seed))
         write_atomically(run.data / "valid.json", json.dumps([[p.source, p.target] for p in valid_pairs]))
         valid = _valid_corpus(run, valid_pairs, tokenizers, limits)
+        write_manifest(run.data, [*_prepared_files(experiment), *(f"valid/{name}" for name in FILES if valid)])
     report.say(_told(train[0], len(valid_pairs)))
     return Prepared(tokenizers, train, valid, valid_pairs)
 
 
-def prepared_before(run: RunFolder, experiment: Experiment) -> Prepared:
-    """What `prepare` left in the run folder."""
-    variants = experiment.text.bpe_variants if experiment.text.bpe_dropout else 1
-    train = tuple(Corpus(run.data / f"train-{variant}") for variant in range(variants))
+def prepared_before(run: RunFolder, experiment: Experiment, report: Reporter) -> Prepared:
+    """What `prepare` left in the run folder; refuses to go on with other data than the run began with."""
+    _check_prepared(run, experiment, report)
+    _check_texts(run, report)
+    train = tuple(Corpus(run.data / f"train-{variant}") for variant in range(_variants(experiment)))
     match read_json(run.data / "valid.json"):
         case list(pairs) if all(isinstance(pair, list) and len(pair) == 2 for pair in pairs):
             valid_pairs = tuple(Pair(str(source), str(target)) for source, target in pairs)
@@ -97,18 +108,86 @@ def prepared_before(run: RunFolder, experiment: Experiment) -> Prepared:
     return Prepared(run.tokenizers(), train, Corpus(run.data / "valid") if valid_pairs else None, valid_pairs)
 
 
-def data_facts(experiment: Experiment, prepared: Prepared) -> dict[str, object]:
+def data_facts(run: RunFolder, experiment: Experiment, prepared: Prepared) -> dict[str, object]:
     """What the run folder remembers of the files: names, fingerprints, counts."""
     data = experiment.data
     files = [*data.source, *data.target, *data.tsv, *data.valid_source, *data.valid_target]
     return {
-        "files": {name: fingerprint(Path(name)) for name in files},
+        "files": {name: _text_facts(name, run) for name in files},
         "pairs": len(prepared.train[0]),
         "validation_pairs": len(prepared.valid_pairs),
         "dropped": {name: getattr(prepared.train[0].dropped, name) for name in Dropped.__slots__},
         "source_language": data.source_language,
         "target_language": data.target_language,
     }
+
+
+def _text_facts(name: str, run: RunFolder) -> dict[str, object]:
+    """What tells whether a text is still the same; its place as seen from the run folder, which may move with it."""
+    path = Path(name)
+    state = path.stat()  # before it is read, so that a change in the meantime shows as another time
+    place = name if path.is_absolute() else os.path.relpath(path.parent.resolve() / path.name, run.path.resolve())
+    return {
+        "sha256": fingerprint(path),
+        "bytes": state.st_size,
+        "modified": state.st_mtime_ns,
+        "place": Path(place).as_posix(),
+    }
+
+
+def _prepared_files(experiment: Experiment) -> list[str]:
+    """What every run of this experiment has in `data`, as names for its manifest."""
+    corpora = [f"train-{variant}" for variant in range(_variants(experiment))]
+    return ["valid.json", *(f"{corpus}/{name}" for corpus in corpora for name in FILES)]
+
+
+def _variants(experiment: Experiment) -> int:
+    return experiment.text.bpe_variants if experiment.text.bpe_dropout else 1
+
+
+def _check_prepared(run: RunFolder, experiment: Experiment, report: Reporter) -> None:
+    """The ids are those that were written."""
+    if not (run.data / MANIFEST).exists():
+        report.say(f"{run.data} has no {MANIFEST}: it is from an earlier version and its content is not verified")
+        return
+    try:
+        check_manifest(run.data, required=_prepared_files(experiment))
+    except DamagedError as error:
+        raise FolderError(
+            f"{run.data} is no longer what this run has prepared ({error.reason}); "
+            "restore it from a copy, or train in a new folder"
+        ) from error
+
+
+def _check_texts(run: RunFolder, report: Reporter) -> None:
+    """The text is that of the beginning, or gone: the run folder has all that training needs of it."""
+    match run.about().get("data"):
+        case {"files": dict(files)}:
+            gone = [name for name, facts in files.items() if not _same_text(name, facts, run)]
+        case _:
+            raise FolderError(f"{run.path}/about.json is damaged: it does not name the data; restore it from a copy")
+    if gone:
+        report.say(f"no longer there: {', '.join(gone)}; training goes on with what it has prepared of the text")
+
+
+def _same_text(name: str, facts: object, run: RunFolder) -> bool:
+    """True: it is the same; False: it is not there; a changed one is refused. Only a doubtful one is read."""
+    match facts:
+        case {"sha256": str(digest), "bytes": int(size), "modified": int(modified), "place": str(place)}:
+            path = run.path.resolve() / place
+        case str():  # an earlier version noted nothing else
+            return True
+        case _:
+            raise FolderError(f"{run.path}/about.json is damaged: data.files.{name}; restore it from a copy")
+    try:
+        state = path.stat()
+    except OSError:
+        return False
+    if (state.st_size, state.st_mtime_ns) == (size, modified):
+        return True
+    if state.st_size != size or fingerprint(path) != digest:
+        raise DataError(f"{name} has changed since this run began; restore it, or start a new run with the new text")
+    return True
 
 
 def _tokenizers(experiment: Experiment, pairs: Pairs, total: int, report: Reporter) -> Tokenizers:
@@ -135,8 +214,7 @@ def _tokenizers(experiment: Experiment, pairs: Pairs, total: int, report: Report
 def _train_corpora(
     run: RunFolder, experiment: Experiment, tokenizers: Tokenizers, pairs: Pairs, total: int, report: Reporter
 ) -> Iterator[Corpus]:
-    text, data = experiment.text, experiment.data
-    variants = text.bpe_variants if text.bpe_dropout else 1
+    data, variants = experiment.data, _variants(experiment)
     size = max(tokenizers.source.vocabulary_size, tokenizers.target.vocabulary_size)
     for variant in range(variants):
         encoders = (

@@ -48,7 +48,7 @@ def validation_loss(model: AnySeq2Seq, corpus: Corpus, batch_tokens: int) -> flo
     device = next(model.parameters()).device
     source, target = corpus.lengths()
     total, tokens = 0.0, 0
-    for indices in epoch_batches(source, target, Batching(batch_tokens, 1, 0), 0):
+    for indices in epoch_batches(source, target, Batching(batch_tokens, 0), 0):
         batch = corpus.batch(np.sort(indices), model.pad_id).to(device)
         memory = model.encode(batch.source, batch.source_lengths)
         features = model.features(batch.target_in, batch.target_lengths, memory)

@@ -54,6 +54,10 @@ class Checkpoint:
     tensors: Mapping[str, Tensor]
     state: Mapping[str, object]
 
+    def under(self, prefix: str) -> dict[str, Tensor]:
+        """The tensors whose names start with this, without it."""
+        return {name.removeprefix(prefix): t for name, t in self.tensors.items() if name.startswith(prefix)}
+
 
 class Checkpoints:
     """The checkpoints of one run; only one process at a time may save (see `locked`)."""

@@ -28,11 +28,13 @@ import torch
 from safetensors import safe_open
 from torch import Tensor
 
-from heedful.config import Experiment, SearchConfig, dump_experiment, load_recipe, make_experiment
+from heedful.config import Experiment, ModelConfig, SearchConfig, dump_experiment, load_recipe, make_experiment
 from heedful.errors import ConfigError, FolderError
 from heedful.models.build import Vocabulary, build_model
 from heedful.models.seq2seq import AnySeq2Seq
+from heedful.models.size import transformer_size
 from heedful.store.files import (
+    DamagedError,
     check_manifest,
     disk_errors,
     load_tensors,
@@ -172,8 +174,10 @@ class RunFolder:
         metadata = _metadata(path)
         if metadata.pop("sha256", "") != _digest(weights, metadata):
             raise FolderError(f"{path} is damaged: its checksum differs; copy it again, or train --resume to remake it")
+        config, vocabulary = self.experiment().model, self.tokenizers().vocabulary
+        _check_size(config, vocabulary, weights, path)
         with torch.device("meta"):
-            model = build_model(self.experiment().model, self.tokenizers().vocabulary)
+            model = build_model(config, vocabulary)
         fill_model(model.to_empty(device="cpu"), weights, str(path))
         return model.eval()
 
@@ -229,6 +233,19 @@ def _check_format(path: Path) -> None:
             raise FolderError(f"{path}/config.json is not heedful's: it has no heedful_format")
 
 
+def _check_size(config: ModelConfig, vocabulary: Vocabulary, weights: Mapping[str, Tensor], path: Path) -> None:
+    """Refuse a description of a far larger model before it is built: it could take all memory and time there is.
+
+    What differs less is named weight by weight when the model is filled.
+    """
+    described = transformer_size(config, vocabulary.source, vocabulary.target).total
+    held = sum(weight.numel() for weight in weights.values())
+    if described > 2 * held:
+        raise FolderError(
+            f"{path} holds {held:,} values, but experiment.toml describes {described:,}; it is of another model"
+        )
+
+
 def _tokenizer_files(tokenizers: Tokenizers) -> dict[str, Tokenizer]:
     if tokenizers.joint:
         return {"tokenizer.json": tokenizers.source}
@@ -236,8 +253,12 @@ def _tokenizer_files(tokenizers: Tokenizers) -> dict[str, Tokenizer]:
 
 
 def _read_tokenizer(path: Path) -> Tokenizer:
-    with disk_errors(path):
-        return Tokenizer.from_json(path.read_text(encoding="utf-8"), str(path))
+    try:
+        with disk_errors(path):
+            text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise DamagedError(path.parent, f"{path.name}: not UTF-8") from error
+    return Tokenizer.from_json(text, str(path))
 
 
 def _config_json(experiment: Experiment, tokenizers: Tokenizers) -> str:

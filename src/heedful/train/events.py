@@ -15,8 +15,9 @@ class Started:
     minutes_left: float | None  # until train.max_minutes are over; None: no limit
     parameters: int
     pairs: int
-    threads: int
+    threads: int  # of each process
     device: str
+    processes: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,7 @@ class Finished:
     reason: str
     minutes: float
     model: str  # which weights the run folder's model has
+    peak_memory_mib: int = 0  # of the GPU, or of the process
 
 
 Event = Started | StepDone | Validated | Saved | Finished

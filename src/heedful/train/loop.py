@@ -2,30 +2,22 @@
 
 import math
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
 from heedful.config import TrainConfig
-from heedful.data.batch import Batch
 from heedful.data.batching import Position
 from heedful.errors import Diverged
 from heedful.models.seq2seq import AnySeq2Seq
 from heedful.train.events import StepDone
-from heedful.train.objective import smoothed_loss
+from heedful.train.gradients import Gradients, Update
 from heedful.train.optimizer import MovingAverage, set_learning_rate
+from heedful.train.precision import Precision
 from heedful.train.schedule import learning_rate
-
-
-@dataclass(frozen=True, slots=True)
-class Update:
-    """The batches of one update of the weights, and where in the data comes after it."""
-
-    batches: Sequence[Batch]
-    epoch: int
-    next: Position
+from heedful.train.sharding import whole
 
 
 @dataclass(slots=True)
@@ -38,10 +30,11 @@ class Learner:
     step: int = 0
     skipped: int = 0
     position: Position = field(default_factory=Position)
+    precision: Precision = field(default_factory=Precision)
 
 
 def training_steps(
-    learner: Learner, updates: Iterable[Update], d_model: int, config: TrainConfig
+    learner: Learner, updates: Iterable[Update], gradients: Gradients, d_model: int, config: TrainConfig
 ) -> Iterator[StepDone]:
     """Train for as long as there are updates and someone asks for the next event."""
     learner.model.train()
@@ -50,40 +43,29 @@ def training_steps(
         step = learner.step + 1
         rate = learning_rate(step, d_model, config)
         set_learning_rate(learner.optimizer, rate)
-        loss = accumulate_gradients(learner.model, update.batches, config.label_smoothing)
+        loss = gradients(update, step)
+        learner.precision.unscale(learner.optimizer)
         norm = gradient_norm(learner.model, config.clip_norm)
         if math.isfinite(loss) and math.isfinite(norm):
             learner.optimizer.step()
             if learner.average:
                 learner.average.update(learner.model, step)
         else:
-            _refuse(step, rate, loss, norm, config)
+            if not (math.isfinite(loss) and learner.precision.may_overflow):
+                _refuse(step, rate, loss, norm, config)
             learner.skipped += 1
+        learner.precision.adapt(learner.optimizer)
         learner.optimizer.zero_grad(set_to_none=True)
         learner.step, learner.position = step, update.next
-        tokens, now = sum(batch.tokens for batch in update.batches), time.perf_counter()
-        yield StepDone(step, update.epoch, loss, rate, norm, tokens, tokens / (now - began), learner.skipped)
+        speed = update.tokens / (time.perf_counter() - began)
+        yield StepDone(step, update.epoch, loss, rate, norm, update.tokens, speed, learner.skipped)
         began = time.perf_counter()  # what the driver did with the event is not training time
-
-
-def accumulate_gradients(model: AnySeq2Seq, batches: Sequence[Batch], smoothing: float) -> float:
-    """Add up the gradients of the mean loss over all target tokens of an update; give that loss."""
-    tokens = sum(len(batch.target_out) for batch in batches)
-    total = 0.0
-    for batch in batches:
-        memory = model.encode(batch.source, batch.source_lengths)
-        features = model.features(batch.target_in, batch.target_lengths, memory)
-        loss = smoothed_loss(features, model.output_weight, batch.target_out, smoothing)
-        mean = loss.smoothed / tokens
-        mean.backward()
-        total += mean.item()
-    return total
 
 
 def gradient_norm(model: torch.nn.Module, clip_norm: float) -> float:
     """The norm of all gradients; scales them down to `clip_norm` if that is set."""
     gradients = [p.grad for p in model.parameters() if p.grad is not None]
-    norm: Tensor = torch.nn.utils.get_total_norm(gradients)
+    norm: Tensor = whole(torch.nn.utils.get_total_norm(gradients))
     if clip_norm:
         torch.nn.utils.clip_grads_with_norm_(list(model.parameters()), clip_norm, norm)
     return norm.item()

@@ -2,13 +2,21 @@
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from heedful.kernels.products import product
+
 # Elements of the logits that are worked on at a time. A few megabytes stay in the cache, where the many passes of a
 # softmax cost little, and the logits of a whole batch never exist.
 _CHUNK_ELEMENTS = 2_500_000
+# A GPU has no such cache, and needs larger products to be busy: 256 MiB of logits.
+_CHUNK_ELEMENTS_ELSEWHERE = 1 << 26
+# float16 has few digits below 6e-5, where most of the gradient of the logits is. It is multiplied by this, divided by
+# the number of rows, so that their sum cannot overflow.
+_FLOAT16_FACTOR = 4096.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +34,12 @@ def smoothed_loss(
     gold: Int[Tensor, " rows"],
     smoothing: float,
 ) -> Loss:
-    """The gold type should get 1 - smoothing, each of the other V - 1 types smoothing / (V - 1)."""
+    """The gold type should get 1 - smoothing, each of the other V - 1 types smoothing / (V - 1).
+
+    Under autocast the products are in its type; logits, softmax and sums stay in float32.
+    """
+    if features.dtype in (torch.bfloat16, torch.float16):
+        features = features.float()
     if torch.is_grad_enabled():
         smoothed, plain = _FusedLoss.apply(features, output_weight, gold, smoothing)
     else:
@@ -56,22 +69,73 @@ def _chunked(
     features: Tensor, weight: Tensor, gold: Tensor, smoothing: float, gradients: bool
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Smoothed and plain sums and, if asked for, the gradients of the first."""
-    vocabulary = len(weight)
+    vocabulary, device = len(weight), features.device.type
     other = smoothing / (vocabulary - 1)
     excess = 1.0 - smoothing - other  # what gold gets more than any other type
-    smoothed, plain = features.new_zeros((), dtype=torch.float64), features.new_zeros((), dtype=torch.float64)
+    sums = _sum_type(device)
+    smoothed, plain = features.new_zeros((), dtype=sums), features.new_zeros((), dtype=sums)
     d_features = torch.empty_like(features) if gradients else features
     d_weight = torch.zeros_like(weight) if gradients else weight
-    size = max(1, _CHUNK_ELEMENTS // vocabulary)
-    for start in range(0, len(features), size):
-        rows, answers = features[start : start + size], gold[start : start + size, None]
-        log_p = torch.log_softmax(rows @ weight.T, dim=-1)
-        nll = -log_p.gather(1, answers).sum(dtype=torch.float64)
-        plain += nll
-        smoothed += excess * nll - other * log_p.sum(-1).sum(dtype=torch.float64)
-        if gradients:
-            d_logits = log_p.exp_().sub_(other)
-            d_logits.scatter_add_(1, answers, torch.full_like(answers, -excess, dtype=d_logits.dtype))
-            torch.mm(d_logits, weight, out=d_features[start : start + size])
-            d_weight.addmm_(d_logits.T, rows)
+    products = weight.to(torch.get_autocast_dtype(device)) if torch.is_autocast_enabled(device) else weight
+    size = max(1, (_CHUNK_ELEMENTS if device == "cpu" else _CHUNK_ELEMENTS_ELSEWHERE) // vocabulary)
+    with torch.autocast(device, enabled=False):
+        for start in range(0, len(features), size):
+            rows, answers = features[start : start + size], gold[start : start + size]
+            nll: Tensor | float
+            everything: Tensor | float
+            logits = _product(rows.to(products.dtype), products.T).to(features.dtype)
+            if not gradients:
+                nll, everything = _sums(torch.log_softmax(logits, dim=-1), answers)
+            elif device == "cpu" and logits.dtype == torch.float32:
+                nll, everything = _compiled_gradient(logits, answers, other, excess)
+            else:
+                nll, everything = _plain_gradient(logits, answers, other, excess)
+            plain += nll
+            smoothed += excess * nll - other * everything
+            if gradients:
+                _gradient_products(logits, rows, products, d_features[start : start + size], d_weight)
     return smoothed.to(features.dtype), plain.to(features.dtype), d_features, d_weight
+
+
+def _gradient_products(d_logits: Tensor, rows: Tensor, weight: Tensor, d_rows: Tensor, d_weight: Tensor) -> None:
+    """Write what the rows get, add what the weight gets; the products are in the type of `weight`."""
+    if weight.dtype == d_logits.dtype:
+        d_rows.copy_(_product(d_logits, weight))
+        d_weight.add_(_product(d_logits.T, rows))
+        return
+    factor = _FLOAT16_FACTOR / len(rows) if weight.dtype == torch.float16 else 1.0
+    narrow = d_logits.mul_(factor).to(weight.dtype)
+    d_rows.copy_(narrow @ weight).div_(factor)
+    d_weight.add_(narrow.T @ rows.to(weight.dtype), alpha=1.0 / factor)
+
+
+def _product(left: Tensor, right: Tensor) -> Tensor:
+    return product(left, right) if left.device.type == "cpu" and left.dtype == torch.float32 else left @ right
+
+
+def _sum_type(device: str) -> torch.dtype:
+    """MPS has no float64."""
+    return torch.float32 if device == "mps" else torch.float64
+
+
+def _sums(log_p: Tensor, gold: Tensor) -> tuple[Tensor, Tensor]:
+    """Minus the log-probability of gold, and the log-probabilities of all types, summed."""
+    sums = _sum_type(log_p.device.type)
+    return -log_p.gather(1, gold[:, None]).sum(dtype=sums), log_p.sum(-1).sum(dtype=sums)
+
+
+def _plain_gradient(logits: Tensor, gold: Tensor, other: float, excess: float) -> tuple[Tensor, Tensor]:
+    """Put the gradient of the smoothed loss in the place of the logits; give the sums."""
+    log_p = torch.log_softmax(logits, dim=-1)
+    sums = _sums(log_p, gold)
+    torch.exp(log_p, out=logits).sub_(other)
+    logits.scatter_add_(1, gold[:, None], torch.full_like(gold[:, None], -excess, dtype=logits.dtype))
+    return sums
+
+
+def _compiled_gradient(logits: Tensor, gold: Tensor, other: float, excess: float) -> tuple[float, float]:
+    """The same in one pass."""
+    from heedful.kernels.loss import smoothed_rows
+
+    array = logits.detach().numpy()
+    return smoothed_rows(array, array.view(np.int32), gold.numpy(), np.float32(other), np.float32(excess))

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from heedful.config import TrainConfig
 from heedful.errors import FolderError
 
-_MOMENTS = ("exp_avg", "exp_avg_sq", "step")
+MOMENTS = ("exp_avg", "exp_avg_sq", "step")
 
 
 def make_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimizer:
@@ -36,15 +36,15 @@ def optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dic
         f"{moment}.{name}": optimizer.state[parameter][moment]
         for name, parameter in model.named_parameters()
         if parameter in optimizer.state
-        for moment in _MOMENTS
+        for moment in MOMENTS
     }
 
 
 def load_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
     """Put back what `optimizer_tensors` gave."""
     for name, parameter in model.named_parameters():
-        found = {moment: tensors[key] for moment in _MOMENTS if (key := f"{moment}.{name}") in tensors}
-        if tensors and len(found) < len(_MOMENTS):
+        found = {moment: tensors[key] for moment in MOMENTS if (key := f"{moment}.{name}") in tensors}
+        if tensors and len(found) < len(MOMENTS):
             raise FolderError(f"the checkpoint has no optimizer state for {name}; it is of another model")
         if found:
             optimizer.state[parameter] = {

@@ -1,0 +1,84 @@
+"""heedful's own training loop, set up as `heedful train` sets it up.
+
+Arguments: folder of the race, threads. All that knows heedful's interface is in this file; its modules are imported in
+the functions, because the command line, too, imports PyTorch only when its threads have been told how to wait.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from contender import Step, serve, train_for
+from sentences import EOS, PAD, Ids, make_sentences
+from shapes import Shape
+
+if TYPE_CHECKING:
+    from heedful.config import Experiment
+    from heedful.data.corpus import Corpus
+
+
+def main() -> None:
+    # As the command line does it.
+    os.environ.setdefault("GOMP_SPINCOUNT", "1000")
+    folder, threads = Path(sys.argv[1]), int(sys.argv[2])
+    serve(train_for(heedful_step(folder, Shape.read(folder / "shape.json"), threads)))
+
+
+def heedful_step(folder: Path, shape: Shape, threads: int) -> Step:
+    """One update of the product's loop, with batches from its own corpus."""
+    import torch
+
+    from heedful.data.batching import Batching, Position
+    from heedful.device import use_threads
+    from heedful.models.build import Vocabulary, build_model
+    from heedful.runs.updates import Split, updates
+    from heedful.train.gradients import Objective, make_gradients, workers_for
+    from heedful.train.loop import Learner, training_steps
+    from heedful.train.optimizer import make_optimizer
+
+    use_threads(threads)
+    settings = experiment(shape)
+    torch.manual_seed(settings.seed)
+    model = build_model(settings.model, Vocabulary(shape.vocabulary, shape.vocabulary, PAD, EOS))
+    learner = Learner(model, make_optimizer(model, settings.train), None)
+    workers = workers_for(torch.device("cpu"))
+    gradients = make_gradients(model, Objective(shape.label_smoothing, settings.seed), workers)
+    batching = Batching(settings.train.batch_tokens, settings.seed)
+    corpora = [write_sentences(folder, shape)]
+    endless = updates(corpora, Position(), batching, Split(workers), PAD, torch.device("cpu"))
+    events = training_steps(learner, endless, gradients, shape.d_model, settings.train)
+    return lambda: next(events).tokens
+
+
+def experiment(shape: Shape) -> "Experiment":
+    """The recipe of this shape; what it does not name is the paper's."""
+    from heedful.config import make_experiment, merge
+
+    model = {
+        **{"d_model": shape.d_model, "d_ff": shape.d_ff, "num_heads": shape.num_heads, "dropout": shape.dropout},
+        **{"encoder_layers": shape.layers, "decoder_layers": shape.layers},
+    }
+    train = {"batch_tokens": shape.batch_tokens, "label_smoothing": shape.label_smoothing, "warmup_steps": 400}
+    return make_experiment(merge({"model": model, "train": train}))
+
+
+def write_sentences(folder: Path, shape: Shape) -> "Corpus":
+    """The sentences of the race in the product's own files."""
+    from heedful.data.corpus import Limits, write_corpus
+    from heedful.data.pairs import Pair
+
+    sentences = make_sentences(shape)
+    longest = max(map(max, sentences.lengths()))
+    numbers = (Pair(str(index), str(index)) for index in range(shape.pairs))
+
+    def chosen(side: Sequence[Ids], texts: Sequence[str]) -> list[list[int]]:
+        return [side[int(text)].tolist() for text in texts]
+
+    encoders = (lambda texts: chosen(sentences.sources, texts), lambda texts: chosen(sentences.targets, texts))
+    return write_corpus(folder / "heedful", numbers, encoders, shape.vocabulary, Limits(longest))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,69 @@
+#!/bin/bash
+# A training on Slurm that goes on by itself when its time is over or it is preempted.
+#
+#   sbatch docs/how-to/slurm.sh recipes/paper-base-en-de.toml runs/paper-base-en-de --set data.folder=PATH/TO/wmt14
+#   sbatch --nodes=2 docs/how-to/slurm.sh recipes/paper-big-en-de.toml runs/paper-big-en-de
+#
+# The recipe, the run folder, and whatever else `heedful train` takes for a new run. The run folder is on a disk that
+# all machines share. Slurm starts one torchrun a machine, and that one process a GPU.
+
+#SBATCH --job-name=heedful
+#SBATCH --nodes=1
+#SBATCH --ntasks-per-node=1
+#SBATCH --gpus-per-node=8
+#SBATCH --cpus-per-task=32
+#SBATCH --time=08:00:00
+#SBATCH --signal=B:USR1@300
+#SBATCH --requeue
+#SBATCH --open-mode=append
+
+set -u
+
+if [ $# -lt 2 ]; then
+    echo "usage: sbatch slurm.sh RECIPE RUN [OPTIONS OF heedful train]" >&2
+    exit 2
+fi
+recipe=$1
+run=$2
+shift 2
+
+# torchrun, and not heedful, is what ends first: its exit code does not tell why. So the signal itself is remembered.
+stopped=
+stop() {
+    stopped=yes
+    kill -TERM "$step" 2>/dev/null
+}
+trap stop USR1 TERM
+
+if [ -e "$run/experiment.toml" ]; then
+    training=(train --resume "$run")
+else
+    training=(train "$recipe" --out "$run" "$@")
+fi
+
+if [ "$SLURM_NNODES" -gt 1 ]; then
+    first=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+    meeting=(--rdzv-backend c10d --rdzv-endpoint "$first:29500" --rdzv-id "$SLURM_JOB_ID")
+else
+    meeting=(--standalone)
+fi
+
+export TORCH_ELASTIC_SHUTDOWN_TIMEOUT=240 # seconds for the checkpoint after SIGTERM, where torchrun's are 30
+
+# srun hands SIGTERM on to torchrun, and that to its processes: they finish the update, save, and end.
+srun --kill-on-bad-exit=1 torchrun --nnodes "$SLURM_NNODES" --nproc-per-node "${SLURM_GPUS_ON_NODE:-8}" \
+    --max-restarts 3 "${meeting[@]}" -m heedful "${training[@]}" &
+step=$!
+
+wait "$step"
+code=$?
+while kill -0 "$step" 2>/dev/null; do # a trap ends `wait` early
+    wait "$step"
+    code=$?
+done
+
+if [ -n "$stopped" ]; then
+    scontrol requeue "$SLURM_JOB_ID"
+    exit 75
+fi
+exit "$code"

@@ -1,0 +1,137 @@
+"""The paper's two trainings on paper: what they compute, how long that takes, and what goes over the network.
+
+    .venv/bin/python scripts/plan.py
+
+Everything is counted from the recipes; the only numbers that come from elsewhere are the constants below, which are of
+the machines and not of the model. `docs/paper-scale.md` holds what this prints.
+"""
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+from heedful.config import Experiment, ModelConfig, load_recipe, make_experiment
+from heedful.models.size import transformer_size
+
+RECIPES = Path(__file__).resolve().parent.parent / "recipes"
+NAMES = {"base": "paper-base-en-de", "big": "paper-big-en-de"}
+
+GPUS = 8
+PEAK = {"A100": 312e12, "H100": 989e12}  # FLOP/s in bfloat16, dense, as the maker states them
+SHARES = (0.15, 0.3, 0.4)  # of the peak that a training reaches
+LINKS = {"NVLink, 300 GB/s": 300e9, "100 Gbit/s": 12.5e9, "25 Gbit/s": 3.125e9}  # bytes a second out of one GPU
+SENTENCE = 28  # pieces of a sentence of WMT 2014, about
+GRADIENT_BYTES = 4  # float32
+
+# Table 2 and section 5.2; the paper took 9.5 TFLOP/s for a P100.
+PAPER_FLOPS = {"base": 3.3e18, "big": 2.3e19}
+PAPER_HOURS = {"base": 12.0, "big": 84.0}
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """FLOPs of the way there (a multiplication and an addition are two), for one token of each side."""
+
+    source: float
+    target: float
+
+
+def forward_cost(config: ModelConfig, vocabulary: int, length: int) -> Cost:
+    """Every matrix product; lengths of both sides are the same. Norms, softmax and look-ups are left out."""
+    d = config.d_model
+    keys = config.num_heads * (config.d_k or d // config.num_heads)
+    values = config.num_heads * (config.d_v or d // config.num_heads)
+    attention = d * keys + values * d  # queries and output: of the side that looks
+    memory = d * keys + d * values  # keys and values: of the side that is looked at
+    look = length * (keys + values)  # scores and weighted sum, of one query; the masked half is computed as well
+    feed_forward = 2 * d * config.d_ff
+    encoder, decoder = config.encoder_layers, config.decoder_layers
+    source = encoder * (attention + memory + look + feed_forward) + decoder * memory
+    target = decoder * (2 * attention + memory + 2 * look + feed_forward) + d * vocabulary
+    return Cost(2.0 * source, 2.0 * target)
+
+
+def step_flops(experiment: Experiment, length: int = SENTENCE) -> float:
+    """One update; the way back costs twice the way there."""
+    cost = forward_cost(experiment.model, experiment.text.vocabulary_size, length)
+    return 3.0 * experiment.train.batch_tokens * (cost.source + cost.target)
+
+
+def parameters(experiment: Experiment) -> int:
+    """All trained values."""
+    vocabulary = experiment.text.vocabulary_size
+    return transformer_size(experiment.model, vocabulary, vocabulary).total
+
+
+def ring_bytes(values: int, gpus: int) -> float:
+    """What each GPU sends when all gradients are added up in a ring."""
+    return 2.0 * (gpus - 1) / gpus * values * GRADIENT_BYTES
+
+
+def break_even(flops: float, values: int, speed: float, bandwidth: float) -> float:
+    """The number of GPUs at which adding up the gradients takes as long as working them out.
+
+    flops / (n speed) = 2 (n - 1) / n x bytes / bandwidth, for the same batch on n GPUs.
+    """
+    return 1.0 + flops * bandwidth / (2.0 * values * GRADIENT_BYTES * speed)
+
+
+def report() -> str:
+    """All tables, in Markdown."""
+    runs = {kind: make_experiment(load_recipe(RECIPES / f"{name}.toml")) for kind, name in NAMES.items()}
+    return "\n\n".join((_work(runs), _hours(runs), _network(runs), _scaling(runs)))
+
+
+def _work(runs: dict[str, Experiment]) -> str:
+    rows = []
+    for kind, run in runs.items():
+        steps, tokens = run.train.max_steps, 2 * run.train.batch_tokens
+        total = steps * step_flops(run)
+        rows.append(
+            f"| {kind} | {parameters(run):,} | {steps:,} | {tokens * steps:.2g} | {step_flops(run):.3g} | {total:.3g} "
+            f"| {PAPER_FLOPS[kind]:.2g} | {total / (PAPER_HOURS[kind] * 3600 * GPUS * 9.5e12):.0%} |"
+        )
+    head = (
+        "| model | parameters | updates | tokens | FLOPs an update | FLOPs in all | the paper's | of its GPUs' peak |\n"
+        "|---|---|---|---|---|---|---|---|"
+    )
+    return "\n".join([head, *rows])
+
+
+def _hours(runs: dict[str, Experiment]) -> str:
+    shares = " | ".join(f"{share:.0%} of peak" for share in SHARES)
+    lines = [f"| model | {GPUS} GPUs | {shares} |", "|---|---|" + "---|" * len(SHARES)]
+    for kind, run in runs.items():
+        for gpu, peak in PEAK.items():
+            total = run.train.max_steps * step_flops(run)
+            hours = " | ".join(f"{total / (GPUS * peak * share) / 3600:.1f} h" for share in SHARES)
+            lines.append(f"| {kind} | {gpu} | {hours} |")
+    return "\n".join(lines)
+
+
+def _network(runs: dict[str, Experiment]) -> str:
+    lines = [f"| model | each of {GPUS} sends | {' | '.join(LINKS)} |", "|---|---|" + "---|" * len(LINKS)]
+    for kind, run in runs.items():
+        sent = ring_bytes(parameters(run), GPUS)
+        times = " | ".join(f"{1000 * sent / bandwidth:.1f} ms" for bandwidth in LINKS.values())
+        lines.append(f"| {kind} | {sent / 1e6:.0f} MB | {times} |")
+    return "\n".join(lines)
+
+
+def _scaling(runs: dict[str, Experiment]) -> str:
+    lines = [
+        f"| model | GPU | computing, on {GPUS} | {' | '.join(f'GPUs at most: {link}' for link in LINKS)} |",
+        "|---|---|---|" + "---|" * len(LINKS),
+    ]
+    for kind, run in runs.items():
+        for gpu, peak in PEAK.items():
+            flops, speed = step_flops(run), peak * SHARES[1]
+            counts = " | ".join(
+                f"{math.floor(break_even(flops, parameters(run), speed, bandwidth)):,}" for bandwidth in LINKS.values()
+            )
+            lines.append(f"| {kind} | {gpu} | {1000 * flops / (GPUS * speed):.0f} ms | {counts} |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    print(report())

@@ -1,0 +1,293 @@
+"""The processes of one training: which of them this is, and what they agree on.
+
+`torchrun` starts them, tells each its number in the environment, and holds a store through which they can talk. Without
+those variables a process is alone, and nothing of `torch.distributed` is used. Every process runs the same lines; what
+only one may do, the first does, and the others wait for it and get what it got.
+"""
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any, TypeVar
+from uuid import uuid4
+
+import torch
+import torch.distributed as dist
+
+from heedful.config import Device, TrainConfig
+from heedful.device import choose_device
+from heedful.errors import ConfigError, HeedfulError, Unanswered
+
+T = TypeVar("T")
+
+_FAILED = "failed"  # a key of the store
+_TORCHRUN = {"RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}
+_POLL = 0.02  # seconds between two looks at the store
+_SECONDS_A_BEAT = 0.25  # between two signs of life
+_GRACE = 3.0  # seconds in which whoever is alive gives a sign of it
+
+
+class Crew:
+    """A process that trains alone; `Team` is for one of several."""
+
+    rank = 0
+    count = 1
+    local_count = 1  # of those on this machine
+    step = 0  # the update that is being worked on, to name it when something goes wrong
+
+    @property
+    def first(self) -> bool:
+        """Whether this is the process that writes and speaks."""
+        return self.rank == 0
+
+    def device(self, wanted: Device) -> torch.device:
+        """The device of this process."""
+        return choose_device(wanted)
+
+    def claim(self, folder: Path) -> None:
+        """Note that this training has made the folder."""
+
+    def claimed(self, folder: Path) -> bool:
+        """Whether this training had made the folder before torchrun started its processes again."""
+        return False
+
+    def connect(self, minutes: float) -> None:
+        """Be able to compute together; who does not answer for so many minutes is taken for lost."""
+
+    def first_does(self, work: Callable[[], T]) -> T:
+        """Let the first process work, for as long as that takes; all get its result, which has to be JSON."""
+        return work()
+
+    def agree(self, reason: str) -> str:
+        """The first reason that any process has, or nothing; all get the same."""
+        return reason
+
+    def total(self, number: float) -> float:
+        """The sum over all processes."""
+        return number
+
+    def leave(self) -> None:
+        """Nothing is computed together any more."""
+
+
+class Team(Crew):
+    """One of several processes that `torchrun` has started."""
+
+    def __init__(self) -> None:
+        self._wait = timedelta(minutes=TrainConfig().timeout_minutes)
+        self._torchrun, self.rank, self.count = _store_of_torchrun(self._wait)
+        self.local_rank, self.local_count = int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"])
+        self._turn = 0
+        self._over = Event()
+        # The store outlives the processes that torchrun starts again, so each start has keys of its own.
+        self._token = uuid4().hex
+        if not self.first:
+            self._token = self._meet_first()
+        self._standing_by = Thread(target=self._stand_by, name="standing by", daemon=True)
+        self._standing_by.start()
+        self._store = dist.PrefixStore(self._token, self._torchrun)  # type: ignore[attr-defined]
+
+    def _meet_first(self) -> str:
+        """Call until the first process of this start answers, and get the name of its keys."""
+        call, until = uuid4().hex, time.monotonic() + self._wait.total_seconds()
+        self._torchrun.set(f"heedful-call-{self.rank}", call)
+        while not self._torchrun.check([f"heedful-answer-{call}"]):
+            if time.monotonic() > until:
+                raise Unanswered(self._sentence([0], timed_out=True))
+            time.sleep(_POLL)
+        return self._torchrun.get(f"heedful-answer-{call}").decode()
+
+    def _stand_by(self) -> None:
+        """Give signs of life beside the work. The first process answers the calls of the others too."""
+        calls = [f"heedful-call-{rank}" for rank in range(1, self.count)] if self.first else []
+        answered: set[bytes] = set()
+        beats = 0
+        with suppress(RuntimeError):  # without a store this process hears of it soon enough
+            # A connection of its own: the other one may be waiting for just those who call here.
+            store, *_ = _store_of_torchrun(self._wait)
+            while not self._over.wait(_SECONDS_A_BEAT):
+                for call in [store.get(key) for key in calls if store.check([key])]:
+                    if call not in answered:
+                        store.set(f"heedful-answer-{call.decode()}", self._token)
+                        answered.add(call)
+                beats += 1
+                store.set(f"{self._token}/beat-{self.rank}", str(beats))
+
+    def claim(self, folder: Path) -> None:
+        """In the store, which lives as long as torchrun."""
+        self._torchrun.set("heedful-folder", str(folder.resolve()))
+
+    def claimed(self, folder: Path) -> bool:
+        """Only of the folder that it has claimed itself: an older one of that name is not to be written to."""
+        known = self._torchrun.check(["heedful-folder"])
+        return known and self._torchrun.get("heedful-folder").decode() == str(folder.resolve())
+
+    def device(self, wanted: Device) -> torch.device:
+        """On a machine with GPUs each process has one of its own."""
+        if wanted == "auto":
+            wanted = "cuda" if torch.cuda.is_available() else "cpu"
+        device = choose_device(wanted)
+        if device.type == "mps":
+            raise ConfigError(
+                "several processes cannot share train.device = 'mps'; choose cpu, or train without torchrun"
+            )
+        if device.type == "cuda":
+            if self.local_rank >= torch.cuda.device_count():
+                raise ConfigError(
+                    f"{self.local_count} processes, but this machine has {torch.cuda.device_count()} GPUs; "
+                    "give torchrun one process for each with --nproc-per-node"
+                )
+            torch.cuda.set_device(self.local_rank)
+            device = torch.device("cuda", self.local_rank)
+        return device
+
+    def connect(self, minutes: float) -> None:
+        """By gloo what is in memory, by NCCL what is on GPUs."""
+        self._wait = timedelta(minutes=minutes)
+        if self.count == 1:
+            return
+        backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+        # On GPUs the first to notice a hang is `total`, which goes by gloo and can say who it was.
+        wait = 2 * self._wait if torch.cuda.is_available() else self._wait
+        dist.init_process_group(backend, store=self._store, rank=self.rank, world_size=self.count, timeout=wait)
+
+    def first_does(self, work: Callable[[], T]) -> T:
+        """By the store: a collective operation would run into its timeout when a validation takes long."""
+        self._turn += 1
+        key = f"turn-{self._turn}"
+        if not self.first:
+            return self._hear(key)
+        result = work()
+        self._store.set(key, json.dumps(result))
+        return result
+
+    def _hear(self, key: str) -> Any:
+        """Wait for the first process, as long as it gives signs of life."""
+        heard, since = b"", time.monotonic()
+        while not self._store.check([key]):
+            self._stop_if_failed()
+            if (beat := self._beat_of(0)) != heard:
+                heard, since = beat, time.monotonic()
+            if time.monotonic() - since > self._wait.total_seconds():
+                raise Unanswered(self._sentence([0], timed_out=True))
+            time.sleep(_POLL)
+        return json.loads(self._store.get(key))
+
+    def _beat_of(self, rank: int) -> bytes:
+        key = f"beat-{rank}"
+        return self._store.get(key) if self._store.check([key]) else b""
+
+    def fail(self, code: int) -> bool:
+        """Let the others end with this exit code; whether this is the process that says why."""
+        try:
+            self._store.set(_FAILED, str(code))
+            return self._store.add("told", 1) == 1
+        except RuntimeError:
+            return True
+
+    def _stop_if_failed(self) -> None:
+        if self._store.check([_FAILED]):
+            raise SystemExit(int(self._store.get(_FAILED)))
+
+    def agree(self, reason: str) -> str:
+        """One small sum, unless there is something to agree on."""
+        if self.count == 1 or not self.total(bool(reason)):
+            return reason
+        reasons: list[str] = [""] * self.count
+        dist.all_gather_object(reasons, reason)
+        return next(filter(None, reasons))
+
+    def total(self, number: float) -> float:
+        """In double precision."""
+        if self.count == 1:
+            return number
+        sums = torch.tensor([number], dtype=torch.float64)
+        dist.all_reduce(sums, async_op=True).wait(self._wait)
+        return sums.item()
+
+    def leave(self) -> None:
+        """Close the connections in good order; only where all came to the end."""
+        self._over.set()
+        self._standing_by.join()
+        if dist.is_initialized():
+            self.total(0.0)  # nobody calls a first process that is about to go
+            dist.destroy_process_group()
+
+    def missing(self, error: RuntimeError) -> Unanswered:
+        """Find out whose doing it is: who gives no signs of life, else who has not noticed that something is wrong."""
+        timed_out = "timed out" in str(error).lower() or "timeout" in str(error).lower()
+        everyone = range(self.count)
+        try:
+            self._store.set(f"noticed-{self.rank}", "yes")
+            before = [self._beat_of(rank) for rank in everyone]
+            time.sleep(_GRACE)
+            self._stop_if_failed()
+            lost = [rank for rank in everyone if self._beat_of(rank) == before[rank]]
+            lost = lost or [rank for rank in everyone if not self._store.check([f"noticed-{rank}"])]
+        except RuntimeError:
+            return Unanswered(f"process {self.rank} has lost torchrun at step {self.step}; go on with --resume")
+        return Unanswered(self._sentence(lost, timed_out))
+
+    def _sentence(self, lost: list[int], timed_out: bool) -> str:
+        one = len(lost) == 1
+        who = f"process{'' if one else 'es'} {', '.join(map(str, lost))}" if lost else "a connection between processes"
+        if timed_out:
+            minutes = self._wait.total_seconds() / 60.0
+            what = f"did not answer within train.timeout_minutes = {minutes:g}"
+        else:
+            what = "has gone" if one or not lost else "have gone"
+        return (
+            f"{who} {what} at step {self.step} (of processes 0 to {self.count - 1}); the last checkpoint is intact: "
+            "go on with --resume, or let torchrun do so with --max-restarts"
+        )
+
+
+@contextmanager
+def joined() -> Iterator[Crew]:
+    """Be one of those that torchrun has started, or alone."""
+    if not os.environ.keys() >= _TORCHRUN:
+        yield Crew()
+        return
+    team = Team()
+    try:
+        yield team
+    except HeedfulError as error:
+        raise _told_once(team, error) from error
+    except RuntimeError as error:
+        if not _lost(error):
+            team.fail(HeedfulError.exit_code)
+            raise
+        raise _told_once(team, team.missing(error)) from error
+    except BaseException as error:
+        team.fail(error.code if isinstance(error, SystemExit) and isinstance(error.code, int) else 1)
+        raise
+    team.leave()
+
+
+def _told_once(team: Team, error: HeedfulError) -> BaseException:
+    """What to raise: many mistakes are found by all processes at the same time, and one sentence is enough."""
+    if not team.fail(error.exit_code):
+        return SystemExit(error.exit_code)
+    if team.first or isinstance(error, Unanswered):
+        return error
+    told = HeedfulError(f"process {team.rank}: {error}")
+    told.exit_code = error.exit_code
+    return told
+
+
+def _store_of_torchrun(wait: timedelta) -> tuple[Any, int, int]:
+    """A connection to the store, this process's number, and the number of processes."""
+    from torch.distributed.rendezvous import rendezvous
+
+    return next(iter(rendezvous("env://", timeout=wait)))
+
+
+def _lost(error: RuntimeError) -> bool:
+    """Whether another process, and not this one, is why an operation failed."""
+    words = str(error).lower()
+    return isinstance(error, dist.DistError) or "gloo" in words or "nccl" in words

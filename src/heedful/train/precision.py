@@ -1,0 +1,115 @@
+"""In which type matrices are multiplied while training, and what keeps small gradients from vanishing in it.
+
+Weights, sums over rows, softmax, norms and the optimizer are always float32: only the products are in the other type.
+"""
+
+import platform
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, assert_never
+
+import torch
+from torch import Tensor
+
+from heedful.config import PrecisionKind
+
+_LEAST_SCALE = 1.0  # an overflow that is there without scaling is not the scale's fault
+
+
+class Precision:
+    """The type of matrix products, and the scale of the loss where that type is float16.
+
+    float16 has no numbers below 6e-8, which many gradients are: the loss is multiplied by a scale before the way back
+    and the gradients are divided by it after. An overflow halves the scale, 2000 updates without one double it.
+    """
+
+    def __init__(
+        self, dtype: torch.dtype = torch.float32, device: torch.device | None = None, complaint: str = ""
+    ) -> None:
+        self.dtype = dtype
+        self.complaint = complaint  # why it is not the wanted one, in a sentence
+        self.device_type = (device or torch.device("cpu")).type
+        self.scaler = torch.amp.GradScaler(self.device_type, enabled=dtype == torch.float16)
+        self.scaler.scale(torch.zeros((), device=device))  # makes its scale now, and not by whichever thread is first
+
+    @classmethod
+    def of(cls, wanted: PrecisionKind, device: torch.device) -> "Precision":
+        """What a configuration asks for, where the device has it."""
+        dtype, complaint = choose_precision(wanted, device)
+        return cls(dtype, device, complaint)
+
+    def cast(self) -> AbstractContextManager[None]:
+        """Inside, products are taken in this type. It holds for the calling thread."""
+        return nullcontext() if self.dtype == torch.float32 else torch.autocast(self.device_type, self.dtype)
+
+    def backward(self, loss: Tensor) -> None:
+        """Add the gradients of the loss, times the scale."""
+        self.scaler.scale(loss).backward()
+
+    def unscale(self, optimizer: torch.optim.Optimizer) -> None:
+        """Divide the gradients by the scale."""
+        if self._has_gradients(optimizer):
+            self.scaler.unscale_(optimizer)
+
+    def adapt(self, optimizer: torch.optim.Optimizer) -> None:
+        """Lower the scale after an overflow, raise it after many updates without."""
+        if self._has_gradients(optimizer):
+            self.scaler.update()
+
+    @property
+    def may_overflow(self) -> bool:
+        """Whether gradients that are not finite are the scale's doing rather than the training's."""
+        return self.scaler.is_enabled() and self.scaler.get_scale() > _LEAST_SCALE
+
+    def state(self) -> dict[str, float]:
+        """Plain numbers to be saved; empty where nothing is scaled."""
+        return {name: float(value) for name, value in self.scaler.state_dict().items()}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Put back what `state` gave. A run that was saved in another type begins with a scale of its own."""
+        if state and self.scaler.is_enabled():
+            whole = {"growth_interval", "_growth_tracker"}
+            self.scaler.load_state_dict({name: int(v) if name in whole else float(v) for name, v in state.items()})
+
+    def _has_gradients(self, optimizer: torch.optim.Optimizer) -> bool:
+        """GradScaler refuses an update that has none."""
+        return any(p.grad is not None for group in optimizer.param_groups for p in group["params"])
+
+
+def choose_precision(wanted: PrecisionKind, device: torch.device) -> tuple[torch.dtype, str]:
+    """The type of matrix products on this device, and a sentence if it is not the wanted one."""
+    match wanted:
+        case "auto":
+            return _fastest(device), ""
+        case "float32":
+            return torch.float32, ""
+        case "bfloat16" | "float16":
+            reason = _missing(wanted, device)
+            if reason:
+                return torch.float32, f"train.precision is {wanted}, but {reason}: it stays in float32"
+            return torch.bfloat16 if wanted == "bfloat16" else torch.float16, ""
+        case _:
+            assert_never(wanted)
+
+
+def _fastest(device: torch.device) -> torch.dtype:
+    """On MPS the gain depends on the chip and has not been measured; on a processor there is none without bf16."""
+    if device.type != "cuda":
+        return torch.float32
+    return torch.bfloat16 if torch.cuda.is_bf16_supported(including_emulation=False) else torch.float16
+
+
+def _missing(wanted: PrecisionKind, device: torch.device) -> str:
+    """Why the device cannot multiply fast in this type, or nothing."""
+    if device.type == "cpu":
+        if wanted == "float16" or not _processor_has_bfloat16():
+            return f"this processor ({platform.machine()}) has no instructions for it and would be many times slower"
+    elif device.type == "cuda" and wanted == "bfloat16" and not torch.cuda.is_bf16_supported(including_emulation=False):
+        return "this GPU does not have it (float16 it has)"
+    return ""
+
+
+def _processor_has_bfloat16() -> bool:
+    """AVX512-BF16 or AMX of Intel and AMD, BF16 of ARM."""
+    look = getattr(torch.cpu, "get_capabilities", dict)  # not in the oldest PyTorch that will do
+    return any(bool(value) for name, value in look().items() if name.endswith("bf16"))
