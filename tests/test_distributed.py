@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
+from shutil import copytree
 
 import pytest
 import torch
@@ -54,6 +55,13 @@ def options(pairs: Path, run: Path, *settings: str) -> list[str]:
 def uneven(pairs: Path, run: Path) -> list[str]:
     files = ("--source", pairs / "uneven.en", "--target", pairs / "uneven.de")
     return list(map(str, ["train", *files, "--out", run, *toy.settings(*UNEVEN)]))
+
+
+def changing(pairs: Path, run: Path, first: str, then: str) -> list[list[str]]:
+    """A training that stops and goes on, perhaps in another way."""
+    more = ["--set", "train.max_steps=13", "--set", f"train.parallel={then}"]
+    half = options(pairs, run, f"train.parallel={first}", "train.clip_norm=0.5", "train.max_steps=6")
+    return [half, ["train", "--resume", str(run), *more]]
 
 
 @dataclass
@@ -135,6 +143,9 @@ def runs(pairs: Path, interrupted: tuple[Path, str], tmp_path_factory: pytest.Te
         options(pairs, folder / "two-one", "train.max_steps=6"),
         options(pairs, folder / "shards", "train.parallel=shards", "train.clip_norm=0.5"),
         options(pairs, folder / "copies", "train.parallel=copies", "train.clip_norm=0.5"),
+        *changing(pairs, folder / "shards-shards", "shards", "shards"),
+        *changing(pairs, folder / "shards-copies", "shards", "copies"),
+        *changing(pairs, folder / "copies-shards", "copies", "shards"),
         options(pairs, folder / "whole", *LONG),
         ["train", "--resume", str(interrupted[0])],
     ]
@@ -209,14 +220,47 @@ def test_parts_of_weights_train_like_copies(runs: Path) -> None:
     assert Translator.load(runs / "shards").translate(sentence) == Translator.load(runs / "copies").translate(sentence)
 
 
-def test_parts_of_weights_go_on_in_one_process(runs: Path, tmp_path: Path) -> None:
-    from shutil import copytree
+def test_parts_of_weights_go_on_as_parts_to_the_same_bits(runs: Path) -> None:
+    assert losses(runs / "shards-shards") == losses(runs / "shards")
+    assert toy.same_bits(toy.last_checkpoint(runs / "shards-shards"), toy.last_checkpoint(runs / "shards"))
 
+
+@pytest.mark.parametrize("run", ["shards-copies", "copies-shards"])
+def test_parts_become_copies_and_copies_parts(runs: Path, run: str) -> None:
+    assert steps_logged(runs / run) == list(range(1, 14))
+    assert losses(runs / run) == pytest.approx(losses(runs / "copies"), abs=1e-4)
+    counts = [t for name, t in toy.last_checkpoint(runs / run).items() if name.startswith("optimizer.step.")]
+    assert set(map(float, counts)) == {13.0}
+
+
+def test_a_checkpoint_of_parts_has_one_file_of_weights_and_no_parts(runs: Path) -> None:
+    written = runs / "shards" / "checkpoints" / "step-00000013"
+    names = ["manifest.json", "state.json", "tensors.safetensors", "whole.safetensors"]
+    assert sorted(path.name for path in written.iterdir()) == names
+    assert sorted(json.loads((written / "manifest.json").read_text())["files"]) == names[1:]
+
+
+def test_parts_of_weights_go_on_in_one_process(runs: Path, tmp_path: Path) -> None:
     copytree(runs / "shards", tmp_path / "run")
     with toy.plain_log():
         ran = toy.run("train", "--resume", tmp_path / "run", "--set", "train.max_steps=15")
     assert ran.code == 0, ran.err
     assert steps_logged(tmp_path / "run") == list(range(1, 16))
+
+
+@pytest.mark.parametrize("name", ["tensors.safetensors", "whole.safetensors"])
+def test_a_damaged_checkpoint_of_parts_is_passed_over(runs: Path, tmp_path: Path, name: str) -> None:
+    run = tmp_path / "run"
+    copytree(runs / "shards", run)
+    file = run / "checkpoints" / "step-00000013" / name
+    content = bytearray(file.read_bytes())
+    content[-1] ^= 1
+    file.write_bytes(content)
+    with toy.plain_log():
+        ran = toy.run("train", "--resume", run)
+    assert ran.code == 0, ran.err
+    assert f"checkpoints/step-00000013 is damaged ({name}: sha256 differs); resuming from step 12" in ran.err
+    assert losses(run) == pytest.approx(losses(runs / "shards"), abs=1e-4)
 
 
 def test_a_signal_to_one_process_saves_in_all_and_is_resumed_to_the_same_bits(

@@ -162,7 +162,8 @@ def weights(folder: Path) -> dict[str, Tensor]:
 
 def last_checkpoint(folder: Path) -> dict[str, Tensor]:
     name = (folder / "checkpoints" / "latest").read_text().strip()
-    return load_file(folder / "checkpoints" / name / "tensors.safetensors")
+    files = sorted((folder / "checkpoints" / name).glob("*.safetensors"))
+    return {tensor: value for file in files for tensor, value in load_file(file).items()}
 
 
 def same_bits(left: Mapping[str, Tensor], right: Mapping[str, Tensor]) -> bool:

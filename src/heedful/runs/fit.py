@@ -28,10 +28,10 @@ from heedful.runs.journal import Journal
 from heedful.runs.memory import memory_errors
 from heedful.runs.prepare import Prepared, data_facts, prepare, prepared_before
 from heedful.runs.report import Reporter
-from heedful.runs.saving import Record, check_finite, differences, gathered, restore, snapshot
+from heedful.runs.saving import Record, differences, gathered, restore, save, snapshot
 from heedful.runs.updates import Split, updates
 from heedful.runs.validate import using, validation_bleu, validation_loss
-from heedful.store.checkpoint import Checkpoint, Checkpoints
+from heedful.store.checkpoint import Checkpoints
 from heedful.store.files import remove_temporaries, write_atomically
 from heedful.store.lock import locked
 from heedful.store.run_folder import RunFolder, fill_model, mean_weights
@@ -338,16 +338,12 @@ class Fit:
 
     def _save(self) -> Saved:
         record = replace(self.record, seconds=60.0 * self._minutes())
-        checkpoint = snapshot(self.learner, record, self._machine(), self.device, keep=self.crew.first)
-        return Saved(checkpoint.step, self.crew.first_does(lambda: self._write(checkpoint)))
-
-    def _write(self, checkpoint: Checkpoint) -> str:
-        check_finite(checkpoint)
-        path = self.checkpoints.save(checkpoint)
+        checkpoint = snapshot(self.learner, record, self._machine(), self.device)
+        path = save(checkpoint, self.checkpoints, self.crew, self.sharded)
         if not self.prepared.valid:
-            weights = checkpoint.under("ema." if self.learner.average else "model.")
-            self.folder.write_weights(weights, f"last, step {checkpoint.step}")
-        return str(path)
+            weights, note = self._weights(), f"last, step {checkpoint.step}"
+            self.crew.first_does(lambda: self.folder.write_weights(weights, note))
+        return Saved(checkpoint.step, path)
 
     def load(self) -> None:
         """Take up the newest checkpoint; where there is none yet, begin at the beginning."""

@@ -2,17 +2,20 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from heedful.data.batching import Position
 from heedful.errors import Diverged, FolderError
-from heedful.store.checkpoint import Checkpoint
+from heedful.processes import Crew
+from heedful.store.checkpoint import Checkpoint, Checkpoints
+from heedful.store.parts import write_parts
 from heedful.store.run_folder import fill_model
 from heedful.train.loop import Learner
 from heedful.train.optimizer import MOMENTS, load_optimizer, optimizer_tensors
-from heedful.train.sharding import part_like, whole
+from heedful.train.sharding import part, part_like, whole
 
 Facts = Mapping[str, object]  # versions, processor, threads and the like: what the same bits depend on
 
@@ -28,16 +31,12 @@ class Record:
     seconds: float = 0.0
 
 
-def snapshot(learner: Learner, record: Record, machine: Facts, device: torch.device, keep: bool = True) -> Checkpoint:
-    """All that the training has to remember.
-
-    Where weights are in parts, every process has to ask for it, and the one that is to `keep` it gets the tensors.
-    """
+def snapshot(learner: Learner, record: Record, machine: Facts, device: torch.device) -> Checkpoint:
+    """All that the training has to remember; where weights are in parts, this process's parts of it."""
     tensors = {f"model.{name}": p.detach() for name, p in learner.model.named_parameters()}
     tensors |= {f"optimizer.{k}": v for k, v in optimizer_tensors(learner.model, learner.optimizer).items()}
     if learner.average:
         tensors |= {f"ema.{name}": weight for name, weight in learner.average.weights.items()}
-    tensors = gathered(tensors, keep)
     tensors["random.cpu"] = torch.get_rng_state()
     if device.type == "cuda":
         tensors["random.cuda"] = torch.cuda.get_rng_state(device)
@@ -61,13 +60,33 @@ def gathered(tensors: Mapping[str, Tensor], keep: bool) -> dict[str, Tensor]:
     return kept
 
 
-def check_finite(checkpoint: Checkpoint) -> None:
-    """Refuse to save weights that are no numbers."""
-    if not all(tensor.isfinite().all() for name, tensor in checkpoint.tensors.items() if name.startswith("model.")):
-        raise Diverged(
-            f"the weights after step {checkpoint.step} are no longer numbers and are not saved; "
-            "lower train.learning_rate and resume from the last checkpoint"
-        )
+def save(checkpoint: Checkpoint, checkpoints: Checkpoints, crew: Crew, sharded: bool) -> str:
+    """Write a checkpoint and give its place: by the first process, or by all where each has parts of it."""
+    if reason := crew.agree(_not_finite(checkpoint)):
+        raise Diverged(reason)
+    if not sharded:
+        return crew.first_does(lambda: str(checkpoints.save(checkpoint)))
+
+    def spread(folder: Path | None = None) -> int:
+        """Have all processes write their parts where the first, which alone knows the folder, says."""
+        write_parts(Path(crew.first_does(lambda: str(folder))), checkpoint.tensors)
+        return crew.count
+
+    if not crew.first:
+        spread()
+        return crew.first_does(str)
+    path = checkpoints.save(checkpoint, spread)
+    return crew.first_does(lambda: str(path))
+
+
+def _not_finite(checkpoint: Checkpoint) -> str:
+    """Why weights that are no numbers are not saved, or nothing."""
+    if all(part(tensor).isfinite().all() for name, tensor in checkpoint.tensors.items() if name.startswith("model.")):
+        return ""
+    return (
+        f"the weights after step {checkpoint.step} are no longer numbers and are not saved; "
+        "lower train.learning_rate and resume from the last checkpoint"
+    )
 
 
 def restore(learner: Learner, checkpoint: Checkpoint, device: torch.device) -> Record:

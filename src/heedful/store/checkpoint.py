@@ -7,12 +7,13 @@
     ├── step-00000400/   …
     └── latest           the name of the newest, for people and scripts
 
-A checkpoint counts when its manifest verifies. Its folder appears by one rename, so there is no half of one.
+A checkpoint counts when its manifest verifies. Its folder appears by one rename, so there is no half of one. That of
+a training whose weights are in parts has one more file, ``whole.safetensors``, with the tensors that are not in parts.
 """
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,8 +36,10 @@ from heedful.store.files import (
     write_atomically,
     write_manifest,
 )
+from heedful.store.parts import in_parts, join_parts
 
 _TENSORS = "tensors.safetensors"
+_WHOLE = "whole.safetensors"
 _STATE = "state.json"
 _LATEST = "latest"
 _FEWEST_KEPT = 2  # one to fall back to when the newest is damaged
@@ -68,19 +71,20 @@ class Checkpoints:
         self._every = every  # steps of which one is saved in turn
         self._damaged: set[int] = set()  # the steps found damaged; they do not count as kept
 
-    def save(self, checkpoint: Checkpoint) -> Path:
+    def save(self, checkpoint: Checkpoint, spread: Callable[[Path], int] | None = None) -> Path:
         """Write a checkpoint that is there whole or not at all, then remove the oldest beyond those to keep.
 
-        Later steps than this one, passed over as damaged, stay until the training reaches them again.
+        Later steps than this one, passed over as damaged, stay until the training reaches them again. Where tensors
+        are in parts, `spread` has all processes write theirs into a folder, and gives the number of processes.
         """
         text = _state_text(checkpoint)  # first, for it may refuse
         folder = self._path(checkpoint.step)
         with disk_errors(self._folder):
             remove_temporaries(self._folder)
             with new_folder(folder) as temporary:
-                save_tensors(temporary / _TENSORS, checkpoint.tensors, {"format": "pt"})
+                names = _write_tensors(temporary, checkpoint.tensors, spread)
                 write_atomically(temporary / _STATE, text)
-                write_manifest(temporary, (_TENSORS, _STATE))
+                write_manifest(temporary, (*names, _STATE))
             write_atomically(self._folder / _LATEST, folder.name + "\n")
         self._damaged.discard(checkpoint.step)
         with suppress(OSError):  # what cannot be removed costs space and no safety
@@ -115,7 +119,7 @@ class Checkpoints:
 
     def load_model(self, step: int, prefix: str) -> dict[str, Tensor]:
         """Give the tensors of one checkpoint whose names start with `prefix`, without it; FolderError if damaged."""
-        tensors = load_tensors(self._verified(step) / _TENSORS, prefix)
+        tensors = _read_tensors(self._verified(step), prefix)
         return {name.removeprefix(prefix): tensor for name, tensor in tensors.items()}
 
     def _path(self, step: int) -> Path:
@@ -141,7 +145,7 @@ class Checkpoints:
                     raise DamagedError(folder, f"{_STATE}: is of step {saved}")
             case _:
                 raise DamagedError(folder, f"{_STATE}: has no step or state")
-        return Checkpoint(step, load_tensors(folder / _TENSORS), state)
+        return Checkpoint(step, _read_tensors(folder), state)
 
     def _missing(self) -> list[str]:
         """A complaint if the pointer names a later checkpoint than there is; a damaged pointer names none."""
@@ -162,6 +166,27 @@ class Checkpoints:
             if step not in kept:
                 remove(aside(self._path(step)))
                 remove(self._path(step))
+
+
+def _write_tensors(
+    folder: Path, tensors: Mapping[str, Tensor], spread: Callable[[Path], int] | None
+) -> tuple[str, ...]:
+    """Write all tensors and give the names of the files."""
+    if spread is None:
+        save_tensors(folder / _TENSORS, tensors, {"format": "pt"})
+        return (_TENSORS,)
+    count = spread(folder)
+    join_parts(folder, [name for name, tensor in tensors.items() if in_parts(tensor)], count, folder / _TENSORS)
+    whole = {name: tensor for name, tensor in tensors.items() if not in_parts(tensor)}
+    save_tensors(folder / _WHOLE, whole, {"format": "pt"})
+    return _TENSORS, _WHOLE
+
+
+def _read_tensors(folder: Path, prefix: str = "") -> dict[str, Tensor]:
+    tensors = load_tensors(folder / _TENSORS, prefix)
+    if (folder / _WHOLE).exists():  # if it is lost, the manifest tells
+        tensors |= load_tensors(folder / _WHOLE, prefix)
+    return tensors
 
 
 def _complaint(folder: Path, error: FolderError) -> str:

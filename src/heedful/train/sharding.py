@@ -26,6 +26,12 @@ def whole(tensor: Tensor) -> Tensor:
     return together() if together else tensor
 
 
+def part(tensor: Tensor) -> Tensor:
+    """What this process holds of a tensor."""
+    own = getattr(tensor, "to_local", None)
+    return own() if own else tensor
+
+
 def part_like(parameter: Tensor, tensor: Tensor) -> Tensor:
     """The part of a whole tensor that goes with this process's part of the parameter."""
     mesh, placements = getattr(parameter, "device_mesh", None), getattr(parameter, "placements", None)
