@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from heedful.data.batch import Batch
+from heedful.device import keep_pages
 from heedful.models.transformer import Transformer
 from heedful.nn.noise import sentence_keys
 from heedful.train.gradients import Objective, OneByOne, SideBySide, make_gradients, shared_threads, workers_for
@@ -108,3 +109,19 @@ def test_threads_are_shared_for_a_while() -> None:
         assert torch.get_num_threads() == 4
     finally:
         torch.set_num_threads(before)
+
+
+def test_pages_are_kept_where_the_c_library_can(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[tuple[int, int]] = []
+
+    class Glibc:
+        def mallopt(self, option: int, value: int) -> int:
+            calls.append((option, value))
+            return 1
+
+    monkeypatch.setattr("ctypes.CDLL", lambda name: Glibc())
+    keep_pages()
+    assert {option for option, _ in calls} == {-1, -2, -3}
+    monkeypatch.setattr("ctypes.CDLL", lambda name: object())  # musl, macOS, Windows
+    keep_pages()
+    assert len(calls) == 3

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from heedful.data.batch import Batch
 from heedful.data.batching import Position
+from heedful.device import keep_pages
 from heedful.kernels.products import on_threads
 from heedful.models.seq2seq import AnySeq2Seq
 from heedful.nn.noise import sentence_keys
@@ -104,6 +105,7 @@ class SideBySide:
     def __init__(self, model: AnySeq2Seq, objective: Objective, workers: int) -> None:
         self._model = model
         self._objective = objective
+        keep_pages()
         self._twins = [model, *(_twin(model) for _ in range(workers - 1))]
         self._threads = ThreadPoolExecutor(workers, thread_name_prefix="worker")
 
