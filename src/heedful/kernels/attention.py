@@ -2,7 +2,7 @@
 
 from numba import njit
 
-from heedful.kernels.numbers import FAST, F, U, exp, kept, mix
+from heedful.kernels.numbers import FAST, F, U, exp, kept, largest, mix
 
 _HEAD_STRIDE = 65_536  # as in `heedful.nn.noise`
 
@@ -40,17 +40,18 @@ def collect(grid, first, lengths, factor, rows):
 
 
 @njit(nogil=True, fastmath=FAST, cache=True)
-def softmax(scores, queries, keys, causal):
-    """Weights in place of scores[sentence, head, query, key]; zero where there is no key or it may not be seen."""
+def softmax(scores, bits, queries, keys, causal):
+    """Weights in place of scores[sentence, head, query, key]; zero where there is no key or it may not be seen.
+
+    `bits` are the same scores, seen as integers.
+    """
     sentences, heads, longest_query, longest_key = scores.shape
     for b in range(sentences):
         for h in range(heads):
             for i in range(queries[b]):
                 row = scores[b, h, i]
                 seen = min(i + 1, keys[b]) if causal else keys[b]
-                most, mass = row[0], F(0.0)
-                for j in range(1, seen):
-                    most = max(most, row[j])
+                most, mass = largest(bits[b, h, i, :seen]), F(0.0)
                 for j in range(seen):
                     value = exp(row[j] - most)
                     row[j] = value

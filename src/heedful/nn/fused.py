@@ -158,7 +158,8 @@ class _PackedAttention(torch.autograd.Function):
         k = _spread(source, at.key, there, sizes.num_heads, sizes.d_k)
         v = _spread(source, at.value, there, sizes.num_heads, sizes.d_v)
         weights = q @ k.transpose(-2, -1)
-        attention.softmax(weights.numpy(), here.lengths.numpy(), there.lengths.numpy(), causal)
+        scores = weights.numpy()
+        attention.softmax(scores, scores.view(np.int32), here.lengths.numpy(), there.lengths.numpy(), causal)
         dropped = _dropped(weights, here, drawn)
         ctx.save_for_backward(q, k, v, weights, dropped)
         ctx.layouts, ctx.sizes, ctx.at, ctx.drawn = layouts, sizes, at, drawn
