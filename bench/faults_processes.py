@@ -25,7 +25,7 @@ _MIB = 1 << 20
 # Like `ulimit -v` from the moment on at which the libraries are loaded, which alone map gigabytes.
 LIMITED = """
 import resource, sys
-import heedful.runs.fit, heedful.translator
+import heedful.kernels.attention, heedful.kernels.loss, heedful.kernels.rows, heedful.runs.fit, heedful.translator
 from pathlib import Path
 from heedful.cli.app import main
 now = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()

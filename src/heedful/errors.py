@@ -59,7 +59,8 @@ class Diverged(HeedfulError):
     exit_code = 6
 
 
-_NO_MEMORY = ("can't allocate memory", "not enough memory", "out of memory", "bad_alloc")  # Linux, Windows, CUDA, C++
+# Linux, Windows, CUDA, C++, and the loader of libraries.
+_NO_MEMORY = ("can't allocate memory", "not enough memory", "out of memory", "bad_alloc", "failed to map segment")
 
 
 def out_of_memory(error: BaseException) -> bool:
@@ -67,11 +68,12 @@ def out_of_memory(error: BaseException) -> bool:
     match error:
         case MemoryError():
             return True
-        case OSError():
-            return error.errno == errno.ENOMEM
-        case RuntimeError():
-            return any(words in str(error) for words in _NO_MEMORY)
-    return False
+        case OSError() if error.errno == errno.ENOMEM:
+            return True
+        case OSError() | RuntimeError() | ImportError() if any(words in str(error) for words in _NO_MEMORY):
+            return True
+    cause = error.__cause__ or error.__context__  # a library that could not be loaded tells why only there
+    return cause is not None and out_of_memory(cause)
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
