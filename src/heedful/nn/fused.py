@@ -219,7 +219,8 @@ def _dropped(weights: Tensor, layout: Layout, drawn: _Drawn) -> Tensor:
 
     if not drawn.active:
         return weights
-    assert layout.keys is not None  # noqa: S101 - the caller takes the plain form without keys
+    if layout.keys is None:
+        raise ValueError("dropout on weights needs a key for each row; take the plain form without")
     out = torch.empty_like(weights)
     attention.dropout(weights.numpy(), layout.lengths.numpy(), *drawn.arguments(layout.keys), out.numpy())
     return out
