@@ -1,7 +1,7 @@
 """Matrix products by the faster of two libraries.
 
-PyTorch's wheels bring Intel's MKL, NumPy's bring OpenBLAS. On AMD's processors the second was 5 to 10 % faster for nearly all
-shapes of a Transformer, on one thread; on others PyTorch's own is used. Both are exact to rounding.
+PyTorch's wheels bring Intel's MKL, NumPy's bring OpenBLAS. On AMD's processors the second was 5 to 10 % faster for
+nearly all shapes of a Transformer, on one thread; on others PyTorch's own is used. Both are exact to rounding.
 """
 
 from contextlib import AbstractContextManager, nullcontext
