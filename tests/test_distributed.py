@@ -17,6 +17,7 @@ import pytest
 import torch
 
 import toy
+from heedful import processes
 from heedful.data.batching import Batching, Position, epoch_batches
 from heedful.data.corpus import Corpus
 from heedful.processes import joined
@@ -308,6 +309,18 @@ def test_a_process_that_hangs_is_named(pairs: Path, tmp_path: Path) -> None:
         code, said = job.end()
     assert code == 1
     assert "go on with --resume" in said
+
+
+@pytest.mark.parametrize(
+    ("words", "others"),
+    [
+        ("Operation timed out!", True),  # of an operation's own wait, which races with the timeout of its group
+        ("[gloo/transport/tcp/unbound_buffer.cc:81] Timed out waiting 6000ms for recv operation to complete", True),
+        ("mat1 and mat2 shapes cannot be multiplied", False),
+    ],
+)
+def test_who_does_not_answer_is_told_from_a_mistake_of_our_own(words: str, others: bool) -> None:
+    assert processes._lost(RuntimeError(words)) is others
 
 
 def test_without_torchrun_a_process_is_alone(monkeypatch: pytest.MonkeyPatch) -> None:

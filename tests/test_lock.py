@@ -98,3 +98,15 @@ def test_a_child_process_does_not_inherit_the_lock(tmp_path: Path) -> None:
             assert child.poll() is None
     finally:
         child.communicate(b"\n")
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="this system does not list a process's open files")
+def test_the_copy_of_a_process_that_is_just_starting_does_not_keep_the_lock(tmp_path: Path) -> None:
+    with locked(tmp_path):
+        opened = [entry for entry in Path("/proc/self/fd").iterdir() if entry.exists()]
+        (copy,) = [os.dup(int(entry.name)) for entry in opened if entry.samefile(tmp_path / ".lock")]
+    try:
+        with locked(tmp_path):
+            assert os.fstat(copy).st_size > 0
+    finally:
+        os.close(copy)

@@ -290,4 +290,4 @@ def _store_of_torchrun(wait: timedelta) -> tuple[Any, int, int]:
 def _lost(error: RuntimeError) -> bool:
     """Whether another process, and not this one, is why an operation failed."""
     words = str(error).lower()
-    return isinstance(error, dist.DistError) or "gloo" in words or "nccl" in words
+    return isinstance(error, dist.DistError) or any(name in words for name in ("gloo", "nccl", "operation timed out"))

@@ -35,7 +35,10 @@ def locked(folder: Path) -> Iterator[None]:
         with disk_errors(folder):
             os.ftruncate(descriptor, 0)
             os.write(descriptor, f"{os.getpid()}\n".encode())
-        yield
+        try:
+            yield
+        finally:
+            _unlock(descriptor)  # a child just forked may hold a copy of the descriptor for a moment longer than we
     finally:
         os.close(descriptor)
 
@@ -60,10 +63,17 @@ if sys.platform == "win32":
         msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
         os.lseek(descriptor, 0, os.SEEK_SET)
 
+    def _unlock(descriptor: int) -> None:
+        os.lseek(descriptor, _FAR_BYTE, os.SEEK_SET)
+        msvcrt.locking(descriptor, msvcrt.LK_UNLCK, 1)
+
 else:
 
     def _lock_at_once(descriptor: int) -> None:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def _unlock(descriptor: int) -> None:
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
 
 
 def _holder(descriptor: int) -> str:
