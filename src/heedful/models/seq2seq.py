@@ -10,12 +10,14 @@ Training, search and everything above know only this, never which family a model
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
+
+from heedful.nn.heads import Kind, MultiHead
 
 
 @runtime_checkable
@@ -42,6 +44,11 @@ class Seq2Seq(nn.Module, ABC, Generic[M, S]):
     @abstractmethod
     def layers(self) -> Iterable[nn.Module]:
         """The parts whose activations are kept or not, and that are compiled, one by one."""
+
+    @property
+    def attentions(self) -> Mapping[Kind, Sequence[MultiHead]]:
+        """The attention of each layer, for who looks at heads or switches them off; not all models have any."""
+        return {}
 
     @abstractmethod
     def encode(self, source: Int[Tensor, " source_rows"], lengths: Int[Tensor, " batch"], noise: Noise = None) -> M:

@@ -1,6 +1,6 @@
 """The Transformer (section 3)."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, assert_never, cast
 
@@ -17,6 +17,7 @@ from heedful.nn.dropout import Dropout, number_sites
 from heedful.nn.embedding import Embedding
 from heedful.nn.feed_forward import FeedForward
 from heedful.nn.fused import Rows
+from heedful.nn.heads import Kind, MultiHead
 from heedful.nn.layout import Layout
 from heedful.nn.masks import key_mask
 from heedful.nn.positions import LearnedPositions, SinusoidalPositions
@@ -153,6 +154,15 @@ class Transformer(Seq2Seq[Memory, TransformerState]):
     def layers(self) -> Iterable[nn.Module]:
         """Encoder, then decoder."""
         return (*cast(nn.ModuleList, self.encoder), *cast(nn.ModuleList, self.decoder))
+
+    @property
+    def attentions(self) -> Mapping[Kind, Sequence[MultiHead]]:
+        """Figure 1's three."""
+        return {
+            "encoder": [layer.attention for layer in self.encoder],
+            "decoder": [layer.attention for layer in self.decoder],
+            "cross": [layer.cross_attention for layer in self.decoder],
+        }
 
     @property
     def output_weight(self) -> Float[Tensor, "vocabulary d_model"]:

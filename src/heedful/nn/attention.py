@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
-from torch import Tensor, nn
+from torch import Tensor
 
 from heedful.nn.dropout import Dropout
 from heedful.nn.fused import HeadSizes, applies, packed_attention
+from heedful.nn.heads import MultiHead
 from heedful.nn.layout import Layout
 from heedful.nn.linear import glorot_linear
 from heedful.nn.masks import causal_mask, key_mask
@@ -54,19 +55,18 @@ def attend_fused(
 
 
 def attend_between(
-    grids: tuple[Heads, Keys, Values], layouts: tuple[Layout, Layout], causal: bool, dropout: Dropout
+    heads: MultiHead, grids: tuple[Heads, Keys, Values], layouts: tuple[Layout, Layout], causal: bool, dropout: Dropout
 ) -> Float[Tensor, "rows all_heads"]:
     """Attention of packed rows to packed rows, spread over grids; heads side by side in the result."""
     q, k, v = grids
     here, there = layouts
-    if q.device.type == "cuda":
+    if q.device.type == "cuda" and not heads.touched:
         mask = None if causal or there.full else key_mask(there.mask)
         return here.pack(join_heads(attend_fused(q, k, v, mask, causal, dropout.p if dropout.active else 0.0)))
     # Sentences start at column 0 of the grid, so the causal mask alone keeps every real row from the padding.
     mask = causal_mask(here.longest, q.device) if causal else None if there.full else key_mask(there.mask)
     keep = weight_dropout(dropout, here, q.shape[1], k.shape[2]) if dropout.active else None
-    attended, _ = attend(q, k, v, mask, keep)
-    return here.pack(join_heads(attended))
+    return here.pack(join_heads(heads.passed_on(*attend(q, k, v, mask, keep))))
 
 
 def weight_dropout(
@@ -93,17 +93,16 @@ def join_heads(x: Heads) -> Float[Tensor, "batch length all_heads"]:
     return x.transpose(1, 2).reshape(batch, length, heads * width)
 
 
-def can_fuse(x: Float[Tensor, "rows columns"], layout: Layout, dropout: Dropout) -> bool:
+def can_fuse(heads: MultiHead, x: Float[Tensor, "rows columns"], layout: Layout, dropout: Dropout) -> bool:
     """Whether the compiled loops do this attention."""
-    return applies(x) and (layout.keys is not None or not dropout.active)
+    return applies(x) and not heads.touched and (layout.keys is not None or not dropout.active)
 
 
-class SelfAttention(nn.Module):
+class SelfAttention(MultiHead):
     """Queries, keys and values from the same sequence. They are one matrix, as in the paper's own code."""
 
     def __init__(self, d_model: int, num_heads: int, d_k: int, d_v: int, dropout: float) -> None:
-        super().__init__()
-        self.num_heads = num_heads
+        super().__init__(num_heads)
         self.head_sizes = HeadSizes(num_heads, d_k, d_v)
         self.sizes = (num_heads * d_k, num_heads * d_k, num_heads * d_v)
         self.query_key_value = glorot_linear(d_model, sum(self.sizes))
@@ -112,9 +111,9 @@ class SelfAttention(nn.Module):
 
     def forward(self, x: Float[Tensor, "rows d_model"], layout: Layout, causal: bool) -> Float[Tensor, "rows d_model"]:
         joined, layouts = self.query_key_value(x), (layout, layout)
-        if can_fuse(joined, layout, self.dropout):
+        if can_fuse(self, joined, layout, self.dropout):
             return self.output(packed_attention(joined, None, layouts, self.head_sizes, causal, self.dropout))
-        return self.output(attend_between(self.project(layout.pad(joined)), layouts, causal, self.dropout))
+        return self.output(attend_between(self, self.project(layout.pad(joined)), layouts, causal, self.dropout))
 
     def step(
         self, x: Float[Tensor, "batch d_model"], keys: Keys, values: Values
@@ -124,7 +123,7 @@ class SelfAttention(nn.Module):
         """One position more: attend from it to all before and to itself; give the longer keys and values too."""
         q, k, v = self.project(self.query_key_value(x)[:, None])
         keys, values = torch.cat([keys, k], dim=2), torch.cat([values, v], dim=2)
-        attended, _ = attend(q, keys, values, None)
+        attended = self.passed_on(*attend(q, keys, values, None))
         return self.output(join_heads(attended)[:, 0]), keys, values
 
     def project(self, joined: Float[Tensor, "batch key all"]) -> tuple[Keys, Keys, Values]:
@@ -136,12 +135,11 @@ class SelfAttention(nn.Module):
         __call__ = forward
 
 
-class CrossAttention(nn.Module):
+class CrossAttention(MultiHead):
     """Queries from the decoder, keys and values from the encoder's output; those two are one matrix."""
 
     def __init__(self, d_model: int, num_heads: int, d_k: int, d_v: int, dropout: float) -> None:
-        super().__init__()
-        self.num_heads = num_heads
+        super().__init__(num_heads)
         self.head_sizes = HeadSizes(num_heads, d_k, d_v)
         self.sizes = (num_heads * d_k, num_heads * d_v)
         self.query = glorot_linear(d_model, num_heads * d_k)
@@ -157,18 +155,18 @@ class CrossAttention(nn.Module):
         memory_layout: Layout,
     ) -> Float[Tensor, "rows d_model"]:
         q, layouts = self.query(x), (layout, memory_layout)
-        if can_fuse(q, layout, self.dropout):
+        if can_fuse(self, q, layout, self.dropout):
             joined = self.key_value(memory)
             return self.output(packed_attention(q, joined, layouts, self.head_sizes, False, self.dropout))
         grids = (split_heads(layout.pad(q), self.num_heads), *self.project(memory, memory_layout))
-        return self.output(attend_between(grids, layouts, False, self.dropout))
+        return self.output(attend_between(self, grids, layouts, False, self.dropout))
 
     def step(
         self, x: Float[Tensor, "batch d_model"], keys: Keys, values: Values, mask: Bool[Tensor, "batch 1 1 key"]
     ) -> Float[Tensor, "batch d_model"]:
         """One position: attend from it to the source, whose keys and values were projected once."""
         q = split_heads(self.query(x)[:, None], self.num_heads)
-        attended, _ = attend(q, keys, values, mask)
+        attended = self.passed_on(*attend(q, keys, values, mask))
         return self.output(join_heads(attended)[:, 0])
 
     def project(self, memory: Float[Tensor, "source_rows d_model"], layout: Layout) -> tuple[Keys, Values]:

@@ -1,0 +1,49 @@
+"""Heads switched off: what a head finds is multiplied by zero before the output layer adds it up."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from heedful.heads.names import Head
+from heedful.models.seq2seq import AnySeq2Seq
+from heedful.nn.heads import Kind
+
+Gates = dict[tuple[Kind, int], Float[Tensor, " heads"]]  # of each layer of each attention
+
+
+def open_gates(model: AnySeq2Seq) -> Gates:
+    """A one for each head."""
+    device = next(model.parameters()).device
+    return {
+        (kind, layer): torch.ones(attention.num_heads, device=device)
+        for kind, layers in model.attentions.items()
+        for layer, attention in enumerate(layers)
+    }
+
+
+@contextmanager
+def gated(model: AnySeq2Seq, gates: Gates) -> Iterator[None]:
+    """Multiply what each head finds by its gate, for a while; gradients reach the gates."""
+    touched = [(model.attentions[kind][layer], gate) for (kind, layer), gate in gates.items()]
+    before = [attention.gates for attention, _ in touched]
+    try:
+        for attention, gate in touched:
+            attention.gates = gate
+        yield
+    finally:
+        for (attention, _), old in zip(touched, before, strict=True):
+            attention.gates = old
+
+
+@contextmanager
+def heads_off(model: AnySeq2Seq, heads: Iterable[Head]) -> Iterator[None]:
+    """Use a model without these heads, for a while. Layers that keep all of theirs run as fast as ever."""
+    gates = open_gates(model)
+    closed = list(heads)
+    for head in closed:
+        gates[head.kind, head.layer][head.index] = 0.0
+    with gated(model, {(head.kind, head.layer): gates[head.kind, head.layer] for head in closed}):
+        yield

@@ -1,0 +1,57 @@
+"""Attention weights as they are computed.
+
+>>> with record_attention(model) as record:                    # doctest: +SKIP
+...     logits = model.decode(target_in, lengths, model.encode(source, source_lengths))
+>>> record.weights("cross", 0)  # of layer 1: batch x heads x query x key; rows past a sentence's end mean nothing
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from jaxtyping import Float
+from torch import Tensor
+
+from heedful.errors import ConfigError
+from heedful.models.seq2seq import AnySeq2Seq
+from heedful.nn.heads import Kind, Watcher
+
+
+class AttentionRecord:
+    """What was seen, call by call."""
+
+    def __init__(self) -> None:
+        self.calls: dict[tuple[Kind, int], list[Float[Tensor, "batch heads query key"]]] = defaultdict(list)
+
+    def watcher(self, kind: Kind, layer: int) -> Watcher:
+        """What writes down the weights of one layer, before dropout."""
+        calls = self.calls[kind, layer]
+        return lambda weights: calls.append(weights.detach())
+
+    def weights(self, kind: Kind, layer: int) -> Float[Tensor, "batch heads query key"]:
+        """Those of the last call."""
+        if not self.calls.get((kind, layer)):
+            raise ConfigError(f"nothing was recorded of layer {layer + 1} of {kind} attention; run the model first")
+        return self.calls[kind, layer][-1]
+
+
+@contextmanager
+def record_attention(model: AnySeq2Seq) -> Iterator[AttentionRecord]:
+    """Write down what every head attends to, for a while.
+
+    Fused kernels never form the weights, so a watched model takes the plain path, which gives the same up to rounding.
+    """
+    record = AttentionRecord()
+    watched = [
+        (attention, record.watcher(kind, layer))
+        for kind, layers in model.attentions.items()
+        for layer, attention in enumerate(layers)
+    ]
+    before = [attention.watcher for attention, _ in watched]
+    try:
+        for attention, watcher in watched:
+            attention.watcher = watcher
+        yield record
+    finally:
+        for (attention, _), old in zip(watched, before, strict=True):
+            attention.watcher = old
