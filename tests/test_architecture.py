@@ -16,9 +16,10 @@ SOURCE = Path(heedful.__file__).parent
 LAYERS = (
     ("__main__",),
     ("cli",),
+    ("serve",),
     ("runs",),
     ("translator",),
-    ("store",),
+    ("heads", "store"),
     ("train", "search"),
     ("models",),
     ("nn", "data"),
@@ -33,12 +34,16 @@ FACADE = "__init__"  # of the package: gives out names of all layers
 
 PUBLIC = [
     "Alternative",
+    "Attention",
+    "AttentionRecord",
     "ConfigError",
     "DataError",
     "Diverged",
     "Experiment",
     "FolderError",
+    "Head",
     "HeedfulError",
+    "Look",
     "OutOfSpace",
     "Score",
     "Tokenizer",
@@ -46,6 +51,7 @@ PUBLIC = [
     "Translator",
     "UserError",
     "__version__",
+    "record_attention",
 ]
 
 MOST_LINES_OF_A_FUNCTION = 60

@@ -285,7 +285,7 @@ def values(hint: Any) -> st.SearchStrategy[Any]:
         return st.sampled_from(get_args(hint))
     text = st.text(st.characters(exclude_categories=["Cs"]), max_size=9)
     if get_origin(hint) is tuple:
-        return st.lists(text, max_size=3).map(tuple)
+        return st.lists(text, max_size=3).map(tuple) if str in get_args(hint) else st.just(())
     return {
         int: st.integers(5, 10**6),
         float: st.floats(2.0**-60, 1.0, exclude_max=True),
@@ -303,7 +303,7 @@ def tables_of(kind: type[Any]) -> st.SearchStrategy[Any]:
 def experiments(draw: st.DrawFn) -> Experiment:
     """Any experiment that passes the checks."""
     model, text = draw(tables_of(ModelConfig)), draw(tables_of(page.TextConfig))
-    heads = draw(st.integers(1, 64))
+    heads, layers = draw(st.integers(1, 64)), draw(st.integers(1, 5))
     return Experiment(
         name=draw(values(str)),
         seed=draw(st.integers(0, 2**63 - 1)),
@@ -312,6 +312,8 @@ def experiments(draw: st.DrawFn) -> Experiment:
             preset=draw(st.sampled_from(list(PRESETS))),
             num_heads=heads,
             d_model=2 * heads * draw(st.integers(1, 64)),
+            encoder_layers=layers,
+            encoder_heads=tuple(draw(st.lists(st.integers(1, 99), min_size=layers, max_size=layers))),
             sharing="target" if text.vocabularies == "separate" else model.sharing,
         ),
         text=text if text.kind == "bpe" else dataclasses.replace(text, bpe_dropout=0.0),

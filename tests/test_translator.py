@@ -175,7 +175,7 @@ def test_progress_is_told_up_to_the_last_text(translator: Translator, monkeypatc
 def test_every_text_is_in_one_batch_and_no_batch_of_several_is_over_the_budget(lengths: list[int], beam: int) -> None:
     sources = [[0] * length for length in lengths]
     wanted = [index for index in range(len(lengths)) if index % 7]
-    batches = list(module._batches(wanted, sources, beam))
+    batches = list(module.batches_by_length(wanted, sources, beam))
     assert sorted(index for batch in batches for index in batch) == wanted
     for batch in batches:
         longest = max(lengths[index] for index in batch)

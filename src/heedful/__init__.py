@@ -11,20 +11,27 @@ from heedful.config import Experiment
 from heedful.errors import ConfigError, DataError, Diverged, FolderError, HeedfulError, OutOfSpace, UserError
 
 if TYPE_CHECKING:
+    from heedful.heads.forced import Attention
+    from heedful.heads.names import Head
+    from heedful.heads.record import AttentionRecord, record_attention
     from heedful.metrics.score import Score
     from heedful.text import Tokenizer
-    from heedful.translator import Alternative, Translation, Translator
+    from heedful.translator import Alternative, Look, Translation, Translator
 
     __version__: str
 
 __all__ = [
     "Alternative",
+    "Attention",
+    "AttentionRecord",
     "ConfigError",
     "DataError",
     "Diverged",
     "Experiment",
     "FolderError",
+    "Head",
     "HeedfulError",
+    "Look",
     "OutOfSpace",
     "Score",
     "Tokenizer",
@@ -32,15 +39,21 @@ __all__ = [
     "Translator",
     "UserError",
     "__version__",
+    "record_attention",
 ]
 
 # These import PyTorch or other libraries that take seconds; whoever only asks for help should not wait for them.
 _LAZY = {
     "Alternative": "heedful.translator",
+    "Attention": "heedful.heads.forced",
+    "AttentionRecord": "heedful.heads.record",
+    "Head": "heedful.heads.names",
+    "Look": "heedful.translator",
     "Score": "heedful.metrics.score",
     "Tokenizer": "heedful.text",
     "Translation": "heedful.translator",
     "Translator": "heedful.translator",
+    "record_attention": "heedful.heads.record",
 }
 
 

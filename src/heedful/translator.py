@@ -2,8 +2,9 @@
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import islice, repeat
 from pathlib import Path
 
 import torch
@@ -11,7 +12,12 @@ import torch
 from heedful.config import Device, SearchConfig
 from heedful.data.batch import pack
 from heedful.device import choose_device
-from heedful.errors import DataError
+from heedful.errors import ConfigError, DataError
+from heedful.heads.align import Aligner, align, word_pair
+from heedful.heads.forced import Forced, forced
+from heedful.heads.gates import heads_off
+from heedful.heads.names import heads_named
+from heedful.metrics.alignment import Link
 from heedful.models.seq2seq import AnySeq2Seq
 from heedful.search.beam import beam_search
 from heedful.search.greedy import greedy_search
@@ -22,6 +28,7 @@ from heedful.store.run_folder import RunFolder, Tokenizers
 _BATCH_TOKENS = 3000  # source tokens times beam that are decoded together
 _WINDOW = 4096  # lines that are sorted by length together
 _LONGEST = 8192  # pieces of one input; attention needs memory for their square
+LONGEST_LOOK = 400  # pieces of a text that is looked into: every head has as many weights as their square
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +40,7 @@ class Alternative:
     log_prob: float
     pieces: tuple[str, ...]
     finished: bool = True  # False: cut off at the maximum length
+    alignment: tuple[Link, ...] | None = None  # which source word each word comes from; None: not asked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +57,19 @@ class Translation:
     def pieces(self) -> tuple[str, ...]:
         """The pieces of the best alternative."""
         return self.alternatives[0].pieces if self.alternatives else ()
+
+    @property
+    def alignment(self) -> tuple[Link, ...] | None:
+        """That of the best alternative; of an empty text there is nothing to align."""
+        return self.alternatives[0].alignment if self.alternatives else ()
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A translation and what went on inside the model, for each of its alternatives."""
+
+    translation: Translation
+    inside: tuple[Forced, ...]
 
 
 class Translator:
@@ -72,16 +93,23 @@ class Translator:
         return cls(model, run.tokenizers(), run.experiment().search)
 
     def translate(
-        self, texts: Sequence[str], *, beam: int | None = None, search: SearchConfig | None = None, n_best: int = 1
+        self,
+        texts: Sequence[str],
+        *,
+        beam: int | None = None,
+        search: SearchConfig | None = None,
+        n_best: int = 1,
+        aligner: Aligner | None = None,
     ) -> list[Translation]:
         """Translate each text; the result does not depend on which texts are translated together.
 
-        The search is the model's own unless another is given; `beam` changes only its width.
+        The search is the model's own unless another is given; `beam` changes only its width. With an aligner, words
+        are linked to those that they come from; `heedful.runs.align.find_aligner` knows the best one of a run.
         """
         _require_several(texts)
         search = search or self.search
         search = search if beam is None else replace(search, beam=beam)
-        return list(self.translate_lines(texts, search=search, n_best=n_best))
+        return list(self.translate_lines(texts, search=search, n_best=n_best, aligner=aligner))
 
     def translate_lines(
         self,
@@ -89,6 +117,7 @@ class Translator:
         *,
         search: SearchConfig | None = None,
         n_best: int = 1,
+        aligner: Aligner | None = None,
         done: Callable[[int], None] = lambda _: None,
     ) -> Iterator[Translation]:
         """The same for a stream, in its order and in bounded memory; `done` hears how many are translated so far."""
@@ -101,11 +130,17 @@ class Translator:
             def tell(count: int, start: int = before) -> None:
                 done(start + count)
 
-            yield from self._window(window, before, search, n_best, tell)
+            yield from self._window(window, before, search, n_best, aligner, tell)
             before += len(window)
 
     def _window(
-        self, texts: Sequence[str], before: int, search: SearchConfig, n_best: int, done: Callable[[int], None]
+        self,
+        texts: Sequence[str],
+        before: int,
+        search: SearchConfig,
+        n_best: int,
+        aligner: Aligner | None,
+        done: Callable[[int], None],
     ) -> list[Translation]:
         sources = self.tokenizers.source.encode_all(texts)
         for number, source in enumerate(sources, before + 1):
@@ -113,11 +148,36 @@ class Translator:
                 raise DataError(f"text {number} has {len(source)} pieces, over {_LONGEST}; split it into sentences")
         wanted = [index for index, text in enumerate(texts) if text.strip()]
         found: dict[int, list[Hypothesis]] = {}
-        for batch in _batches(wanted, sources, search.beam):
+        aligned: dict[int, list[tuple[Link, ...]]] = {}
+        for batch in batches_by_length(wanted, sources, search.beam):
             hypotheses = self.decode([sources[index] for index in batch], search, n_best)
             found |= dict(zip(batch, hypotheses, strict=True))
+            if aligner:
+                links = self._align([texts[index] for index in batch], hypotheses, aligner)
+                aligned |= dict(zip(batch, links, strict=True))
             done(len(found) + len(texts) - len(wanted))
-        return [self._finish(text, sources[i], found.get(i, [])) for i, text in enumerate(texts)]
+        return [self._finish(text, sources[i], found.get(i, []), aligned.get(i)) for i, text in enumerate(texts)]
+
+    def look(self, text: str, *, search: SearchConfig | None = None, n_best: int = 1) -> Look:
+        """Translate one text and look inside: what every head attended to, and how sure the model was of each piece."""
+        if not self.model.attentions:
+            raise ConfigError("this model has no attention, so there are no heads to look at; it can only translate")
+        if not text.strip():
+            raise DataError("there is nothing to look at in an empty text; give a sentence")
+        source = self.tokenizers.source.encode(text)
+        if len(source) > LONGEST_LOOK:
+            raise DataError(
+                f"the text has {len(source)} pieces, over the {LONGEST_LOOK} that can be shown; give it in sentences"
+            )
+        (hypotheses,) = self.decode([source], search or self.search, n_best)
+        inside = forced(self.model, [source] * len(hypotheses), [hypothesis.tokens for hypothesis in hypotheses])
+        return Look(self._finish(text, source, hypotheses), tuple(inside))
+
+    @contextmanager
+    def heads_off(self, names: Iterable[str]) -> Iterator[None]:
+        """Translate and look without these heads, for a while: `with translator.heads_off(["encoder.1.2"]): ...`."""
+        with heads_off(self.model, heads_named(self.model, names)):
+            yield
 
     @torch.inference_mode()
     def decode(self, sources: Sequence[Sequence[int]], search: SearchConfig, n_best: int) -> list[list[Hypothesis]]:
@@ -130,11 +190,30 @@ class Translator:
             return [[best] for best in greedy_search(self.model.step, state, self.symbols, limits, search)]
         return beam_search(self.model.step, state, self.symbols, limits, search, n_best=n_best)
 
-    def _finish(self, text: str, source: Sequence[int], hypotheses: Sequence[Hypothesis]) -> Translation:
+    def _align(
+        self, texts: Sequence[str], hypotheses: Sequence[Sequence[Hypothesis]], aligner: Aligner
+    ) -> list[list[tuple[Link, ...]]]:
+        """The links of every hypothesis of each text."""
+        source, target = self.tokenizers.source, self.tokenizers.target
+        pairs = [
+            word_pair(source, target, text, hypothesis.tokens)
+            for text, several in zip(texts, hypotheses, strict=True)
+            for hypothesis in several
+        ]
+        links = iter(align(self.model, aligner, pairs))
+        return [list(islice(links, len(several))) for several in hypotheses]
+
+    def _finish(
+        self,
+        text: str,
+        source: Sequence[int],
+        hypotheses: Sequence[Hypothesis],
+        aligned: Sequence[tuple[Link, ...]] | None = None,
+    ) -> Translation:
         target = self.tokenizers.target
         alternatives = tuple(
-            Alternative(target.decode(h.tokens), h.score, h.log_prob, tuple(target.pieces(h.tokens)), h.finished)
-            for h in hypotheses
+            Alternative(target.decode(h.tokens), h.score, h.log_prob, tuple(target.pieces(h.tokens)), h.finished, links)
+            for h, links in zip(hypotheses, aligned or repeat(None, len(hypotheses)), strict=True)
         )
         pieces = tuple(self.tokenizers.source.pieces(source))
         if not alternatives:  # an empty line stays one
@@ -147,7 +226,7 @@ def _require_several(texts: Iterable[str]) -> None:
         raise DataError("translate() takes a list of texts, but got one string; write translate([text])")
 
 
-def _batches(indices: Sequence[int], sources: Sequence[Sequence[int]], beam: int) -> Iterator[list[int]]:
+def batches_by_length(indices: Sequence[int], sources: Sequence[Sequence[int]], beam: int) -> Iterator[list[int]]:
     """Sentences of about the same length together, the longest first: if memory is short, it shows at once."""
     batch: list[int] = []
     for index in sorted(indices, key=lambda i: -len(sources[i])):

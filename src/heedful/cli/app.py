@@ -12,7 +12,9 @@ import typer
 from heedful.cli.console import complain, say
 from heedful.cli.doctor import doctor
 from heedful.cli.evaluate import evaluate
+from heedful.cli.heads import heads
 from heedful.cli.info import info
+from heedful.cli.prune import prune
 from heedful.cli.train import train
 from heedful.cli.translate import translate
 from heedful.errors import HeedfulError, did_you_mean, out_of_memory
@@ -22,14 +24,14 @@ OUT_OF_SPACE = 5
 
 app = typer.Typer(
     name="heedful",
-    help="The Transformer of 'Attention Is All You Need': train, translate, evaluate.",
+    help="The Transformer of 'Attention Is All You Need': train, translate, evaluate, see every head.",
     no_args_is_help=True,
     add_completion=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # plain help: drawing boxes would take longer than all the rest
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (train, translate, evaluate, doctor, info):
+for command in (train, translate, evaluate, heads, prune, doctor, info):
     app.command()(command)
 
 

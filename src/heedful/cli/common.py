@@ -27,12 +27,12 @@ def search_with(own: SearchConfig, beam: int | None, settings: Sequence[str] | N
     return make_experiment(merge({"search": asdict(own)}, given)).search
 
 
-def check_output(target: Path | None) -> None:
+def check_output(target: Path | None, option: str = "--output") -> None:
     """Refuse a place that cannot be written to, before hours of work for it; "-" is standard output."""
     if target and target.is_dir():
-        raise DataError(f"--output {target} is a folder; name a file in it")
+        raise DataError(f"{option} {target} is a folder; name a file in it")
     if target and not target.parent.is_dir():
-        raise DataError(f"--output {target}: there is no folder {target.parent}; make it first")
+        raise DataError(f"{option} {target}: there is no folder {target.parent}; make it first")
 
 
 def write_output(target: Path | None, lines: Iterable[str]) -> None:

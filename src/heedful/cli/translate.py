@@ -23,6 +23,7 @@ from heedful.cli.common import (
 from heedful.errors import ConfigError
 
 if TYPE_CHECKING:
+    from heedful.metrics.alignment import Link
     from heedful.translator import Translation
 
 
@@ -38,6 +39,9 @@ def translate(
     beam: BeamOption = None,
     n_best: Annotated[int, typer.Option(min=1, help="Translations of each text.")] = 1,
     settings: SearchOption = None,
+    alignments: Annotated[
+        bool, typer.Option("--alignments", help="Tell which source word each word comes from: text ||| 0-0 1-2.")
+    ] = False,
     as_json: JsonOption = False,
     device: DeviceOption = "auto",
 ) -> None:
@@ -47,6 +51,8 @@ def translate(
     check_output(target)
     lines = texts or _lines(source)
     from heedful.device import use_threads
+    from heedful.runs.align import find_aligner
+    from heedful.store.run_folder import RunFolder
     from heedful.translator import Translator
 
     use_threads(0)
@@ -54,10 +60,15 @@ def translate(
     search = search_with(translator.search, beam, settings)
     total = _count(texts, source)
     with console.display() as shown:
+        aligner = find_aligner(RunFolder(run), translator, shown) if alignments else None
         found = translator.translate_lines(
-            lines, search=search, n_best=n_best, done=lambda count: shown.progress("translating", count, total)
+            lines,
+            search=search,
+            n_best=n_best,
+            aligner=aligner,
+            done=lambda count: shown.progress("translating", count, total),
         )
-        write_output(target, (line for n, t in enumerate(found) for line in _format(n, t, n_best, as_json)))
+        write_output(target, (line for n, t in enumerate(found) for line in _format(n, t, n_best, alignments, as_json)))
 
 
 def _count(texts: list[str] | None, source: Path | None) -> int:
@@ -77,16 +88,33 @@ def _lines(source: Path | None) -> Iterable[str]:
     return read_lines(source or Path("-"))
 
 
-def _format(number: int, translation: "Translation", n_best: int, as_json: bool) -> Iterator[str]:
+def _format(number: int, translation: "Translation", n_best: int, aligned: bool, as_json: bool) -> Iterator[str]:
     if as_json:
-        yield json.dumps({"index": number, **dataclasses.asdict(translation)}, ensure_ascii=False)
+        yield json.dumps({"index": number, **_fields(translation, aligned)}, ensure_ascii=False)
     elif n_best == 1:
-        yield one_line(translation.text)
+        yield one_line(translation.text) + _links(translation.alignment if aligned else None)
     else:
         for alternative in translation.alternatives:
-            yield f"{number} ||| {one_line(alternative.text)} ||| {alternative.score:.4f}"
+            line = f"{number} ||| {one_line(alternative.text)} ||| {alternative.score:.4f}"
+            yield line + _links(alternative.alignment)
         if not translation.alternatives:  # an empty line has its place in the list, too
-            yield f"{number} |||  ||| 0.0000"
+            yield f"{number} |||  ||| 0.0000" + _links(() if aligned else None)
+
+
+def _fields(translation: "Translation", aligned: bool) -> dict[str, object]:
+    """All that is known of a translation; alignments only where they were asked for."""
+    fields = dataclasses.asdict(translation)
+    if aligned:
+        return fields | {"alignment": translation.alignment}
+    for alternative in fields["alternatives"]:
+        del alternative["alignment"]
+    return fields
+
+
+def _links(alignment: "Iterable[Link] | None") -> str:
+    from heedful.metrics.alignment import pharaoh
+
+    return "" if alignment is None else f" ||| {pharaoh(alignment)}"
 
 
 def one_line(text: str) -> str:

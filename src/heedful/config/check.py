@@ -68,6 +68,17 @@ def check_model(model: ModelConfig) -> None:
             f"model.d_model is {model.d_model}, which {model.num_heads} heads do not divide; "
             "change model.num_heads, or set model.d_k and model.d_v"
         )
+    for key, layers in (("encoder", "encoder"), ("decoder", "decoder"), ("cross", "decoder")):
+        _check_heads(f"model.{key}_heads", getattr(model, f"{key}_heads"), layers, getattr(model, f"{layers}_layers"))
+
+
+def _check_heads(key: str, heads: tuple[int, ...], stack: str, layers: int) -> None:
+    if heads and len(heads) != layers:
+        raise ConfigError(
+            f"{key} has {len(heads)} numbers, but model.{stack}_layers is {layers}; give one a layer, or an empty list"
+        )
+    if heads and min(heads) < 1:
+        raise ConfigError(f"{key} must have at least 1 head in each layer, but is {list(heads)} instead")
 
 
 def _check_sharing(model: ModelConfig, text: TextConfig) -> None:

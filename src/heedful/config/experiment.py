@@ -31,6 +31,9 @@ class ModelConfig:
     d_v: int = 0  # width of a value in one head; 0: d_model / num_heads
     encoder_layers: int = 6
     decoder_layers: int = 6
+    encoder_heads: tuple[int, ...] = ()  # heads that pruning has left, one number a layer; none: num_heads everywhere
+    decoder_heads: tuple[int, ...] = ()  # the same for the decoder's self-attention
+    cross_heads: tuple[int, ...] = ()  # and for its attention to the source
     dropout: float = 0.1  # on each sub-layer's output, and on embedding + position
     attention_dropout: float = 0.0
     activation_dropout: float = 0.0

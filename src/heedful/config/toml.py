@@ -119,7 +119,7 @@ def _parse(hint: Any, value: Any, key: str) -> Any:
     if get_origin(hint) is Literal:
         return _parse_choice(get_args(hint), value, key)
     if get_origin(hint) is tuple:
-        return _parse_names(value, key)
+        return _parse_names(value, key) if str in get_args(hint) else _parse_counts(value, key)
     # TOML's true is a Python bool, which is an int as well.
     if hint is float and type(value) is int:
         return float(value)
@@ -144,4 +144,10 @@ def _parse_names(value: Any, key: str) -> tuple[str, ...]:
         return (value,)
     if not isinstance(value, (list, tuple)) or any(not isinstance(name, str) for name in value):
         raise ConfigError(f"{key} must be a file name or a list of them, but is {value!r} instead")
+    return tuple(value)
+
+
+def _parse_counts(value: Any, key: str) -> tuple[int, ...]:
+    if not isinstance(value, (list, tuple)) or any(type(count) is not int for count in value):
+        raise ConfigError(f"{key} must be a list of whole numbers, but is {value!r} instead")
     return tuple(value)

@@ -11,7 +11,7 @@ from heedful.heads.names import Head
 from heedful.models.seq2seq import AnySeq2Seq
 from heedful.nn.heads import Kind
 
-Gates = dict[tuple[Kind, int], Float[Tensor, " heads"]]  # of each layer of each attention
+Gates = dict[tuple[Kind, int], Float[Tensor, "*sentences heads"]]  # of each layer of each attention
 
 
 def open_gates(model: AnySeq2Seq) -> Gates:

@@ -36,8 +36,8 @@ class AttentionRecord:
 
 
 @contextmanager
-def record_attention(model: AnySeq2Seq) -> Iterator[AttentionRecord]:
-    """Write down what every head attends to, for a while.
+def record_attention(model: AnySeq2Seq, only: Kind | None = None) -> Iterator[AttentionRecord]:
+    """Write down what every head attends to, for a while; `only` one kind of attention, or all.
 
     Fused kernels never form the weights, so a watched model takes the plain path, which gives the same up to rounding.
     """
@@ -46,6 +46,7 @@ def record_attention(model: AnySeq2Seq) -> Iterator[AttentionRecord]:
         (attention, record.watcher(kind, layer))
         for kind, layers in model.attentions.items()
         for layer, attention in enumerate(layers)
+        if only in (None, kind)
     ]
     before = [attention.watcher for attention, _ in watched]
     try:

@@ -28,9 +28,14 @@ class Size:
 
 def transformer_size(config: ModelConfig, source_vocabulary: int, target_vocabulary: int) -> Size:
     """Parameters of a Transformer, every bias and norm included."""
-    d, keys = config.d_model, config.num_heads * (config.d_k or config.d_model // config.num_heads)
-    values = config.num_heads * (config.d_v or config.d_model // config.num_heads)
-    attention = _linear(d, keys) * 2 + _linear(d, values) + _linear(values, d)
+    d = config.d_model
+    d_k, d_v = config.d_k or d // config.num_heads, config.d_v or d // config.num_heads
+    head = _linear(d, d_k) * 2 + _linear(d, d_v) + d_v * d
+
+    def attention(layers: int, heads: tuple[int, ...]) -> int:
+        # The output layer has one bias, however many heads there are.
+        return head * (sum(heads) or config.num_heads * layers) + d * layers
+
     feed_forward = _linear(d, config.d_ff) + _linear(config.d_ff, d)
     norm = 2 * d
     last_norm = norm if config.norm == "pre" else 0
@@ -40,8 +45,13 @@ def transformer_size(config: ModelConfig, source_vocabulary: int, target_vocabul
         rows += 2 * config.max_positions
     return Size(
         embeddings=rows * d,
-        encoder=config.encoder_layers * (attention + feed_forward + 2 * norm) + last_norm,
-        decoder=config.decoder_layers * (2 * attention + feed_forward + 3 * norm) + last_norm,
+        encoder=attention(config.encoder_layers, config.encoder_heads)
+        + config.encoder_layers * (feed_forward + 2 * norm)
+        + last_norm,
+        decoder=attention(config.decoder_layers, config.decoder_heads)
+        + attention(config.decoder_layers, config.cross_heads)
+        + config.decoder_layers * (feed_forward + 3 * norm)
+        + last_norm,
     )
 
 

@@ -37,10 +37,10 @@ class TransformerState:
     """Keys and values of all positions so far and of the source, layer by layer."""
 
     position: int
-    keys: Sequence[Keys]
-    values: Sequence[Values]
-    source_keys: Sequence[Float[Tensor, "batch heads source d_k"]]
-    source_values: Sequence[Float[Tensor, "batch heads source d_v"]]
+    keys: Sequence[Float[Tensor, "batch _heads key d_k"]]  # layers may differ in their heads
+    values: Sequence[Float[Tensor, "batch _heads key d_v"]]
+    source_keys: Sequence[Float[Tensor, "batch _heads source d_k"]]
+    source_values: Sequence[Float[Tensor, "batch _heads source d_v"]]
     source_mask: Bool[Tensor, "batch 1 1 source"]
     sentences: Int[Tensor, " batch"]  # which sentence a row translates
 
@@ -63,9 +63,9 @@ class TransformerState:
 class EncoderLayer(nn.Module):
     """Self-attention, then the feed-forward network."""
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: ModelConfig, heads: int) -> None:
         super().__init__()
-        self.attention = self_attention(config)
+        self.attention = self_attention(config, heads)
         self.attention_residual = residual(config)
         self.feed_forward = feed_forward(config)
         self.feed_forward_residual = residual(config)
@@ -82,12 +82,12 @@ class EncoderLayer(nn.Module):
 class DecoderLayer(nn.Module):
     """Masked self-attention, attention to the source, then the feed-forward network."""
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: ModelConfig, heads: int, cross_heads: int) -> None:
         super().__init__()
-        self.attention = self_attention(config)
+        self.attention = self_attention(config, heads)
         self.attention_residual = residual(config)
         self.cross_attention = CrossAttention(
-            config.d_model, config.num_heads, d_key(config), d_value(config), config.attention_dropout
+            config.d_model, cross_heads, d_key(config), d_value(config), config.attention_dropout
         )
         self.cross_attention_residual = residual(config)
         self.feed_forward = feed_forward(config)
@@ -140,9 +140,12 @@ class Transformer(Seq2Seq[Memory, TransformerState]):
         self.source_positions = positions(config)
         self.target_positions = positions(config)
         self.dropout, self.target_dropout = Dropout(config.dropout), Dropout(config.dropout)
+        reading = config.encoder_heads or (config.num_heads,) * config.encoder_layers
+        writing = config.decoder_heads or (config.num_heads,) * config.decoder_layers
+        looking = config.cross_heads or (config.num_heads,) * config.decoder_layers
         # The casts tell the type checker what the layers are; PyTorch's list does not say.
-        encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
-        decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
+        encoder = nn.ModuleList(EncoderLayer(config, heads) for heads in reading)
+        decoder = nn.ModuleList(DecoderLayer(config, *heads) for heads in zip(writing, looking, strict=True))
         self.encoder, self.decoder = cast(Sequence[EncoderLayer], encoder), cast(Sequence[DecoderLayer], decoder)
         # With the norm inside the residual branch nothing has normalised the end of a stack yet.
         pre = config.norm == "pre"
@@ -203,12 +206,11 @@ class Transformer(Seq2Seq[Memory, TransformerState]):
     def start(self, memory: Memory) -> TransformerState:
         batch, config = len(memory.layout.lengths), self.config
         source = [layer.cross_attention.project(memory.rows, memory.layout) for layer in self.decoder]
-        no_keys = memory.rows.new_empty(batch, config.num_heads, 0, d_key(config))
-        no_values = memory.rows.new_empty(batch, config.num_heads, 0, d_value(config))
+        heads = [layer.attention.num_heads for layer in self.decoder]
         return TransformerState(
             position=0,
-            keys=[no_keys] * len(self.decoder),
-            values=[no_values] * len(self.decoder),
+            keys=[memory.rows.new_empty(batch, count, 0, d_key(config)) for count in heads],
+            values=[memory.rows.new_empty(batch, count, 0, d_value(config)) for count in heads],
             source_keys=[keys.contiguous() for keys, _ in source],
             source_values=[values.contiguous() for _, values in source],
             source_mask=key_mask(memory.layout.mask),
@@ -248,9 +250,9 @@ def d_value(config: ModelConfig) -> int:
     return config.d_v or config.d_model // config.num_heads
 
 
-def self_attention(config: ModelConfig) -> SelfAttention:
+def self_attention(config: ModelConfig, heads: int) -> SelfAttention:
     """Attention within one sequence, sized by the configuration."""
-    return SelfAttention(config.d_model, config.num_heads, d_key(config), d_value(config), config.attention_dropout)
+    return SelfAttention(config.d_model, heads, d_key(config), d_value(config), config.attention_dropout)
 
 
 def feed_forward(config: ModelConfig) -> FeedForward:

@@ -20,7 +20,8 @@ class MultiHead(nn.Module):
         super().__init__()
         self.num_heads = num_heads
         self.watcher: Watcher | None = None  # is shown the weights; see `heedful.heads.record_attention`
-        self.gates: Float[Tensor, " heads"] | None = None  # what each head's result is multiplied by; None: one
+        # What each head's result is multiplied by, in all sentences or in each of them; None: one.
+        self.gates: Float[Tensor, "*sentences heads"] | None = None
 
     @property
     def touched(self) -> bool:
@@ -31,4 +32,4 @@ class MultiHead(nn.Module):
         """What the heads give to the output layer; who watches has seen the weights then."""
         if self.watcher is not None:
             self.watcher(weights)
-        return attended if self.gates is None else attended * self.gates[:, None, None]
+        return attended if self.gates is None else attended * self.gates[..., None, None]

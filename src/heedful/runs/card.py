@@ -35,7 +35,8 @@ def model_card(folder: RunFolder) -> str:
         f'heedful translate {name} "..."',
         "```",
         "",
-        "Every option of the training is in `experiment.toml`, its log in `events.jsonl`.",
+        "Every option of the training is in `experiment.toml`"
+        + (", its log in `events.jsonl`." if folder.events.exists() else "."),
         "The licence of the model follows from the data it was trained on.",
         "",
     ]

@@ -22,6 +22,7 @@ from heedful.models.seq2seq import AnySeq2Seq
 from heedful.models.size import transformer_size
 from heedful.processes import Crew
 from heedful.runs.about import versions
+from heedful.runs.align import keep_aligner
 from heedful.runs.card import model_card
 from heedful.runs.curve import draw_curve
 from heedful.runs.journal import Journal
@@ -335,6 +336,9 @@ class Fit:
         self.folder.write_about({"finished": asdict(finished)})
         draw_curve(self.folder)
         write_atomically(self.folder.path / "README.md", model_card(self.folder))
+        if self.prepared.valid_pairs:
+            model = self.folder.model().to(self.device)
+            keep_aligner(self.folder, model, self.prepared.tokenizers, self.prepared.valid_pairs)
 
     def _save(self) -> Saved:
         record = replace(self.record, seconds=60.0 * self._minutes())

@@ -100,12 +100,16 @@ def prepared_before(run: RunFolder, experiment: Experiment, report: Reporter) ->
     _check_prepared(run, experiment, report)
     _check_texts(run, report)
     train = tuple(Corpus(run.data / f"train-{variant}") for variant in range(_variants(experiment)))
+    valid_pairs = read_valid_pairs(run)
+    return Prepared(run.tokenizers(), train, Corpus(run.data / "valid") if valid_pairs else None, valid_pairs)
+
+
+def read_valid_pairs(run: RunFolder) -> tuple[Pair, ...]:
+    """The validation pairs as text."""
     match read_json(run.data / "valid.json"):
         case list(pairs) if all(isinstance(pair, list) and len(pair) == 2 for pair in pairs):
-            valid_pairs = tuple(Pair(str(source), str(target)) for source, target in pairs)
-        case _:
-            raise FolderError(f"{run.data}/valid.json is damaged: it is not a list of pairs")
-    return Prepared(run.tokenizers(), train, Corpus(run.data / "valid") if valid_pairs else None, valid_pairs)
+            return tuple(Pair(str(source), str(target)) for source, target in pairs)
+    raise FolderError(f"{run.data}/valid.json is damaged: it is not a list of pairs")
 
 
 def data_facts(run: RunFolder, experiment: Experiment, prepared: Prepared) -> dict[str, object]:

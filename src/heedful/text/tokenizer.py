@@ -77,6 +77,14 @@ class Tokenizer:
             ids += self._encode_some(list(texts[start : start + TEXTS_AT_A_TIME]))
         return ids
 
+    def spans(self, text: str) -> list[tuple[int, int]]:
+        """Give where in the text each id of `encode` comes from, as start and end; EOS is empty and at the end."""
+        require_unicode([text])
+        with rust_errors("this text cannot be encoded"):
+            encoding = self._rust.encode(text, add_special_tokens=False)
+        found = zip(encoding.ids, encoding.offsets, strict=True)
+        return [*(span for number, span in found if number not in self._never), (len(text), len(text))]
+
     def decode(self, ids: Sequence[int]) -> str:
         """Give the text of any ids, without PAD and EOS; bytes that are no UTF-8 become U+FFFD."""
         return self.decode_all([ids])[0]

@@ -1,0 +1,78 @@
+"""What each head of a model does over a corpus, and what it is worth."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+
+from heedful.data.pairs import Pair
+from heedful.errors import ConfigError, DataError
+from heedful.heads.forced import forced
+from heedful.heads.importance import ablation
+from heedful.heads.measure import Measures, Tally, marks, rare_pieces
+from heedful.heads.names import Head, all_heads
+from heedful.heads.roles import Role, name_roles
+from heedful.runs.look import Lens
+from heedful.runs.prune import paired_batches
+from heedful.runs.report import Reporter
+from heedful.store.run_folder import RunFolder
+from heedful.translator import LONGEST_LOOK, batches_by_length
+
+Ids = Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """All heads that were measured."""
+
+    measures: Mapping[Head, Measures]
+    roles: Mapping[Head, Role]
+    left_out: int  # lines that are empty or too long
+
+    def known_roles(self) -> dict[str, dict[str, str]]:
+        """What a run folder keeps of it, so that the page can tell what a head mostly does."""
+        return {str(head): asdict(role) for head, role in self.roles.items()}
+
+
+def survey(lens: Lens, lines: Sequence[str], report: Reporter) -> Survey:
+    """Translate the lines and measure what every head did on the way."""
+    translator = lens.translator
+    if not translator.model.attentions:
+        raise ConfigError(f"{lens.run} holds a model without attention, so there are no heads to measure")
+    encoded = [ids for ids in translator.tokenizers.source.encode_all(lines) if 1 < len(ids) <= LONGEST_LOOK]
+    if not encoded:
+        raise DataError(f"none of {len(lines)} lines has text of at most {LONGEST_LOOK} pieces; give other text")
+    outputs = _translated(lens, encoded, report)
+    tally = _measured(lens, encoded, outputs, report)
+    measures = tally.measures()
+    return Survey(measures, name_roles(measures), len(lines) - len(encoded))
+
+
+def _translated(lens: Lens, sources: Sequence[Ids], report: Reporter) -> list[Ids]:
+    found: dict[int, Ids] = {}
+    for batch in batches_by_length(range(len(sources)), sources, lens.search.beam):
+        hypotheses = lens.translator.decode([sources[i] for i in batch], lens.search, 1)
+        found |= {i: best[0].tokens for i, best in zip(batch, hypotheses, strict=True)}
+        report.progress("translating", len(found), len(sources))
+    return [found[i] for i in range(len(sources))]
+
+
+def _measured(lens: Lens, sources: Sequence[Ids], targets: Sequence[Ids], report: Reporter) -> Tally:
+    tokenizers, tally, done = lens.translator.tokenizers, Tally(), 0
+    source_pieces = [tokenizers.source.pieces(ids) for ids in sources]
+    target_pieces = [tokenizers.target.pieces(ids) for ids in targets]
+    rare_source, rare_target = rare_pieces(source_pieces), rare_pieces(target_pieces)
+    longest = [max(source, target, key=len) for source, target in zip(sources, targets, strict=True)]
+    for batch in batches_by_length(range(len(sources)), longest, 1):
+        views = forced(lens.translator.model, [sources[i] for i in batch], [targets[i] for i in batch])
+        for i, view in zip(batch, views, strict=True):
+            tally.add(view.attention, marks(source_pieces[i], rare_source), marks(target_pieces[i], rare_target))
+        done += len(batch)
+        report.progress("measuring heads", done, len(sources))
+    return tally
+
+
+def worth(lens: Lens, pairs: Sequence[Pair], report: Reporter) -> dict[Head, float]:
+    """What the loss of these pairs rises by without each head."""
+    model, batches = lens.translator.model, paired_batches(RunFolder(lens.run), lens.translator, pairs)
+    return ablation(
+        model, batches, all_heads(model), lambda count, total: report.progress("switching off heads", count, total)
+    )
