@@ -15,9 +15,12 @@ from heedful import Head, Translator
 from heedful.config import SearchConfig
 from heedful.errors import DataError, FolderError
 from heedful.heads.names import KINDS
+from heedful.models.transformer import Transformer
 from heedful.runs.look import Lens, packed
 from heedful.serve.explorer import Explorer
 from test_explorer import send
+
+TEXT = "word"
 
 
 @pytest.fixture(scope="module")
@@ -245,6 +248,25 @@ def test_a_corpus_without_text_gets_a_sentence(trained: Path, tmp_path: Path) ->
     empty = toy.write_lines(tmp_path / "empty.en", ["", ""])
     ran = toy.run("heads", trained / "run", "--input", empty)
     assert (ran.code, ran.err) == (2, "heedful: none of 2 lines has text of at most 400 pieces; give other text\n")
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (TEXT, "this model has no attention, so there are no heads to look at; it can only translate"),
+        ("--input test.en", "holds a model without attention, so there are no heads to measure"),
+        ("--serve", "this model has no attention, so there are no heads to look at; it can only translate"),
+        (f"{TEXT} --off cross.1.1", "unknown head: cross.1.1; this model has no cross attention"),
+    ],
+)
+def test_a_model_without_attention_gets_a_sentence(
+    trained: Path, monkeypatch: pytest.MonkeyPatch, line: str, message: str
+) -> None:
+    monkeypatch.chdir(trained)
+    monkeypatch.setattr(Transformer, "attentions", {})
+    ran = toy.run("heads", trained / "run", *line.split())
+    assert (ran.code, ran.out) == (2, "")
+    assert message in ran.err
 
 
 # The sentences of the paper
