@@ -2,13 +2,14 @@
 
 import http.client
 import json
+import time
 from collections.abc import Iterator, Mapping
-from threading import Thread
+from threading import Event, Thread
 from typing import Any
 
 import pytest
 
-from heedful.errors import DataError
+from heedful.errors import ConfigError, DataError
 from heedful.serve.explorer import Explorer
 
 HEADERS = {"Content-Type": "application/json", "X-Heedful": "1"}
@@ -16,6 +17,8 @@ REQUEST = {"text": "a sentence", "off": ["encoder.1.2"], "n_best": 3}
 
 
 def answer(text: str, off: list[str], n_best: int) -> Mapping[str, object]:
+    if text == "boom":
+        raise ZeroDivisionError("by zero")
     if not text:
         raise DataError("there is nothing to look at in an empty text; give a sentence")
     return {"text": text, "off": off, "n_best": n_best}
@@ -61,6 +64,55 @@ def test_a_request_gets_its_document(explorer: Explorer) -> None:
 def test_a_users_mistake_is_a_sentence(explorer: Explorer) -> None:
     status, document, _ = send(explorer, "POST", "/attention", json.dumps(REQUEST | {"text": ""}).encode())
     assert (status, document["error"]) == (422, "there is nothing to look at in an empty text; give a sentence")
+
+
+def test_a_mistake_of_ours_is_a_sentence_too(explorer: Explorer) -> None:
+    status, document, _ = send(explorer, "POST", "/attention", json.dumps(REQUEST | {"text": "boom"}).encode())
+    assert (status, document["error"]) == (500, "unexpected ZeroDivisionError: by zero")
+
+
+def test_a_port_that_is_taken_is_the_users_error(explorer: Explorer) -> None:
+    port = explorer.server_port
+    with pytest.raises(ConfigError, match=rf"--port {port} cannot be used \(Address already in use\); give another"):
+        Explorer(port, "", answer)
+
+
+def test_the_usual_port_goes_without_saying(explorer: Explorer, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert explorer.hosts == (f"127.0.0.1:{explorer.server_port}", f"localhost:{explorer.server_port}")
+    monkeypatch.setattr(explorer, "server_port", 80)
+    assert explorer.hosts == ("127.0.0.1:80", "localhost:80", "127.0.0.1", "localhost")
+
+
+def test_one_answer_at_a_time_and_the_last_one_comes_to_its_end() -> None:
+    inside, most, done = 0, 0, []
+    begun = Event()
+
+    def slow(text: str, off: list[str], n_best: int) -> Mapping[str, object]:
+        nonlocal inside, most
+        inside += 1
+        most = max(most, inside)
+        begun.set()
+        time.sleep(0.05)
+        inside -= 1
+        done.append(text)
+        return {"text": text}
+
+    with Explorer(0, "", slow) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        body = json.dumps(REQUEST).encode()
+        clients = [Thread(target=send, args=(server, "POST", "/attention", body)) for _ in range(4)]
+        for client in clients:
+            client.start()
+        for client in clients:
+            client.join()
+        assert (most, len(done)) == (1, 4)
+        begun.clear()
+        connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=20)
+        connection.request("POST", "/attention", body, HEADERS)
+        assert begun.wait(20)
+        server.shutdown()
+    assert len(done) == 5  # closing has waited for it
+    connection.close()
 
 
 @pytest.mark.parametrize("host", ["evil.example:80", "evil.example", "127.0.0.1", "127.0.0.1:1", ""])

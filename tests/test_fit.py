@@ -93,6 +93,18 @@ def last(events: list[Event]) -> Finished:
 # The weights that stay
 
 
+def test_a_training_that_is_done_stays_so_if_no_memory_is_left_to_find_an_aligner(
+    pairs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("heedful.runs.fit.keep_aligner", fail)
+    told = Told()
+    assert last(trained_in(tmp_path / "run", wanted(pairs), told)).model
+    assert "no memory was left to find where the model aligns words; --alignments will do it" in told.sentences
+
+
 def test_without_validation_the_model_is_the_mean_of_the_last_checkpoints(pairs: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     events = trained_in(run, wanted(pairs, "train.average_checkpoints=3", "data.hold_out=0", valid=False))

@@ -52,7 +52,7 @@ def test_pieces_are_text_and_nothing_else() -> None:
     shown = texts(picture)
     assert {"$x_1$", "<script>ale…", "\ufffd\ufffd", "漢字", "\ufffd", "a" * 11 + "…", "]]>&amp;"} <= set(shown)
     assert not list(ET.fromstring(picture).iter("{http://www.w3.org/2000/svg}script"))
-    assert {"Encoder self-attention", "Decoder self-attention", "Cross attention", "<start>"} <= set(shown)
+    assert {"Encoder self-attention", "Decoder self-attention", "Cross attention", "<s>"} <= set(shown)
 
 
 def test_every_head_is_an_image_with_its_number() -> None:

@@ -312,7 +312,7 @@ def test_a_produced_piece_tells_its_probability_and_what_else_was_considered(
     page = show(document())
     assert texts(page, "#produced .weight") == ["0.63"] * 6
     page.click("#produced li >> nth=2")
-    expect_text(page, "#alternatives-of", "Instead of 'Haus' the model also considered")
+    expect_text(page, "#alternatives-of", "Where it wrote 'Haus' the model considered")
     assert texts(page, "#alternatives-list li") == ["▁Haus0.625", "▁oder0.250"]
     assert page.inner_text("#status") == "The model considered 'Haus' 0.63, 'oder' 0.25"
 

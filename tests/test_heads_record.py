@@ -188,6 +188,21 @@ def test_only_layers_that_lose_a_head_are_touched_and_only_for_a_while() -> None
     assert not any(attention.touched for layers in model.attentions.values() for attention in layers)
 
 
+def test_heads_can_be_switched_off_one_after_another() -> None:
+    model = shaken(SMALL)
+    attention = model.attentions["cross"][1]
+    with heads_off(model, [Head("cross", 1, 0)]):
+        with heads_off(model, [Head("cross", 1, 2)]):
+            assert attention.gates is not None
+            assert attention.gates.tolist() == [0.0, 1.0, 0.0]
+        assert attention.gates.tolist() == [0.0, 1.0, 1.0]
+
+
+def test_one_string_is_no_list_of_names() -> None:
+    with pytest.raises(ConfigError, match=r"heads are named by a list, but got one string; write \['cross.1.1'\]"):
+        heads_named(shaken(SMALL), "cross.1.1")
+
+
 def test_open_gates_change_nothing_and_have_gradients() -> None:
     model, batch = shaken(SMALL), example([3, 7, 5], [6, 2, 4])
     gates = {place: gate.requires_grad_() for place, gate in open_gates(model).items()}

@@ -18,6 +18,7 @@ from heedful.heads.names import KINDS
 from heedful.models.transformer import Transformer
 from heedful.runs.look import Lens, packed
 from heedful.serve.explorer import Explorer
+from heedful.store.run_folder import RunFolder
 from test_explorer import send
 
 TEXT = "word"
@@ -142,6 +143,9 @@ def test_heads_can_be_off(trained: Path, tmp_path: Path, text: str) -> None:
     assert ran.code == 0
     assert ran.lines != [toy.translated(text)]
     assert f"with all heads: {toy.translated(text)}\n" in ran.err
+    told = json.loads(toy.run("heads", trained / "run", text, *off, *off, "--out", out, "--json").out)
+    assert told == {"text": ran.lines[0], "baseline": toy.translated(text), "out": str(out)}
+    assert '"off":["cross.1.1","cross.1.2"]' in out.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
@@ -150,8 +154,15 @@ def test_heads_can_be_off(trained: Path, tmp_path: Path, text: str) -> None:
         ("", "give one of these: a text, --input with a file, --paper with a folder, or --serve"),
         ("text --input a.en", "give one of these: a text, --input with a file, --paper with a folder, or --serve"),
         ("--serve --input a.en", "give one of these: a text, --input with a file, --paper with a folder, or --serve"),
-        ("text --report a.html", "--report goes with --input, the file to measure heads on"),
-        ("text --target a.de", "--target goes with --input, the file to measure heads on"),
+        ("text --report a.html", "--report goes with --input; leave it out here"),
+        ("text --target a.de", "--target goes with --input; leave it out here"),
+        ("--input a.en --off cross.1.1", "--off goes with a text or --serve; leave it out here"),
+        ("--input a.en --n-best 2", "--n-best goes with a text or --serve; leave it out here"),
+        ("--paper figures --open", "--open goes with a text or --serve; leave it out here"),
+        ("--input a.en --out a.html", "--out goes with a text; leave it out here"),
+        ("--serve --out a.html", "--out goes with a text; leave it out here"),
+        ("text --port 80", "--port goes with --serve; leave it out here"),
+        ("--input a.en --report a.txt", "--report a.txt must end in one of .html, .png, .svg, but ends in '.txt'"),
         ("text --out a.htm", "--out a.htm must end in one of .html, .png, .svg, .json, .npz, but ends in '.htm'"),
         ("text --out no/a.png", "--out no/a.png: there is no folder no; make it first"),
         ("text --off encoder.9.1", "unknown head: encoder.9.1; encoder attention has layers 1 to 1"),
@@ -210,16 +221,32 @@ def test_a_corpus_tells_what_each_head_does_and_pages_know_it_from_then_on(
     trained: Path, copy: Path, tmp_path: Path, text: str
 ) -> None:
     report = tmp_path / "report.html"
-    corpus = toy.write_lines(tmp_path / "corpus.en", ["", *toy.lines_of(trained / "test.en"), "x " * 500])
+    corpus = toy.write_lines(tmp_path / "corpus.en", ["  ", *toy.lines_of(trained / "test.en"), "x " * 500])
     ran = toy.run("heads", copy, "--input", corpus, "--report", report)
     assert ran.code == 0, ran.err
     assert ran.lines[0].split() == ["head", "role", "entropy", "distance", "stability", "evidence"]
     assert [line.split()[0] for line in ran.lines[1:]] == [f"{kind}.1.{head}" for kind in KINDS for head in (1, 2)]
-    assert "2 lines are left out: they are empty or too long\n" in ran.err
+    assert "left out as empty or too long: 2 of 52 lines\n" in ran.err
     assert "measured on 50 sentences" in report.read_text(encoding="utf-8")
     assert toy.run("heads", copy, text, "--out", tmp_path / "a.html").code == 0
     role = ran.lines[1].split()[1]
     assert f'"encoder.1.1":{{"name":"{role}' in (tmp_path / "a.html").read_text(encoding="utf-8")
+
+
+def test_what_each_head_does_can_be_a_picture(trained: Path, copy: Path, tmp_path: Path) -> None:
+    for name, start in (("a.png", b"\x89PNG"), ("a.svg", b"<?xml")):
+        ran = toy.run("heads", copy, "--input", trained / "few.en", "--report", tmp_path / name)
+        assert (ran.code, ran.err) == (0, f"{tmp_path / name} shows what each head does\n")
+        assert (tmp_path / name).read_bytes().startswith(start)
+
+
+def test_roles_of_other_weights_are_forgotten(copy: Path, translator: Translator) -> None:
+    lens = Lens(copy, translator, SearchConfig())
+    lens.keep_roles({"cross.1.1": {"name": "broad", "evidence": "", "figure": ""}})
+    assert list(lens.roles()) == ["cross.1.1"]
+    run = RunFolder(copy)
+    run.write_weights({name: weight.detach() for name, weight in run.model().named_parameters()}, "trained on")
+    assert lens.roles() == {}
 
 
 def test_with_a_translation_each_head_has_its_worth(trained: Path, copy: Path) -> None:

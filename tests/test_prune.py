@@ -180,7 +180,7 @@ def test_a_pruned_folder_is_a_run_folder_like_any_other(
     facts = json.loads(toy.run("info", out, "--json").out)
     assert facts["parameters"]["total"] == told["after"]["parameters"] < told["before"]["parameters"]
     assert facts["pruned"]["parent"] == str(trained / "run")
-    assert facts["pruned"]["heads_removed"] == told["removed"]
+    assert {key: facts["pruned"][key] for key in told} == told
     assert facts["weights"] == "pruned from run: 4 of 6 heads"
     assert facts["data"]["target_language"] == "de"
     counts = [facts["model"][f"model.{kind}_heads"] for kind in ("encoder", "decoder", "cross")]
@@ -188,6 +188,9 @@ def test_a_pruned_folder_is_a_run_folder_like_any_other(
     assert "events.jsonl" not in (out / "README.md").read_text()
     translated = toy.run("translate", out, "--input", trained / "test.en", "--output", tmp_path / "found.de")
     assert (translated.code, len(toy.lines_of(tmp_path / "found.de"))) == (0, 50)
+    assert facts["alignment"]["model"] == facts["weights"]
+    resumed = toy.run("train", "--resume", out)
+    assert (resumed.code, "holds a pruned model, which has no checkpoint to go on from" in resumed.err) == (2, True)
 
 
 @pytest.mark.parametrize(("which", "folder"), [("before", "run"), ("after", "pruned")])
@@ -256,6 +259,9 @@ def test_text_that_does_not_pair_up_and_a_folder_that_is_taken_are_refused(train
     assert (ran.code, f"there is no file {tmp_path / 'nothing.en'}" in ran.err) == (2, True)
     ran = toy.run(*arguments(trained, trained / "run"))
     assert (ran.code, f"{trained / 'run'} exists already" in ran.err) == (2, True)
+    file = toy.write_lines(tmp_path / "file", [])
+    ran = toy.run(*arguments(trained, file / "out"))
+    assert (ran.code, "cannot be read or written" in ran.err) == (2, True)
     blank = toy.write_lines(tmp_path / "blank", [" "])
     ran = toy.run(*arguments(trained, tmp_path / "out"), "--source", blank, "--target", blank)
     assert (ran.code, "every pair is empty or too long" in ran.err) == (2, True)

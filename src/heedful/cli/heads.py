@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 EXAMPLE = "The animal didn't cross the street because it was too tired."
 _STRONGEST = 3  # heads that are told of each link of the paper
+_REPORT_FORMS = (".html", ".png", ".svg")
 _FORMS = (".html", ".png", ".svg", ".json", ".npz")
 
 
@@ -34,8 +35,8 @@ def heads(
     run: Annotated[Path, typer.Argument(help="A run folder.")],
     text: Annotated[str | None, typer.Argument(help="A sentence to look into.")] = None,
     out: Annotated[
-        Path, typer.Option(help="A page (.html), a picture (.png, .svg) or the numbers (.json, .npz).")
-    ] = Path("heads.html"),
+        Path | None, typer.Option(help="A page (heads.html), a picture (.png, .svg) or the numbers (.json, .npz).")
+    ] = None,
     show: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
     off: Annotated[list[str] | None, typer.Option(help="Switch off this head, say encoder.1.2. Repeatable.")] = None,
     n_best: Annotated[int, typer.Option(min=1, max=10, help="Translations to look into.")] = 1,
@@ -43,7 +44,7 @@ def heads(
     port: Annotated[int, typer.Option(min=0, max=65535, help="For --serve; 0 is any that is free.")] = 0,
     source: Annotated[Path | None, typer.Option("--input", help="A file, a text a line: what each head does.")] = None,
     target: Annotated[Path | None, typer.Option(help="Its translation: what the loss is without each head.")] = None,
-    report: Annotated[Path | None, typer.Option(help="Write what each head does as a page, too.")] = None,
+    report: Annotated[Path | None, typer.Option(help="Write what each head does as a page or picture.")] = None,
     paper: Annotated[Path | None, typer.Option(help="A folder for the sentences of the paper's figures 3-5.")] = None,
     beam: BeamOption = None,
     settings: SearchOption = None,
@@ -51,7 +52,15 @@ def heads(
     device: DeviceOption = "auto",
 ) -> None:
     """See what every head attends to in a sentence, or what it does over a corpus."""
-    _check(text, out, source, target, report, paper, serve)
+    _check_task(text is not None, source, paper, serve)
+    one, corpus = text is not None or serve, source is not None
+    _check_given(("--off", off, one), ("--n-best", n_best > 1, one), ("--open", show, one), needed="a text or --serve")
+    _check_given(("--out", out, one and not serve), needed="a text")
+    _check_given(("--port", port, serve), needed="--serve")
+    _check_given(("--target", target, corpus), ("--report", report, corpus), needed="--input")
+    out = out or Path("heads.html")
+    _check_form("--out", out, _FORMS)
+    _check_form("--report", report or Path("report.html"), _REPORT_FORMS)
     from heedful.device import use_threads
     from heedful.runs.look import Lens
     from heedful.translator import Translator
@@ -66,41 +75,45 @@ def heads(
     elif paper:
         _figures(lens, paper, as_json)
     else:
-        _look(lens, text or "", off or [], n_best, out, show)
+        _look(lens, text or "", off or [], n_best, out, show, as_json)
 
 
-def _check(
-    text: str | None,
-    out: Path,
-    source: Path | None,
-    target: Path | None,
-    report: Path | None,
-    paper: Path | None,
-    serve: bool,
-) -> None:
-    """Refuse what does not go together, before anything is loaded."""
+def _check_task(text: bool, source: Path | None, paper: Path | None, serve: bool) -> None:
+    """One thing at a time; --serve may come with a text to begin with."""
     of_files = sum(path is not None for path in (source, paper))
-    if (of_files > 0) if serve else (of_files + (text is not None) != 1):
+    if (of_files > 0) if serve else (of_files + text != 1):
         raise ConfigError("give one of these: a text, --input with a file, --paper with a folder, or --serve")
-    if source is None and (target or report):
-        raise ConfigError(f"{'--target' if target else '--report'} goes with --input, the file to measure heads on")
-    if out.suffix.lower() not in _FORMS:
-        near = did_you_mean(out.suffix, _FORMS)
-        raise ConfigError(f"--out {out} must end in one of {', '.join(_FORMS)}, but ends in '{out.suffix}'{near}")
-    check_output(out, "--out")
-    check_output(report, "--report")
 
 
-def _look(lens: "Lens", text: str, off: Sequence[str], n_best: int, out: Path, show: bool) -> None:
+def _check_given(*options: tuple[str, object, bool], needed: str) -> None:
+    """Refuse what would be passed over."""
+    for option, given, fits in options:
+        if given and not fits:
+            raise ConfigError(f"{option} goes with {needed}; leave it out here")
+
+
+def _check_form(option: str, path: Path, forms: Sequence[str]) -> None:
+    if path.suffix.lower() not in forms:
+        near = did_you_mean(path.suffix, forms)
+        raise ConfigError(f"{option} {path} must end in one of {', '.join(forms)}, but ends in '{path.suffix}'{near}")
+    check_output(path, option)
+
+
+def _look(lens: "Lens", text: str, off: Sequence[str], n_best: int, out: Path, show: bool, as_json: bool) -> None:
     """One sentence."""
     from heedful.store.files import write_atomically
 
+    suffix = out.suffix.lower()
     look = lens.look(text, off, n_best)
-    write_atomically(out, _written(lens, look, off, out.suffix.lower()))
-    console.out(one_line(look.translation.text))
-    if off:
-        console.say(f"with all heads: {one_line(lens.baseline(text))}")
-    console.say(f"{out} shows every head" + ("" if show else "; open it in a browser" * (out.suffix == ".html")))
+    write_atomically(out, _written(lens, look, off, suffix))
+    baseline = lens.baseline(text) if off else None
+    if as_json:
+        console.out(json.dumps({"text": look.translation.text, "baseline": baseline, "out": str(out)}))
+    else:
+        console.out(one_line(look.translation.text))
+        if baseline is not None:
+            console.say(f"with all heads: {one_line(baseline)}")
+    console.say(f"{out} shows every head" + ("" if show or suffix != ".html" else "; open it in a browser"))
     if show:
         _open(out.resolve().as_uri())
 
@@ -176,21 +189,26 @@ def _shown(value: object) -> str:
 def _survey(lens: "Lens", source: Path, target: Path | None, report: Path | None, as_json: bool) -> None:
     """A corpus: a table of what each head does, and a page of it."""
     from heedful.data.pairs import read_lines, read_parallel
+    from heedful.heads.draw import draw_roles
     from heedful.heads.report import report_json, report_page, report_text
     from heedful.runs.survey import survey, worth
     from heedful.store.files import write_atomically
 
     pairs = list(read_parallel([str(source)], [str(target)])) if target else []
+    lines = list(read_lines(source))
     with console.display() as shown:
-        found = survey(lens, list(read_lines(source)), shown)
+        found = survey(lens, lines, shown)
         importance = worth(lens, pairs, shown) if pairs else None
     if found.left_out:
-        console.say(f"{found.left_out} lines are left out: they are empty or too long")
+        console.say(f"left out as empty or too long: {found.left_out} of {len(lines)} lines")
     known = found.measures, found.roles, importance
     console.out(json.dumps(report_json(*known)) if as_json else console.table(report_text(*known)))
-    if report:
+    if report and report.suffix.lower() == ".html":
         write_atomically(report, report_page(str(lens.run), *known))
-        console.say(f"{report} shows what each head does; open it in a browser")
+    elif report:
+        write_atomically(report, draw_roles(found.roles, "svg" if report.suffix.lower() == ".svg" else "png"))
+    if report:
+        console.say(f"{report} shows what each head does")
     try:
         lens.keep_roles(found.known_roles())
     except HeedfulError as error:  # a model may lie where one can only read

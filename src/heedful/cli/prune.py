@@ -29,10 +29,9 @@ def prune(
     from heedful.data.pairs import read_parallel
     from heedful.device import use_threads
     from heedful.runs.prune import prune as cut
-    from heedful.store.run_folder import RunFolder, check_free
+    from heedful.store.run_folder import RunFolder
     from heedful.translator import Translator
 
-    check_free(out)
     pairs = list(read_parallel([str(source)], [str(target)]))
     use_threads(0)
     translator = Translator.load(run, device_named(device))

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float
 
 from heedful.errors import ConfigError
-from heedful.heads.forced import Attention, HeadWeights
+from heedful.heads.forced import START, Attention, HeadWeights
 from heedful.heads.names import KINDS, Head
 from heedful.heads.roles import ROLE_COLOURS, Role
 from heedful.nn.heads import Kind
@@ -24,7 +24,6 @@ TITLES: dict[Kind, str] = {
     "decoder": "Decoder self-attention",
     "cross": "Cross attention",
 }
-START = "<start>"  # what a decoder is fed first
 
 _MOST_LABELS = 40  # pieces on an axis; more of them are too small to read
 _LONGEST_LABEL = 12  # characters
@@ -132,12 +131,14 @@ def _draw_block(canvas: Any, block: _Block, top: float) -> None:
             for number, piece in enumerate(block.rows):
                 y = bottom + height * (1 - (number + 0.5) / len(block.rows))
                 canvas.text(_FOR_LABELS - 0.03, y, label(piece), ha="right", va="center", fontsize=_SMALL)
-    last = len(block.layers[-1])
     if len(block.columns) <= _MOST_LABELS:
-        for index in range(last):
+        for index in range(max(map(len, block.layers))):
+            # After pruning the lowest head of a column need not be of the last layer.
+            lowest = max(layer for layer, weights in enumerate(block.layers) if index < len(weights))
+            y = top - _FOR_TITLE - (lowest + 1) * (height + 2 * _GAP) - 0.03
             for number, piece in enumerate(block.columns):
                 x = _FOR_LABELS + index * (width + _GAP) + width * (number + 0.5) / len(block.columns)
-                canvas.text(x, bottom - 0.03, label(piece), ha="center", va="top", fontsize=_SMALL, rotation=90)
+                canvas.text(x, y, label(piece), ha="center", va="top", fontsize=_SMALL, rotation=90)
 
 
 def _draw_head(
@@ -146,8 +147,9 @@ def _draw_head(
     from matplotlib.patches import Rectangle
 
     left, right, bottom, top = extent
-    # Not stretched to each head's own maximum: a colour means the same weight in all of them.
-    canvas.imshow(grid, cmap="Blues", vmin=0.0, vmax=1.0, aspect="auto", interpolation="none", extent=extent)
+    # Not stretched to each head's own maximum: a colour means the same weight in all of them. The root of it, as on the
+    # page, or heads that look at many keys would be blank.
+    canvas.imshow(np.sqrt(grid), cmap="Blues", vmin=0.0, vmax=1.0, aspect="auto", interpolation="none", extent=extent)
     canvas.add_patch(Rectangle((left, bottom), right - left, top - bottom, fill=False, linewidth=0.4, edgecolor="grey"))
     canvas.text((left + right) / 2, top + 0.03, name, ha="center", va="bottom", fontsize=7)
 

@@ -17,6 +17,7 @@ from heedful.heads.record import AttentionRecord, record_attention
 from heedful.models.seq2seq import AnySeq2Seq
 from heedful.nn.heads import Kind
 
+START = "<s>"  # how the symbol that a decoder starts from is shown
 HeadWeights = Float[np.ndarray, "_heads _query _key"]  # the three attentions differ in their sizes, layers in heads
 
 

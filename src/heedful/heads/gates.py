@@ -40,10 +40,15 @@ def gated(model: AnySeq2Seq, gates: Gates) -> Iterator[None]:
 
 @contextmanager
 def heads_off(model: AnySeq2Seq, heads: Iterable[Head]) -> Iterator[None]:
-    """Use a model without these heads, for a while. Layers that keep all of theirs run as fast as ever."""
-    gates = open_gates(model)
-    closed = list(heads)
-    for head in closed:
-        gates[head.kind, head.layer][head.index] = 0.0
-    with gated(model, {(head.kind, head.layer): gates[head.kind, head.layer] for head in closed}):
+    """Use a model without these heads, for a while; what is gated already stays so.
+
+    Layers that keep all of theirs run as fast as ever.
+    """
+    opened, gates = open_gates(model), Gates()
+    for head in heads:
+        place = head.kind, head.layer
+        before = model.attentions[head.kind][head.layer].gates
+        gate = gates.setdefault(place, opened[place] if before is None else before.clone())
+        gate[..., head.index] = 0.0
+    with gated(model, gates):
         yield

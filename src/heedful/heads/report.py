@@ -7,7 +7,7 @@ from html import escape
 
 from heedful.heads.draw import TITLES
 from heedful.heads.inline import asset, digest
-from heedful.heads.measure import RARE_SHARE, Measures, Share
+from heedful.heads.measure import Measures, Share
 from heedful.heads.names import KINDS, Head
 from heedful.heads.roles import ROLE_COLOURS, Role, RoleName, percent
 from heedful.nn.heads import Kind
@@ -57,7 +57,7 @@ _COLUMNS = (
     ),
     _Column("punctuation", "Weight on punctuation.", lambda m: m.punctuation),
     _Column("EOS", "Weight on the end-of-sentence piece; in the decoder, on the start symbol.", lambda m: m.special),
-    _Column("rare", f"Weight on the rarest pieces, {percent(RARE_SHARE)} of the text or so.", lambda m: m.rare),
+    _Column("rare", "Weight on the rarest pieces, in the rows of sentences that have any.", lambda m: m.rare),
     _Column(
         "stability",
         "How alike its pattern is from sentence to sentence: one over the number of patterns that it effectively has, "

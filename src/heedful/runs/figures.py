@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from heedful.errors import ConfigError
 from heedful.heads.names import Head, all_heads
 from heedful.runs.look import Lens
 from heedful.text.words import words_of_text
@@ -57,6 +58,9 @@ class Found:
 
 def find_figures(lens: Lens) -> Iterator[Found]:
     """Look at each sentence, and for its link in every head of the encoder."""
+    heads = [head for head in all_heads(lens.translator.model) if head.kind == "encoder"]
+    if not heads:
+        raise ConfigError(f"{lens.run} holds a model without attention in its encoder, which the figures are of")
     for figure in FIGURES:
         look = lens.look(figure.text)
         words = words_of_text(lens.translator.tokenizers.source, figure.text)
@@ -64,10 +68,6 @@ def find_figures(lens: Lens) -> Iterator[Found]:
         queries = [i for i, word in enumerate(words.of_pieces) if word == places[figure.query]]
         keys = [i for i, word in enumerate(words.of_pieces) if word in {places[key] for key in figure.keys}]
         attention = look.inside[0].attention
-        links = [
-            Link(head, float(attention[head][queries][:, keys].sum(-1).mean()))
-            for head in all_heads(lens.translator.model)
-            if head.kind == "encoder"
-        ]
+        links = [Link(head, float(attention[head][queries][:, keys].sum(-1).mean())) for head in heads]
         chance = len(keys) / len(words.of_pieces)
         yield Found(figure, look, tuple(sorted(links, key=lambda link: -link.share)), chance)

@@ -16,7 +16,7 @@ from heedful.config import Experiment, flat, make_experiment, merge
 from heedful.data.batching import Batching
 from heedful.data.pairs import read_pairs
 from heedful.device import memory_use, use_threads
-from heedful.errors import ConfigError, Diverged, FolderError
+from heedful.errors import ConfigError, Diverged, FolderError, out_of_memory
 from heedful.models.build import build_model
 from heedful.models.seq2seq import AnySeq2Seq
 from heedful.models.size import transformer_size
@@ -86,6 +86,8 @@ def resume(
         run = RunFolder.open(path)
     with locked(path):
         remove_temporaries(path)
+        if "pruned" in run.about():
+            raise FolderError(f"{path} holds a pruned model, which has no checkpoint to go on from; train another")
         settings = merge(run.changes(), settings)
         experiment = _changed(run.experiment(), settings)
         if run.prepared:
@@ -336,9 +338,13 @@ class Fit:
         self.folder.write_about({"finished": asdict(finished)})
         draw_curve(self.folder)
         write_atomically(self.folder.path / "README.md", model_card(self.folder))
-        if self.prepared.valid_pairs:
+        try:
             model = self.folder.model().to(self.device)
             keep_aligner(self.folder, model, self.prepared.tokenizers, self.prepared.valid_pairs)
+        except Exception as error:
+            if not out_of_memory(error):
+                raise
+            self.report.say("no memory was left to find where the model aligns words; --alignments will do it")
 
     def _save(self) -> Saved:
         record = replace(self.record, seconds=60.0 * self._minutes())

@@ -3,19 +3,18 @@
 import base64
 import io
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
 from heedful.config import SearchConfig
-from heedful.heads.forced import Forced, HeadWeights
+from heedful.heads.forced import START, Forced, HeadWeights
 from heedful.heads.names import KINDS
 from heedful.store.run_folder import RunFolder
 from heedful.text.tokenizer import Tokenizer
 from heedful.translator import Alternative, Look, Translator
 
-START = "<s>"  # stands for the symbol that a decoder starts from
 _STEPS = 65535  # a page is told a weight in so many steps: exact enough to read, and half the size of a float
 
 Layers = Callable[[Sequence[HeadWeights]], object]
@@ -28,6 +27,7 @@ class Lens:
     run: Path
     translator: Translator
     search: SearchConfig
+    known: dict[str, str] = field(default_factory=dict)  # the last text and its translation with all heads
 
     def look(self, text: str, off: Sequence[str] = (), n_best: int = 1) -> Look:
         """A text and its translations, without the heads that are off."""
@@ -35,13 +35,16 @@ class Lens:
             return self.translator.look(text, search=self.search, n_best=n_best)
 
     def baseline(self, text: str) -> str:
-        """Its translation with all heads."""
-        return self.translator.translate([text], search=self.search)[0].text
+        """Its translation with all heads, which need not be made anew when another one is switched off."""
+        if text not in self.known:
+            self.known.clear()
+            self.known[text] = self.translator.translate([text], search=self.search)[0].text
+        return self.known[text]
 
     def page(self, look: Look, off: Sequence[str] = (), live: bool = False) -> dict[str, object]:
         """What the page shows. `baseline` is the translation with all heads, where some are off."""
         baseline = self.baseline(look.translation.source) if off else None
-        about = {"roles": self.roles(), "off": list(off), "baseline": baseline, "live": live}
+        about = {"roles": self.roles(), "off": list(dict.fromkeys(off)), "baseline": baseline, "live": live}
         return self._document(look, packed) | about
 
     def numbers(self, look: Look) -> dict[str, object]:
@@ -50,14 +53,16 @@ class Lens:
 
     def roles(self) -> Mapping[str, object]:
         """What each head mostly does, as it was measured last; empty where it never was."""
-        match RunFolder(self.run).about():
-            case {"heads": dict(roles)}:
+        folder = RunFolder(self.run)
+        match folder.about():
+            case {"heads": {"model": str(note), "roles": dict(roles)}} if note == folder.note():
                 return roles
         return {}
 
     def keep_roles(self, roles: Mapping[str, object]) -> None:
-        """Remember what each head does, so that pages can tell."""
-        RunFolder(self.run).write_about({"heads": roles})
+        """Remember what each head does, so that pages can tell; and of which weights that is true."""
+        folder = RunFolder(self.run)
+        folder.write_about({"heads": {"model": folder.note(), "roles": roles}})
 
     def _document(self, look: Look, layers: Layers) -> dict[str, object]:
         return document(look, self.translator.tokenizers.target, str(self.run), layers)

@@ -1,8 +1,9 @@
 """A smaller model out of a trained one: the heads that matter least are removed, and what that changes is measured."""
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from shutil import rmtree
 from statistics import median
@@ -12,12 +13,12 @@ from time import perf_counter
 import torch
 from torch import Tensor
 
-from heedful.config import ModelConfig, SearchConfig
+from heedful.config import BleuTokens, ModelConfig, SearchConfig
 from heedful.data.batch import Batch
 from heedful.data.batching import Batching, epoch_batches
 from heedful.data.corpus import Limits, write_corpus
 from heedful.data.pairs import Pair
-from heedful.errors import ConfigError, DataError
+from heedful.errors import ConfigError, DataError, FolderError
 from heedful.heads.importance import head_importance
 from heedful.heads.names import Head, all_heads
 from heedful.heads.prune import least_important, pruned
@@ -26,6 +27,7 @@ from heedful.models.build import build_model
 from heedful.models.seq2seq import AnySeq2Seq
 from heedful.models.transformer import Transformer
 from heedful.runs.about import versions
+from heedful.runs.align import keep_aligner
 from heedful.runs.card import model_card
 from heedful.runs.report import Reporter
 from heedful.store.files import write_atomically
@@ -71,11 +73,28 @@ def prune(
     if not isinstance(model, Transformer):
         raise ConfigError(f"{run.path} has no heads that can be cut out; only a Transformer has")
     count = heads_to_remove(model, keep)
-    removed = choose(model, paired_batches(run, translator, pairs), count, report)
-    config, weights = pruned(model, removed)
-    smaller = _translator(translator, config, weights)
-    outputs, seconds = _race((translator, smaller), [pair.source for pair in pairs], search, report)
-    tokenize, targets = run.experiment().evaluate.tokenize, [[pair.target for pair in pairs]]
+    with _new_folder(out) as folder:  # a place that cannot be written to is refused before the long work
+        removed = choose(model, paired_batches(run, translator, pairs), count, report)
+        config, weights = pruned(model, removed)
+        smaller = _translator(translator, config, weights)
+        pruning = _compared(translator, smaller, removed, pairs, search, run.experiment().evaluate.tokenize, report)
+        _write(run, folder, config, weights, pruning)
+        keep_aligner(folder, smaller.model, smaller.tokenizers, pairs)
+    return pruning
+
+
+def _compared(
+    whole: Translator,
+    smaller: Translator,
+    removed: Sequence[Head],
+    pairs: Sequence[Pair],
+    search: SearchConfig,
+    tokenize: BleuTokens,
+    report: Reporter,
+) -> Pruning:
+    """What became of size, BLEU and speed."""
+    outputs, seconds = _race((whole, smaller), [pair.source for pair in pairs], search, report)
+    targets = [[pair.target for pair in pairs]]
     before, after = (
         Measured(
             heads=len(all_heads(one.model)),
@@ -83,12 +102,23 @@ def prune(
             bleu=bleu(lines, targets, tokenize),
             sentences_per_second=len(pairs) / sum(taken),
         )
-        for one, lines, taken in zip((translator, smaller), outputs, seconds, strict=True)
+        for one, lines, taken in zip((whole, smaller), outputs, seconds, strict=True)
     )
     speed = median(old / new for old, new in zip(*seconds, strict=True))
-    pruning = Pruning(tuple(map(str, removed)), before, after, speed)
-    _write(run, out, config, weights, pruning)
-    return pruning
+    return Pruning(tuple(map(str, removed)), before, after, speed)
+
+
+@contextmanager
+def _new_folder(path: Path) -> Iterator[RunFolder]:
+    """It is there afterwards if all went well: half a folder would only be in the way."""
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise FolderError(f"--out {path} exists already; choose another")
+    folder = RunFolder.create(path)
+    try:
+        yield folder
+    except BaseException:
+        rmtree(path)
+        raise
 
 
 def heads_to_remove(model: AnySeq2Seq, keep: float) -> int:
@@ -163,17 +193,14 @@ def _race(
     return outputs, seconds
 
 
-def _write(run: RunFolder, out: Path, config: ModelConfig, weights: Mapping[str, Tensor], pruning: Pruning) -> None:
-    folder = RunFolder.create(out)
-    try:
-        experiment = replace(run.experiment(), model=config)
-        folder.begin(experiment)
-        folder.describe(experiment, run.tokenizers())
-        left = f"{pruning.after.heads} of {pruning.before.heads} heads"
-        folder.write_weights(weights, f"pruned from {run.path.resolve().name}: {left}")
-        history = {"parent": str(run.path), "parent_weights": run.note(), "heads_removed": pruning.removed}
-        folder.write_about({"data": run.about().get("data", {}), "versions": versions(), "pruned": history})
-        write_atomically(folder.path / "README.md", model_card(folder))
-    except BaseException:
-        rmtree(folder.path)  # half a folder would only be in the way
-        raise
+def _write(
+    run: RunFolder, folder: RunFolder, config: ModelConfig, weights: Mapping[str, Tensor], pruning: Pruning
+) -> None:
+    experiment = replace(run.experiment(), model=config)
+    folder.begin(experiment)
+    folder.describe(experiment, run.tokenizers())
+    left = f"{pruning.after.heads} of {pruning.before.heads} heads"
+    folder.write_weights(weights, f"pruned from {run.path.resolve().name}: {left}")
+    history = {"parent": str(run.path), "parent_weights": run.note(), **asdict(pruning)}
+    folder.write_about({"data": run.about().get("data", {}), "versions": versions(), "pruned": history})
+    write_atomically(folder.path / "README.md", model_card(folder))

@@ -27,7 +27,7 @@ class Survey:
     roles: Mapping[Head, Role]
     left_out: int  # lines that are empty or too long
 
-    def known_roles(self) -> dict[str, dict[str, str]]:
+    def known_roles(self) -> dict[str, object]:
         """What a run folder keeps of it, so that the page can tell what a head mostly does."""
         return {str(head): asdict(role) for head, role in self.roles.items()}
 
@@ -37,7 +37,8 @@ def survey(lens: Lens, lines: Sequence[str], report: Reporter) -> Survey:
     translator = lens.translator
     if not translator.model.attentions:
         raise ConfigError(f"{lens.run} holds a model without attention, so there are no heads to measure")
-    encoded = [ids for ids in translator.tokenizers.source.encode_all(lines) if 1 < len(ids) <= LONGEST_LOOK]
+    encoded = translator.tokenizers.source.encode_all([line for line in lines if line.strip()])
+    encoded = [ids for ids in encoded if len(ids) <= LONGEST_LOOK]
     if not encoded:
         raise DataError(f"none of {len(lines)} lines has text of at most {LONGEST_LOOK} pieces; give other text")
     outputs = _translated(lens, encoded, report)

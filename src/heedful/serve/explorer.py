@@ -11,11 +11,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Lock
 from typing import cast
 
-from heedful.errors import HeedfulError
+from heedful.errors import ConfigError, HeedfulError
 
 HOST = "127.0.0.1"
 _MOST_BYTES = 65_536  # of a request: more than any sentence that can be shown
 _MOST_TRANSLATIONS = 10
+_USUAL_PORT = 80
 _SECONDS = 30.0  # a client that is silent for so long is gone
 _HEADERS = {
     "Cache-Control": "no-store",
@@ -44,7 +45,12 @@ class Explorer(ThreadingHTTPServer):
         self.page = page.encode()
         self._answer = answer
         self._turn = Lock()  # heads are switched off in the model itself, so one request at a time
-        super().__init__((HOST, port), _Handler)
+        try:
+            super().__init__((HOST, port), _Handler)
+        except OSError as error:
+            raise ConfigError(
+                f"--port {port} cannot be used ({error.strerror}); give another, or 0 for any that is free"
+            ) from error
 
     @property
     def url(self) -> str:
@@ -53,8 +59,9 @@ class Explorer(ThreadingHTTPServer):
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """What a browser on this machine calls it."""
-        return tuple(f"{name}:{self.server_port}" for name in (HOST, "localhost"))
+        """What a browser on this machine calls it; the usual port goes without saying."""
+        names = (HOST, "localhost")
+        return (*(f"{name}:{self.server_port}" for name in names), *(names if self.server_port == _USUAL_PORT else ()))
 
     def answer(self, body: bytes) -> Mapping[str, object]:
         """The document that a request asks for."""
@@ -64,6 +71,14 @@ class Explorer(ThreadingHTTPServer):
                 return self._answer(text, off, n_best)
         except HeedfulError as error:
             raise Refused(HTTPStatus.UNPROCESSABLE_ENTITY, str(error)) from error
+        except Exception as error:
+            what = f"unexpected {type(error).__name__}: {error}"
+            raise Refused(HTTPStatus.INTERNAL_SERVER_ERROR, what) from error
+
+    def server_close(self) -> None:
+        """Let the last answer come to its end: a process must not end with a thread inside of PyTorch."""
+        self._turn.acquire()
+        super().server_close()
 
 
 def _read(body: bytes) -> tuple[str, list[str], int]:

@@ -38,7 +38,7 @@ function showAlternatives(index) {
   [...byId('produced').children].forEach((chip, i) => chip.setAttribute('aria-selected', String(i === index)));
   byId('alternatives').hidden = !token;
   if (!token) return;
-  byId('alternatives-of').replaceChildren('Instead of ', quoted(pieces[index]), ' the model also considered');
+  byId('alternatives-of').replaceChildren('Where it wrote ', quoted(pieces[index]), ' the model considered');
   const rows = token.alternatives.map((each) => alternative(each, each.piece === pieces[index]));
   byId('alternatives-list').replaceChildren(...rows);
   const said = token.alternatives.map(({ piece, probability }) => `'${spoken(piece)}' ${probability.toFixed(2)}`);
