@@ -78,9 +78,9 @@ def test_a_port_that_is_taken_is_the_users_error(explorer: Explorer) -> None:
 
 
 def test_the_usual_port_goes_without_saying(explorer: Explorer, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert explorer.hosts == (f"127.0.0.1:{explorer.server_port}", f"localhost:{explorer.server_port}")
+    assert list(explorer.hosts) == [f"127.0.0.1:{explorer.server_port}", f"localhost:{explorer.server_port}"]
     monkeypatch.setattr(explorer, "server_port", 80)
-    assert explorer.hosts == ("127.0.0.1:80", "localhost:80", "127.0.0.1", "localhost")
+    assert list(explorer.hosts) == ["127.0.0.1:80", "localhost:80", "127.0.0.1", "localhost"]
 
 
 def test_one_answer_at_a_time_and_the_last_one_comes_to_its_end() -> None:
