@@ -110,6 +110,7 @@ The scores are those of a few minutes; it learns on as long as you let it. Next,
 
    source .venv/bin/activate
    heedful translate {model} "Where is the station?"
+   heedful heads {model} "Where is the station?" --open
    heedful info {model}
    heedful train --resume {model} --set train.max_steps=9000 --set train.max_minutes=20
    heedful train --source {data}/train.fr --target {data}/train.en --out runs/fr-en
