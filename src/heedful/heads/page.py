@@ -18,7 +18,7 @@ def page(document: Mapping[str, object]) -> str:
     Its own policy lets a browser run these scripts and styles alone, and load nothing: whatever the text of a sentence
     is, it cannot act.
     """
-    style = asset("page.css")
+    style = asset("theme.css") + asset("page.css")
     script = "\n".join(asset(f"{name}.js") for name in _SCRIPTS)
     policy = (
         f"default-src 'none'; script-src '{digest(script)}'; style-src '{digest(style)}'; img-src data:; "

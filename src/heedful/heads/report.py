@@ -102,7 +102,7 @@ def report_page(
     importance: Importance | None = None,
 ) -> str:
     """One HTML file, everything inlined; its policy lets no text in it act, and nothing be loaded."""
-    style = asset("report.css") + "".join(
+    style = asset("theme.css") + asset("report.css") + "".join(
         f".{_class(name)} {{ --role: {colour}; }}\n" for name, colour in ROLE_COLOURS.items()
     )
     script = asset("report.js")
