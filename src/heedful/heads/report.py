@@ -102,8 +102,10 @@ def report_page(
     importance: Importance | None = None,
 ) -> str:
     """One HTML file, everything inlined; its policy lets no text in it act, and nothing be loaded."""
-    style = asset("theme.css") + asset("report.css") + "".join(
-        f".{_class(name)} {{ --role: {colour}; }}\n" for name, colour in ROLE_COLOURS.items()
+    style = (
+        asset("theme.css")
+        + asset("report.css")
+        + "".join(f".{_class(name)} {{ --role: {colour}; }}\n" for name, colour in ROLE_COLOURS.items())
     )
     script = asset("report.js")
     policy = (
