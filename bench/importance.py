@@ -1,0 +1,36 @@
+"""How well the gradients of gates tell what happens to the loss when heads are really switched off.
+
+.venv/bin/python bench/importance.py RUN SOURCE TARGET
+"""
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+
+from heedful.data.pairs import read_parallel
+from heedful.heads.importance import ablation, head_importance
+from heedful.heads.names import all_heads
+from heedful.runs.prune import paired_batches
+from heedful.store.run_folder import RunFolder
+from heedful.translator import Translator
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name in ("run", "source", "target"):
+        parser.add_argument(name, type=Path)
+    options = parser.parse_args()
+    translator = Translator.load(options.run, "cpu")
+    pairs = list(read_parallel([str(options.source)], [str(options.target)]))
+    batches = paired_batches(RunFolder(options.run), translator, pairs)
+    heads = all_heads(translator.model)
+    estimated, real = head_importance(translator.model, batches), ablation(translator.model, batches, heads)
+    for head in sorted(heads, key=lambda head: real[head]):
+        print(f"{head!s:12} {estimated[head]:8.4f} estimated {real[head]:8.4f} real")
+    ranks = [np.argsort(np.argsort([values[head] for head in heads])) for values in (estimated, real)]
+    print(f"rank correlation {np.corrcoef(ranks[0], ranks[1])[0, 1]:.2f} over {len(heads)} heads and {len(pairs)} pairs")
+
+
+if __name__ == "__main__":
+    main()
