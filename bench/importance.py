@@ -29,7 +29,8 @@ def main() -> None:
     for head in sorted(heads, key=lambda head: real[head]):
         print(f"{head!s:12} {estimated[head]:8.4f} estimated {real[head]:8.4f} real")
     ranks = [np.argsort(np.argsort([values[head] for head in heads])) for values in (estimated, real)]
-    print(f"rank correlation {np.corrcoef(ranks[0], ranks[1])[0, 1]:.2f} over {len(heads)} heads and {len(pairs)} pairs")
+    correlation = np.corrcoef(ranks[0], ranks[1])[0, 1]
+    print(f"rank correlation {correlation:.2f} over {len(heads)} heads and {len(pairs)} pairs")
 
 
 if __name__ == "__main__":
