@@ -8,7 +8,7 @@ import torch
 from heedful.config import PRESETS, Experiment, ModelConfig, SearchConfig, make_experiment
 from heedful.config.presets import preset
 from heedful.errors import ConfigError
-from heedful.models.size import transformer_size
+from heedful.models.size import model_size
 from heedful.models.transformer import Transformer
 
 # With one vocabulary of 37 000. By hand for the base model: an attention 4 x (512 x 512 + 512) = 1 050 624, a
@@ -64,7 +64,7 @@ def test_every_preset_is_counted() -> None:
 @pytest.mark.parametrize("name", COUNTS)
 def test_the_count_of_weights_is_exact(name: str) -> None:
     config = experiment(name).model
-    assert transformer_size(config, 37_000, 37_000).total == COUNTS[name] == built(config, 37_000, 37_000)
+    assert model_size(config, 37_000, 37_000).total == COUNTS[name] == built(config, 37_000, 37_000)
 
 
 @pytest.mark.parametrize("norm", ["post", "pre"])
@@ -79,11 +79,11 @@ def test_the_count_holds_for_models_of_no_preset(norm: str, positions: str, shar
             }
         }
     ).model  # fmt: skip
-    assert transformer_size(config, 29, 31).total == built(config, 29, 31)
+    assert model_size(config, 29, 31).total == built(config, 29, 31)
 
 
 def test_the_parts_of_a_size_add_up() -> None:
-    size = transformer_size(ModelConfig(), 37_000, 37_000)
+    size = model_size(ModelConfig(), 37_000, 37_000)
     assert (size.embeddings, size.encoder, size.decoder) == (18_944_000, 18_914_304, 25_224_192)
     assert size.total == 63_082_496
     assert size.training_bytes == 16 * 63_082_496
