@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from heedful.config import Experiment, ModelConfig, TrainConfig
-from heedful.data.batch import Batch
 from heedful.models.build import Vocabulary, build_model
 from heedful.models.transformer import Transformer, TransformerState
 from heedful.nn.dropout import Dropout

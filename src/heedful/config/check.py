@@ -89,7 +89,14 @@ def _check_transformer(model: ModelConfig) -> None:
 
 
 # What only a Transformer has. Its sizes are not among them: presets of other families leave them as they are.
-_OF_TRANSFORMERS = ("window", "attention_dropout", "activation_dropout", "encoder_heads", "decoder_heads", "cross_heads")
+_OF_TRANSFORMERS = (
+    "window",
+    "attention_dropout",
+    "activation_dropout",
+    "encoder_heads",
+    "decoder_heads",
+    "cross_heads",
+)
 
 
 def _check_rival(model: ModelConfig) -> None:

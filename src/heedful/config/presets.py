@@ -84,9 +84,8 @@ _SINCE: Mapping[str, Preset] = {
 }
 
 
-
 def _rival(**values: object) -> Preset:
-    """A rival in the size of its paper, trained as `modern` is: small data, a rate that falls to zero within the run."""
+    """A rival in a size for small corpora, trained as `modern` is."""
     small = {"d_model": 256, "encoder_layers": 2, "decoder_layers": 2, "dropout": 0.3}
     return {**_SINCE["modern"], "model": {**small, **values}}
 

@@ -1,9 +1,9 @@
 """ConvS2S: convolutions instead of recurrence (Gehring et al. 2017).
 
-Gated linear units, residual connections scaled by sqrt(0.5), learned positions, attention to the source in every decoder
-layer, and gradients of the encoder divided by twice the number of those, as in the authors' code. Embeddings and hidden
-layers are of one width, d_model. There is no weight normalisation: it was for their optimiser, and Adam, which all
-families are trained with here, scales each weight's step by itself; the initialisation is theirs.
+Gated linear units, residual connections scaled by sqrt(0.5), learned positions, attention to the source in every
+decoder layer, and gradients of the encoder divided by twice the number of those, as in the authors' code. Embeddings
+and hidden layers are of one width, d_model. There is no weight normalisation: it was for their optimiser, and Adam,
+which all families are trained with here, scales each weight's step by itself; the initialisation is theirs.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -174,11 +174,11 @@ class Convolutional(Embedded[Memory, ConvolutionalState]):
         embedded = self.target_embedding(tokens) + self.target_positions(here, state.position + 1)
         x, pasts = self.target_in(embedded), []
         for layer, past in zip(self.decoder, state.pasts.unbind(1), strict=True):
-            x, past = layer.step(x, embedded, past, state)
-            pasts.append(past)
+            x, grown = layer.step(x, embedded, past, state)
+            pasts.append(grown)
         logits = F.linear(self.target_out(x), self.output_weight)
-        grown = torch.stack(pasts, dim=1)
-        return logits, ConvolutionalState(state.position + 1, grown, state.source, state.roots, state.sentences)
+        after = torch.stack(pasts, dim=1)
+        return logits, ConvolutionalState(state.position + 1, after, state.source, state.roots, state.sentences)
 
 
 def less_gradient(x: Rows, factor: float) -> Rows:

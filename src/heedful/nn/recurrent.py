@@ -33,9 +33,7 @@ class ReadingLayer(nn.Module):
         super().__init__()
         self.rnn = _rnn(cell, inputs, d_model, bidirectional)
 
-    def forward(
-        self, x: Float[Tensor, "rows inputs"], layout: Layout
-    ) -> tuple[Float[Tensor, "rows outputs"], Carried]:
+    def forward(self, x: Float[Tensor, "rows inputs"], layout: Layout) -> tuple[Float[Tensor, "rows outputs"], Carried]:
         """What it says at each position, and what it holds at its end: of two ways, the backward one's."""
         grid = layout.pad(x)
         if layout.full:
