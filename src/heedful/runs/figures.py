@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from heedful.errors import ConfigError
 from heedful.heads.names import Head, all_heads
 from heedful.runs.look import Lens
 from heedful.text.words import words_of_text
@@ -57,6 +58,9 @@ class Found:
 
 def find_figures(lens: Lens) -> Iterator[Found]:
     """Look at each sentence, and for its link in every head of the encoder."""
+    attentions = lens.translator.model.attentions
+    if attentions and not attentions.get("encoder"):
+        raise ConfigError("this model has no encoder self-attention, which the paper's figures show; look at a text")
     for figure in FIGURES:
         look = lens.look(figure.text)
         words = words_of_text(lens.translator.tokenizers.source, figure.text)
