@@ -16,7 +16,7 @@ from heedful.models.recurrent import Recurrent
 from heedful.models.seq2seq import AnySeq2Seq
 from heedful.nn.attention import SelfAttention, attend, attend_in_blocks
 from heedful.nn.layout import Layout
-from model_examples import FAMILIES, PAD, SMALL, example, logits_of, shaken_of_family
+from model_examples import FAMILIES, PAD, SMALL, example, fresh_of_family, logits_of, shaken_of_family
 
 Named = dict[str, Tensor]  # the weights of a part
 Carried = tuple[Tensor, ...]
@@ -187,6 +187,17 @@ def test_logits_and_gradients_are_those_by_hand(config: ModelConfig) -> None:
     expected = torch.autograd.grad((theirs * direction).sum(), weights)
     for one, other in zip(found, expected, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("config", [RIVALS["lstm"], RIVALS["lstm-additive"], RIVALS["lstm-multiplicative"]])
+def test_forget_gates_begin_open(config: ModelConfig) -> None:
+    biases = {name: p for name, p in fresh_of_family(config).named_parameters() if "bias_ih" in name}
+    edge = D**-0.5  # PyTorch draws within this
+    for bias in biases.values():
+        taken, kept, *others = bias.split(D)
+        assert ((kept - 1.0).abs() <= edge).all()
+        assert all((gate.abs() <= edge).all() for gate in (taken, *others))
+    assert biases
 
 
 class TestWindow:

@@ -10,8 +10,8 @@ and their deep output with maxout. Theirs has one layer on each side; more of th
 decoder's stack does not depend on where it looked, and training computes all of its steps in one call and all attention
 in one product. Theirs reads the source forwards; here both ways, as Bahdanau's does.
 
-Either kind of cell goes with each. Dropout is on embeddings, between layers and before the output layer, never between
-two positions (Zaremba et al. 2014).
+Either kind of cell goes with each; the forget gates of an LSTM begin open. Dropout is on embeddings, between layers and
+before the output layer, never between two positions (Zaremba et al. 2014).
 """
 
 from abc import ABC, abstractmethod
@@ -156,8 +156,6 @@ class PlainDecoder(Decoder):
 
 class LookingDecoder(Decoder):
     """What both kinds of attention have in common: how they begin, tanh(W backward state) for each layer's states."""
-
-    key: nn.Linear
 
     def __init__(self, config: ModelConfig, layers: int) -> None:
         super().__init__(config, layers)

@@ -1,6 +1,6 @@
 """Recurrent layers over whole sentences, without a loop over time where none is needed."""
 
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, TypeVar, assert_never
 
 import torch
 from jaxtyping import Float
@@ -77,7 +77,7 @@ class AttentiveLayer(nn.Module):
         self.cell: nn.LSTMCell | nn.GRUCell
         match cell:
             case "lstm":
-                self.cell = nn.LSTMCell(inputs + d_source, d_model)
+                self.cell = remembering(nn.LSTMCell(inputs + d_source, d_model))
             case "gru":
                 self.cell = nn.GRUCell(inputs + d_source, d_model)
             case _:
@@ -104,10 +104,22 @@ class AttentiveLayer(nn.Module):
         __call__ = forward
 
 
+Part = TypeVar("Part", nn.LSTM, nn.LSTMCell)
+
+
+def remembering(part: Part) -> Part:
+    """The same with forget gates that begin open (Gers et al. 2000): without, an LSTM learns much more slowly."""
+    for name, bias in part.named_parameters():
+        if name.startswith("bias_ih"):
+            with torch.no_grad():
+                bias[part.hidden_size : 2 * part.hidden_size] += 1.0
+    return part
+
+
 def _rnn(cell: Cell, inputs: int, d_model: int, bidirectional: bool) -> nn.LSTM | nn.GRU:
     match cell:
         case "lstm":
-            return nn.LSTM(inputs, d_model, batch_first=True, bidirectional=bidirectional)
+            return remembering(nn.LSTM(inputs, d_model, batch_first=True, bidirectional=bidirectional))
         case "gru":
             return nn.GRU(inputs, d_model, batch_first=True, bidirectional=bidirectional)
         case _:

@@ -72,20 +72,17 @@ class AdditiveAttention(SourceAttention):
         return torch.tanh(projected[:, :, None] + keys[:, None]) @ self.score
 
 
-class MultiplicativeAttention(SourceAttention):
-    """Luong et al. (2015), equation 8, "general": query W key."""
-
-    def __init__(self, d_query: int, d_source: int) -> None:
-        super().__init__()
-        self.key = nn.Linear(d_source, d_query, bias=False)
-        nn.init.xavier_uniform_(self.key.weight)
-
-    def scores(self, queries: Queries, keys: SourceKeys) -> Scores:
-        return queries @ keys.transpose(-2, -1)
-
-
 class DotAttention(SourceAttention):
     """Gehring et al. (2017), equation 1: query and key as they are."""
 
     def scores(self, queries: Queries, keys: SourceKeys) -> Scores:
         return queries @ keys.transpose(-2, -1)
+
+
+class MultiplicativeAttention(DotAttention):
+    """Luong et al. (2015), equation 8, "general": query W key. The product of W and key is made once a sentence."""
+
+    def __init__(self, d_query: int, d_source: int) -> None:
+        super().__init__()
+        self.key = nn.Linear(d_source, d_query, bias=False)
+        nn.init.xavier_uniform_(self.key.weight)
