@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from heedful.config import Experiment, ModelConfig, load_recipe, make_experiment
-from heedful.models.size import transformer_size
+from heedful.models.size import model_size
 
 RECIPES = Path(__file__).resolve().parent.parent / "recipes"
 NAMES = {"base": "paper-base-en-de", "big": "paper-big-en-de"}
@@ -60,7 +60,7 @@ def step_flops(experiment: Experiment, length: int = SENTENCE) -> float:
 def parameters(experiment: Experiment) -> int:
     """All trained values."""
     vocabulary = experiment.text.vocabulary_size
-    return transformer_size(experiment.model, vocabulary, vocabulary).total
+    return model_size(experiment.model, vocabulary, vocabulary).total
 
 
 def ring_bytes(values: int, gpus: int) -> float:

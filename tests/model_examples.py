@@ -11,6 +11,8 @@ from torch import Tensor, nn
 from heedful.config import Activation, ModelConfig, Norm, Positions, Sharing
 from heedful.data.batch import Batch, pack
 from heedful.data.batching import Position
+from heedful.models.build import Vocabulary, build_model
+from heedful.models.seq2seq import AnySeq2Seq
 from heedful.models.transformer import Transformer
 from heedful.train.gradients import Objective, OneByOne, Update
 
@@ -29,6 +31,24 @@ VARIANTS = [
 ]
 
 
+# The rivals of the Transformer, with each kind of cell, attention and sharing, and its own restricted form.
+_RECURRENT = replace(SMALL, family="recurrent", encoder_layers=2, decoder_layers=2)
+_CONVOLUTIONAL = replace(SMALL, family="convolutional", positions="learned")
+FAMILIES: dict[str, ModelConfig] = {
+    "lstm": replace(_RECURRENT, cell="lstm", attention="none"),
+    "gru": replace(_RECURRENT, cell="gru", attention="none", sharing="target"),
+    "lstm-additive": replace(_RECURRENT, cell="lstm", attention="additive", encoder_layers=1, sharing="none"),
+    "gru-additive": replace(_RECURRENT, cell="gru", attention="additive", decoder_layers=1),
+    "lstm-multiplicative": replace(_RECURRENT, cell="lstm", attention="multiplicative", decoder_layers=3),
+    "gru-multiplicative": replace(_RECURRENT, cell="gru", attention="multiplicative", sharing="none"),
+    "convolutional": replace(_CONVOLUTIONAL, decoder_layers=3, kernel_width=5),
+    "convolutional-narrow": replace(_CONVOLUTIONAL, sharing="none", kernel_width=1),
+    "window": replace(SMALL, window=2),
+    "narrow-window": replace(SMALL, window=1, norm="pre", attention_dropout=0.1),
+    "transformer": SMALL,
+}
+
+
 def label(config: ModelConfig) -> str:
     """How pytest names a variant."""
     return f"{config.norm}-{config.activation}-{config.positions}-{config.sharing}"
@@ -38,6 +58,20 @@ def fresh(config: ModelConfig, seed: int = 5) -> Transformer:
     """A model as training begins with it."""
     torch.manual_seed(seed)
     return Transformer(config, TARGET_TYPES if config.sharing == "all" else SOURCE_TYPES, TARGET_TYPES, PAD)
+
+
+def fresh_of_family(config: ModelConfig, seed: int = 5) -> AnySeq2Seq:
+    """The same, of whatever family."""
+    torch.manual_seed(seed)
+    source = TARGET_TYPES if config.sharing == "all" else SOURCE_TYPES
+    return build_model(config, Vocabulary(source, TARGET_TYPES, PAD, EOS))
+
+
+def shaken_of_family(config: ModelConfig, seed: int = 5) -> AnySeq2Seq:
+    """As `shaken`, of whatever family."""
+    model = fresh_of_family(config, seed).eval()
+    shake(model)
+    return model
 
 
 def shaken(config: ModelConfig, seed: int = 5) -> Transformer:
@@ -70,10 +104,22 @@ def example(source_lengths: list[int], target_lengths: list[int]) -> Batch:
     return batch_of(sentences(source_lengths, SOURCE_TYPES), sentences(target_lengths, TARGET_TYPES, seed=4))
 
 
-def logits_of(model: Transformer, batch: Batch) -> Tensor:
+def logits_of(model: AnySeq2Seq, batch: Batch) -> Tensor:
     """All logits of a batch, sentence after sentence."""
     memory = model.encode(batch.source, batch.source_lengths)
     return model.decode(batch.target_in, batch.target_lengths, memory)
+
+
+def folded(model: AnySeq2Seq, batch: Batch) -> list[Tensor]:
+    """The logits of each target, one token at a time."""
+    state = model.start(model.encode(batch.source, batch.source_lengths))
+    targets = batch.target_in.split(batch.target_lengths.tolist())
+    steps = []
+    for position in range(int(batch.target_lengths.max())):
+        tokens = torch.stack([target[min(position, len(target) - 1)] for target in targets])
+        logits, state = model.step(tokens, state)
+        steps.append(logits)
+    return [torch.stack(steps)[: len(target), row] for row, target in enumerate(targets)]
 
 
 def update_of(*parts: Batch, epoch: int = 0, then: Position | None = None) -> Update:
@@ -83,6 +129,6 @@ def update_of(*parts: Batch, epoch: int = 0, then: Position | None = None) -> Up
     return Update(parts, target_tokens, tokens, epoch, then or Position())
 
 
-def add_gradients(model: Transformer, parts: Sequence[Batch], smoothing: float = 0.1) -> float:
+def add_gradients(model: AnySeq2Seq, parts: Sequence[Batch], smoothing: float = 0.1) -> float:
     """Gradients of the mean loss over the target tokens of all parts; give that loss."""
     return OneByOne(model, Objective(smoothing, seed=1))(update_of(*parts), step=1)

@@ -9,7 +9,7 @@ import pytest
 
 import toy
 from heedful.config import PRESETS, make_experiment
-from heedful.models.size import transformer_size
+from heedful.models.size import model_size
 
 # The doctor
 
@@ -78,8 +78,7 @@ def test_a_run_tells_what_it_is(trained: Path) -> None:
 def test_a_preset_tells_its_exact_size(name: str) -> None:
     facts = json.loads(toy.run("info", "--preset", name, "--vocabulary", "500", "--json").out)
     assert (
-        facts["parameters"]["total"]
-        == transformer_size(make_experiment({"model": {"preset": name}}).model, 500, 500).total
+        facts["parameters"]["total"] == model_size(make_experiment({"model": {"preset": name}}).model, 500, 500).total
     )
     changed = PRESETS[name]
     told = {key: change["here"] for key, change in facts["differences_from_paper"].items()}

@@ -94,6 +94,7 @@ class TestRanges:
     LEAST: typing.ClassVar = {
         "model.d_model": 2, "model.d_ff": 1, "model.num_heads": 1, "model.d_k": 0, "model.d_v": 0,
         "model.encoder_layers": 1, "model.decoder_layers": 1, "model.max_positions": 1,
+        "model.window": 0, "model.kernel_width": 1,
         "text.bpe_variants": 1, "text.sample_lines": 1,
         "data.hold_out": -1, "data.max_length": 1, "data.max_ratio": 0,
         "train.max_steps": 1, "train.max_minutes": 0, "train.batch_tokens": 1, "train.accumulate": 1,
@@ -168,6 +169,43 @@ class TestFit:
 
     def test_the_width_is_even(self) -> None:
         assert mistake("[model]\nd_model = 9\nnum_heads = 3") == "model.d_model must be even, but is 9 instead"
+
+    @pytest.mark.parametrize(
+        ("setting", "shown"),
+        [
+            ("window = 4", "window is 4"),
+            ("attention_dropout = 0.1", "attention_dropout is 0.1"),
+            ("cross_heads = [1, 2]", "cross_heads is [1, 2]"),
+        ],
+    )
+    @pytest.mark.parametrize(("preset", "family"), [("gru", "recurrent"), ("convs2s", "convolutional")])
+    def test_what_only_a_transformer_has_is_refused_of_others(
+        self, setting: str, shown: str, preset: str, family: str
+    ) -> None:
+        assert mistake(f"[model]\npreset = '{preset}'\n{setting}") == (
+            f"model.{shown} but model.family is '{family}', which has no such thing; leave it out"
+        )
+
+    def test_without_attention_both_stacks_are_equally_deep(self) -> None:
+        assert mistake("[model]\npreset = 'lstm'\nencoder_layers = 3") == (
+            "model.encoder_layers is 3 but model.decoder_layers is 2; without attention each layer goes on from the "
+            "encoder's, so make them equal, or set model.attention"
+        )
+        assert make_experiment({"model": {"preset": "luong", "encoder_layers": 3}}).model.encoder_layers == 3
+
+    def test_a_convolution_has_a_middle(self) -> None:
+        assert mistake("[model]\npreset = 'convs2s'\nkernel_width = 4") == (
+            "model.kernel_width must be odd, so that it has a middle, but is 4 instead"
+        )
+
+    def test_convolutions_learn_their_positions(self) -> None:
+        assert mistake("[model]\nfamily = 'convolutional'") == (
+            "model.positions is 'sinusoidal' but model.family is 'convolutional', "
+            "which learns its positions; set model.positions = 'learned'"
+        )
+
+    def test_a_recurrent_model_has_no_heads_that_must_divide_it(self) -> None:
+        assert make_experiment({"model": {"preset": "gru", "d_model": 101}}).model.d_model == 101
 
     def test_two_vocabularies_cannot_share_one_embedding(self) -> None:
         assert mistake("[text]\nvocabularies = 'separate'") == (
@@ -309,6 +347,7 @@ def experiments(draw: st.DrawFn) -> Experiment:
         seed=draw(st.integers(0, 2**63 - 1)),
         model=dataclasses.replace(
             model,
+            family="transformer",  # what the others refuse stands above
             preset=draw(st.sampled_from(list(PRESETS))),
             num_heads=heads,
             d_model=2 * heads * draw(st.integers(1, 64)),

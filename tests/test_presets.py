@@ -8,8 +8,8 @@ import torch
 from heedful.config import PRESETS, Experiment, ModelConfig, SearchConfig, make_experiment
 from heedful.config.presets import preset
 from heedful.errors import ConfigError
-from heedful.models.size import transformer_size
-from heedful.models.transformer import Transformer
+from heedful.models.build import Vocabulary, build_model
+from heedful.models.size import model_size
 
 # With one vocabulary of 37 000. By hand for the base model: an attention 4 x (512 x 512 + 512) = 1 050 624, a
 # feed-forward network 512 x 2048 + 2048 + 2048 x 512 + 512 = 2 099 712, a norm 1024. So an encoder layer has
@@ -43,6 +43,15 @@ COUNTS = {
     "table3-D-smoothing0.2": 63_082_496,
     "table3-E-learned": 63_082_496 + 2 * 1024 * 512,
     "modern": 4_736_000 + 4 * (132_480 + 198_784) + 2 * 256,  # tiny, and a norm after each stack
+    # Four layers of gates that each map 256 inputs and 256 states to 256, with two biases: 4 gates, or 3.
+    "lstm": 9_472_000 + 4 * 4 * 131_584,
+    "gru": 9_472_000 + 4 * 3 * 131_584,
+    # Both ways; then the start 65 792, keys 131 072, queries 65 792, v 256, gates with 768 inputs, maxout of 1024.
+    "bahdanau": 9_472_000 + 2 * 3 * 131_584 + 262_912 + 3 * (196_864 + 65_792) + 524_800,
+    # Both ways twice, the second with 512 inputs; then the start 263 168, keys 131 072, two layers, 768 to 256.
+    "luong": 9_472_000 + 2 * 4 * (131_584 + 197_120) + 394_240 + 2 * 4 * 131_584 + 196_864,
+    # Two tables of positions, 4 + 3 convolutions of 768 to 512, and 4 + 3 x 2 maps of 256 to 256.
+    "convs2s": 9_472_000 + 2 * 1024 * 256 + 7 * 393_728 + 10 * 65_792,
 }
 
 
@@ -53,7 +62,7 @@ def experiment(name: str) -> Experiment:
 def built(config: ModelConfig, source: int, target: int) -> int:
     """Count the weights of a model that is not in memory."""
     with torch.device("meta"):
-        model = Transformer(config, source, target, pad_id=0)
+        model = build_model(config, Vocabulary(source, target, pad_id=0, eos_id=1))
     return sum(p.numel() for p in model.parameters())
 
 
@@ -64,7 +73,7 @@ def test_every_preset_is_counted() -> None:
 @pytest.mark.parametrize("name", COUNTS)
 def test_the_count_of_weights_is_exact(name: str) -> None:
     config = experiment(name).model
-    assert transformer_size(config, 37_000, 37_000).total == COUNTS[name] == built(config, 37_000, 37_000)
+    assert model_size(config, 37_000, 37_000).total == COUNTS[name] == built(config, 37_000, 37_000)
 
 
 @pytest.mark.parametrize("norm", ["post", "pre"])
@@ -79,11 +88,11 @@ def test_the_count_holds_for_models_of_no_preset(norm: str, positions: str, shar
             }
         }
     ).model  # fmt: skip
-    assert transformer_size(config, 29, 31).total == built(config, 29, 31)
+    assert model_size(config, 29, 31).total == built(config, 29, 31)
 
 
 def test_the_parts_of_a_size_add_up() -> None:
-    size = transformer_size(ModelConfig(), 37_000, 37_000)
+    size = model_size(ModelConfig(), 37_000, 37_000)
     assert (size.embeddings, size.encoder, size.decoder) == (18_944_000, 18_914_304, 25_224_192)
     assert size.total == 63_082_496
     assert size.training_bytes == 16 * 63_082_496
@@ -179,5 +188,6 @@ def test_an_unknown_preset_is_named_with_the_nearest() -> None:
     with pytest.raises(ConfigError) as caught:
         experiment("qqq")
     assert str(caught.value) == (
-        "unknown preset: qqq; there are paper, base, tiny, small, big, modern and the rows of Table 3"
+        "unknown preset: qqq; there are paper, base, tiny, small, big, modern, lstm, gru, bahdanau, luong, convs2s "
+        "and the rows of Table 3"
     )

@@ -15,7 +15,7 @@ from heedful.errors import ConfigError
 from heedful.heads.gates import heads_off
 from heedful.heads.names import Head, all_heads, heads_named
 from heedful.heads.prune import least_important, pruned
-from heedful.models.size import transformer_size
+from heedful.models.size import model_size
 from heedful.models.transformer import Transformer
 from heedful.runs.prune import heads_to_remove
 from heedful.store.run_folder import fill_model
@@ -125,7 +125,7 @@ def test_uneven_heads_keep_the_laws_and_train() -> None:
 @pytest.mark.parametrize("norm", ["post", "pre"])
 def test_uneven_heads_are_counted_exactly(config: ModelConfig, norm: Any) -> None:
     config = replace(config, norm=norm, sharing="none")
-    size = transformer_size(config, SOURCE_TYPES, TARGET_TYPES)
+    size = model_size(config, SOURCE_TYPES, TARGET_TYPES)
     assert size.total == sum(weight.numel() for weight in fresh(config).parameters())
 
 

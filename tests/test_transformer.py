@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from heedful.config import Experiment, ModelConfig, TrainConfig
-from heedful.data.batch import Batch
 from heedful.models.build import Vocabulary, build_model
 from heedful.models.transformer import Transformer, TransformerState
 from heedful.nn.dropout import Dropout
@@ -26,6 +25,7 @@ from model_examples import (
     add_gradients,
     batch_of,
     example,
+    folded,
     fresh,
     label,
     logits_of,
@@ -34,18 +34,6 @@ from model_examples import (
 )
 
 every_variant = pytest.mark.parametrize("config", VARIANTS, ids=label)
-
-
-def folded(model: Transformer, batch: Batch) -> list[Tensor]:
-    """The logits of each target, one token at a time."""
-    state = model.start(model.encode(batch.source, batch.source_lengths))
-    targets = batch.target_in.split(batch.target_lengths.tolist())
-    steps = []
-    for position in range(int(batch.target_lengths.max())):
-        tokens = torch.stack([target[min(position, len(target) - 1)] for target in targets])
-        logits, state = model.step(tokens, state)
-        steps.append(logits)
-    return [torch.stack(steps)[: len(target), row] for row, target in enumerate(targets)]
 
 
 class TestLaws:

@@ -33,9 +33,9 @@ def _preset_facts(name: str, vocabulary: int) -> dict[str, Any]:
 
 
 def _model_facts(experiment: Experiment, source: int, target: int) -> dict[str, Any]:
-    from heedful.models.size import transformer_size
+    from heedful.models.size import model_size
 
-    size = transformer_size(experiment.model, source, target)
+    size = model_size(experiment.model, source, target)
     changed = differences(experiment, Experiment())
     skipped = ("name", "seed", "model.preset")
     return {

@@ -1,5 +1,7 @@
 """Values that no experiment can have, each with its sentence."""
 
+from typing import assert_never
+
 from heedful.config.experiment import Experiment, ModelConfig, TextConfig, TrainConfig
 from heedful.errors import ConfigError
 
@@ -13,6 +15,8 @@ _LEAST = {
         "encoder_layers": 1,
         "decoder_layers": 1,
         "max_positions": 1,
+        "window": 0,
+        "kernel_width": 1,
     },
     "text": {"bpe_variants": 1, "sample_lines": 1},
     "data": {"hold_out": -1, "max_length": 1, "max_ratio": 0},
@@ -60,7 +64,19 @@ def check_experiment(experiment: Experiment) -> None:
 
 
 def check_model(model: ModelConfig) -> None:
-    """Sizes that don't fit together."""
+    """Sizes that don't fit together, and keys that the family has no use for."""
+    match model.family:
+        case "transformer":
+            _check_transformer(model)
+        case "recurrent":
+            _check_recurrent(model)
+        case "convolutional":
+            _check_convolutional(model)
+        case _:
+            assert_never(model.family)
+
+
+def _check_transformer(model: ModelConfig) -> None:
     if model.d_model % 2:
         raise ConfigError(f"model.d_model must be even, but is {model.d_model} instead")
     if (model.d_k == 0 or model.d_v == 0) and model.d_model % model.num_heads:
@@ -70,6 +86,48 @@ def check_model(model: ModelConfig) -> None:
         )
     for key, layers in (("encoder", "encoder"), ("decoder", "decoder"), ("cross", "decoder")):
         _check_heads(f"model.{key}_heads", getattr(model, f"{key}_heads"), layers, getattr(model, f"{layers}_layers"))
+
+
+# What only a Transformer has. Its sizes are not among them: presets of other families leave them as they are.
+_OF_TRANSFORMERS = (
+    "window",
+    "attention_dropout",
+    "activation_dropout",
+    "encoder_heads",
+    "decoder_heads",
+    "cross_heads",
+)
+
+
+def _check_rival(model: ModelConfig) -> None:
+    for key in _OF_TRANSFORMERS:
+        if value := getattr(model, key):
+            shown = list(value) if isinstance(value, tuple) else value
+            raise ConfigError(
+                f"model.{key} is {shown} but model.family is '{model.family}', which has no such thing; leave it out"
+            )
+
+
+def _check_recurrent(model: ModelConfig) -> None:
+    _check_rival(model)
+    if model.attention == "none" and model.encoder_layers != model.decoder_layers:
+        raise ConfigError(
+            f"model.encoder_layers is {model.encoder_layers} but model.decoder_layers is {model.decoder_layers}; "
+            "without attention each layer goes on from the encoder's, so make them equal, or set model.attention"
+        )
+
+
+def _check_convolutional(model: ModelConfig) -> None:
+    _check_rival(model)
+    if model.kernel_width % 2 == 0:
+        raise ConfigError(
+            f"model.kernel_width must be odd, so that it has a middle, but is {model.kernel_width} instead"
+        )
+    if model.positions != "learned":
+        raise ConfigError(
+            f"model.positions is '{model.positions}' but model.family is 'convolutional', "
+            "which learns its positions; set model.positions = 'learned'"
+        )
 
 
 def _check_heads(key: str, heads: tuple[int, ...], stack: str, layers: int) -> None:

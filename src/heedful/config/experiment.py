@@ -3,6 +3,9 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
+Family = Literal["transformer", "recurrent", "convolutional"]
+Cell = Literal["lstm", "gru"]
+AttentionKind = Literal["none", "additive", "multiplicative"]
 Norm = Literal["post", "pre"]
 Activation = Literal["relu", "gelu"]
 Positions = Literal["sinusoidal", "learned"]
@@ -21,9 +24,10 @@ BleuTokens = Literal["13a", "intl", "none", "char", "zh", "ja-mecab", "ko-mecab"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelConfig:
-    """The network of section 3."""
+    """The network of section 3, or a rival of it."""
 
     preset: str = "paper"  # what every unnamed key of this page is taken from; `heedful info --preset NAME` shows it
+    family: Family = "transformer"
     d_model: int = 512
     d_ff: int = 2048
     num_heads: int = 8
@@ -42,6 +46,10 @@ class ModelConfig:
     positions: Positions = "sinusoidal"
     max_positions: int = 1024  # rows of the table of learned positions; later positions share the last row
     sharing: Sharing = "all"  # all: source = target = output; target: target = output; none
+    window: int = 0  # self-attention sees only so many positions to either side (section 4); 0: all
+    cell: Cell = "gru"  # of the recurrent family
+    attention: AttentionKind = "additive"  # of the recurrent family: Bahdanau's, Luong's or none
+    kernel_width: int = 3  # positions that a convolution sees, of the convolutional family
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Named starting points: the paper's models by size and by row of Table 3, and what has helped since.
+"""Named starting points: the paper's models by size and by row of Table 3, what has helped since, and the rivals.
 
 A preset holds only what differs from the paper's base model, whose values are the defaults of `experiment.py`.
 """
@@ -83,7 +83,22 @@ _SINCE: Mapping[str, Preset] = {
     },
 }
 
-PRESETS: Mapping[str, Preset] = {**_SIZES, **_TABLE_3, **_SINCE}
+
+def _rival(**values: object) -> Preset:
+    """A rival in a size for small corpora, trained as `modern` is."""
+    small = {"d_model": 256, "encoder_layers": 2, "decoder_layers": 2, "dropout": 0.3}
+    return {**_SINCE["modern"], "model": {**small, **values}}
+
+
+_RIVALS: Mapping[str, Preset] = {
+    "lstm": _rival(family="recurrent", cell="lstm", attention="none"),
+    "gru": _rival(family="recurrent", cell="gru", attention="none"),
+    "bahdanau": _rival(family="recurrent", cell="gru", attention="additive", encoder_layers=1, decoder_layers=1),
+    "luong": _rival(family="recurrent", cell="lstm", attention="multiplicative"),
+    "convs2s": _rival(family="convolutional", positions="learned", encoder_layers=4, decoder_layers=3),
+}
+
+PRESETS: Mapping[str, Preset] = {**_SIZES, **_TABLE_3, **_SINCE, **_RIVALS}
 
 
 def preset(name: str) -> Preset:

@@ -1,8 +1,11 @@
 """From a configuration to a model, in one place."""
 
 from dataclasses import dataclass
+from typing import assert_never
 
 from heedful.config import ModelConfig
+from heedful.models.convolutional import Convolutional
+from heedful.models.recurrent import Recurrent
 from heedful.models.seq2seq import AnySeq2Seq
 from heedful.models.transformer import Transformer
 
@@ -19,4 +22,12 @@ class Vocabulary:
 
 def build_model(config: ModelConfig, vocabulary: Vocabulary) -> AnySeq2Seq:
     """A model with fresh weights, drawn from PyTorch's generator."""
-    return Transformer(config, vocabulary.source, vocabulary.target, vocabulary.pad_id)
+    match config.family:
+        case "transformer":
+            return Transformer(config, vocabulary.source, vocabulary.target, vocabulary.pad_id)
+        case "recurrent":
+            return Recurrent(config, vocabulary.source, vocabulary.target, vocabulary.pad_id)
+        case "convolutional":
+            return Convolutional(config, vocabulary.source, vocabulary.target, vocabulary.pad_id)
+        case _:
+            assert_never(config.family)

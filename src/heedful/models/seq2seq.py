@@ -13,10 +13,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
+import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
+from heedful.nn.dropout import Keys
 from heedful.nn.heads import Kind, MultiHead
 
 
@@ -78,6 +81,14 @@ class Seq2Seq(nn.Module, ABC, Generic[M, S]):
     ) -> Float[Tensor, "target_rows vocabulary"]:
         """The logits at each target position, all at once."""
         return F.linear(self.features(target_in, lengths, memory), self.output_weight)
+
+    def run_layer(self, layer: nn.Module, keys: Keys, *inputs: Any) -> Any:
+        """What one of `layers` gives; its dropout is drawn from these keys. Its activations are kept if they are to."""
+        if self.checkpoint_activations and self.training and torch.is_grad_enabled():
+            # A hash draws the same dropout twice; where PyTorch's generator draws it has to be turned back.
+            drawn = keys is None or keys.device.type != "cpu"
+            return checkpoint(layer, *inputs, use_reentrant=False, preserve_rng_state=drawn)
+        return layer(*inputs)
 
 
 AnySeq2Seq = Seq2Seq[Any, Any]

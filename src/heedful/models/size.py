@@ -1,6 +1,7 @@
 """How large a model is, counted exactly and without building it."""
 
 from dataclasses import dataclass
+from typing import assert_never
 
 from heedful.config import ModelConfig
 
@@ -26,8 +27,24 @@ class Size:
         return 4 * _BYTES * self.total
 
 
-def transformer_size(config: ModelConfig, source_vocabulary: int, target_vocabulary: int) -> Size:
-    """Parameters of a Transformer, every bias and norm included."""
+def model_size(config: ModelConfig, source_vocabulary: int, target_vocabulary: int) -> Size:
+    """Parameters of a model, every bias and norm included."""
+    tables = {"all": target_vocabulary, "target": source_vocabulary + target_vocabulary}
+    rows = tables.get(config.sharing, source_vocabulary + 2 * target_vocabulary)
+    match config.family:
+        case "transformer":
+            learned = 2 * config.max_positions if config.positions == "learned" else 0
+            return Size((rows + learned) * config.d_model, *_transformer(config))
+        case "recurrent":
+            return Size(rows * config.d_model, *_recurrent(config))
+        case "convolutional":
+            return Size((rows + 2 * config.max_positions) * config.d_model, *_convolutional(config))
+        case _:
+            assert_never(config.family)
+
+
+def _transformer(config: ModelConfig) -> tuple[int, int]:
+    """Those of encoder and decoder."""
     d = config.d_model
     d_k, d_v = config.d_k or d // config.num_heads, config.d_v or d // config.num_heads
     head = _linear(d, d_k) * 2 + _linear(d, d_v) + d_v * d
@@ -39,20 +56,43 @@ def transformer_size(config: ModelConfig, source_vocabulary: int, target_vocabul
     feed_forward = _linear(d, config.d_ff) + _linear(config.d_ff, d)
     norm = 2 * d
     last_norm = norm if config.norm == "pre" else 0
-    tables = {"all": target_vocabulary, "target": source_vocabulary + target_vocabulary}
-    rows = tables.get(config.sharing, source_vocabulary + 2 * target_vocabulary)
-    if config.positions == "learned":
-        rows += 2 * config.max_positions
-    return Size(
-        embeddings=rows * d,
-        encoder=attention(config.encoder_layers, config.encoder_heads)
-        + config.encoder_layers * (feed_forward + 2 * norm)
-        + last_norm,
-        decoder=attention(config.decoder_layers, config.decoder_heads)
-        + attention(config.decoder_layers, config.cross_heads)
-        + config.decoder_layers * (feed_forward + 3 * norm)
-        + last_norm,
+    encoder = attention(config.encoder_layers, config.encoder_heads)
+    decoder = attention(config.decoder_layers, config.decoder_heads)
+    cross = attention(config.decoder_layers, config.cross_heads)
+    return (
+        encoder + config.encoder_layers * (feed_forward + 2 * norm) + last_norm,
+        decoder + cross + config.decoder_layers * (feed_forward + 3 * norm) + last_norm,
     )
+
+
+def _recurrent(config: ModelConfig) -> tuple[int, int]:
+    d, more = config.d_model, config.decoder_layers - 1
+    gates, states = {"lstm": (4, 2), "gru": (3, 1)}[config.cell]
+
+    def layer(inputs: int) -> int:
+        # PyTorch gives the input and the state a bias each.
+        return gates * (_linear(inputs, d) + _linear(d, d))
+
+    both_ways = 2 * layer(d) + (config.encoder_layers - 1) * 2 * layer(2 * d)
+    begins = _linear(d, config.decoder_layers * states * d)
+    keys = 2 * d * d
+    match config.attention:
+        case "none":
+            return config.encoder_layers * layer(d), config.decoder_layers * layer(d)
+        case "additive":
+            looks = _linear(d, d) + keys + d
+            return both_ways, begins + looks + layer(3 * d) + more * layer(d) + _linear(4 * d, 2 * d)
+        case "multiplicative":
+            return both_ways, begins + keys + config.decoder_layers * layer(d) + _linear(3 * d, d)
+        case _:
+            assert_never(config.attention)
+
+
+def _convolutional(config: ModelConfig) -> tuple[int, int]:
+    d = config.d_model
+    convolution = _linear(config.kernel_width * d, 2 * d)
+    ends = attention = 2 * _linear(d, d)
+    return config.encoder_layers * convolution + ends, config.decoder_layers * (convolution + attention) + ends
 
 
 def _linear(inputs: int, outputs: int) -> int:

@@ -8,13 +8,12 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
 from heedful.config import ModelConfig
-from heedful.models.seq2seq import Noise, Seq2Seq
+from heedful.models.embedded import Embedded
+from heedful.models.seq2seq import Noise
 from heedful.nn.attention import CrossAttention, Keys, SelfAttention, Values
 from heedful.nn.dropout import Dropout, number_sites
-from heedful.nn.embedding import Embedding
 from heedful.nn.feed_forward import FeedForward
 from heedful.nn.fused import Rows
 from heedful.nn.heads import Kind, MultiHead
@@ -122,21 +121,11 @@ class DecoderLayer(nn.Module):
         __call__ = forward
 
 
-class Transformer(Seq2Seq[Memory, TransformerState]):
+class Transformer(Embedded[Memory, TransformerState]):
     """Figure 1."""
 
     def __init__(self, config: ModelConfig, source_vocabulary: int, target_vocabulary: int, pad_id: int) -> None:
-        super().__init__()
-        self.config = config
-        self.pad_id = pad_id
-        self.target_embedding = Embedding(target_vocabulary, config.d_model, pad_id)
-        # Where matrices are shared, the weight exists once, under the target's name.
-        self.own_source = None
-        if config.sharing != "all":
-            self.own_source = Embedding(source_vocabulary, config.d_model, pad_id)
-        self.own_output = None
-        if config.sharing == "none":
-            self.own_output = Embedding(target_vocabulary, config.d_model, pad_id)
+        super().__init__(config, source_vocabulary, target_vocabulary, pad_id, scale=config.d_model**0.5)
         self.source_positions = positions(config)
         self.target_positions = positions(config)
         self.dropout, self.target_dropout = Dropout(config.dropout), Dropout(config.dropout)
@@ -167,19 +156,14 @@ class Transformer(Seq2Seq[Memory, TransformerState]):
             "cross": [layer.cross_attention for layer in self.decoder],
         }
 
-    @property
-    def output_weight(self) -> Float[Tensor, "vocabulary d_model"]:
-        """The output layer: the target embedding itself unless nothing is shared."""
-        return (self.own_output or self.target_embedding).as_output
-
     def encode(
         self, source: Int[Tensor, " source_rows"], lengths: Int[Tensor, " batch"], noise: Noise = None
     ) -> Memory:
         layout = Layout.of(lengths, noise)
-        embedded = (self.own_source or self.target_embedding)(source)
+        embedded = self.source_embedding(source)
         x = self.dropout(embedded + self.source_positions(layout.positions, layout.longest), layout.keys)
         for layer in self.encoder:
-            x = self._run(layer, x, layout)
+            x = self.run_layer(layer, layout.keys, x, layout)
         return Memory(self.encoder_norm(x), layout)
 
     def features(
@@ -193,15 +177,8 @@ class Transformer(Seq2Seq[Memory, TransformerState]):
         embedded = self.target_embedding(target_in)
         x = self.target_dropout(embedded + self.target_positions(layout.positions, layout.longest), layout.keys)
         for layer in self.decoder:
-            x = self._run(layer, x, layout, memory)
+            x = self.run_layer(layer, layout.keys, x, layout, memory)
         return self.decoder_norm(x)
-
-    def _run(self, layer: EncoderLayer | DecoderLayer, x: Rows, layout: Layout, *memory: Memory) -> Rows:
-        if self.checkpoint_activations and self.training and torch.is_grad_enabled():
-            # A hash draws the same dropout twice; where PyTorch's generator draws it has to be turned back.
-            drawn = layout.keys is None or x.device.type != "cpu"
-            return checkpoint(layer, x, layout, *memory, use_reentrant=False, preserve_rng_state=drawn)
-        return layer(x, layout, *memory)
 
     def start(self, memory: Memory) -> TransformerState:
         batch, config = len(memory.layout.lengths), self.config
@@ -252,7 +229,8 @@ def d_value(config: ModelConfig) -> int:
 
 def self_attention(config: ModelConfig, heads: int) -> SelfAttention:
     """Attention within one sequence, sized by the configuration."""
-    return SelfAttention(config.d_model, heads, d_key(config), d_value(config), config.attention_dropout)
+    widths = d_key(config), d_value(config)
+    return SelfAttention(config.d_model, heads, *widths, config.attention_dropout, config.window)
 
 
 def feed_forward(config: ModelConfig) -> FeedForward:

@@ -12,7 +12,7 @@ from heedful.nn.fused import HeadSizes, applies, packed_attention
 from heedful.nn.heads import MultiHead
 from heedful.nn.layout import Layout
 from heedful.nn.linear import glorot_linear
-from heedful.nn.masks import causal_mask, key_mask
+from heedful.nn.masks import causal_mask, key_mask, window_mask
 from heedful.nn.noise import HEAD_STRIDE, keep_mask
 
 Heads = Float[Tensor, "batch heads length width"]
@@ -69,6 +69,43 @@ def attend_between(
     return here.pack(join_heads(heads.passed_on(*attend(q, k, v, mask, keep))))
 
 
+def attend_nearby(
+    heads: MultiHead, grids: tuple[Heads, Keys, Values], layout: Layout, window: int, causal: bool, dropout: Dropout
+) -> Float[Tensor, "rows all_heads"]:
+    """Restricted self-attention of packed rows; heads side by side in the result."""
+    if not heads.touched and not dropout.active:
+        return layout.pack(join_heads(attend_in_blocks(*grids, layout.mask, window, causal)))
+    q, k, v = grids
+    # Rows past a sentence see themselves, for a query without any key would give NaN.
+    real = key_mask(layout.mask) | torch.eye(layout.longest, dtype=torch.bool, device=q.device)
+    mask = window_mask(layout.longest, window, causal, q.device) & real
+    keep = weight_dropout(dropout, layout, q.shape[1], k.shape[2]) if dropout.active else None
+    return layout.pack(join_heads(heads.passed_on(*attend(q, k, v, mask, keep))))
+
+
+def attend_in_blocks(
+    q: Heads, k: Keys, v: Values, real: Bool[Tensor, "batch length"], window: int, causal: bool
+) -> Float[Tensor, "batch heads length d_v"]:
+    """Equation 1 within a window, in time and memory that grow with length x window.
+
+    Queries are taken in blocks as long as the window: each sees nothing beyond the blocks beside its own.
+    """
+    length = q.shape[2]
+    blocks = -(-length // window)
+    fill = blocks * window - length
+    after = 0 if causal else window
+    # Block b of queries meets keys from the start of block b - 1 to the end of block b + 1, or of b if causal.
+    k, v = (F.pad(x, (0, 0, window, fill + after)).unfold(2, 2 * window + after, window) for x in (k, v))
+    q = F.pad(q, (0, 0, 0, fill)).unflatten(2, (blocks, window))
+    here = torch.arange(window, device=q.device)[:, None] + window
+    there = torch.arange(2 * window + after, device=q.device)
+    near = (here - there <= window) & (there - here <= after)
+    exists = F.pad(real, (window, fill + after)).unfold(1, 2 * window + after, window)[:, None, :, None]
+    mask = (near & exists) | (here == there)
+    found, _ = attend(q, k.transpose(-2, -1), v.transpose(-2, -1), mask)
+    return found.flatten(2, 3)[:, :, :length]
+
+
 def weight_dropout(
     dropout: Dropout, layout: Layout, num_heads: int, keys: int
 ) -> Float[Tensor, "batch heads query key"]:
@@ -99,10 +136,14 @@ def can_fuse(heads: MultiHead, x: Float[Tensor, "rows columns"], layout: Layout,
 
 
 class SelfAttention(MultiHead):
-    """Queries, keys and values from the same sequence. They are one matrix, as in the paper's own code."""
+    """Queries, keys and values from the same sequence. They are one matrix, as in the paper's own code.
 
-    def __init__(self, d_model: int, num_heads: int, d_k: int, d_v: int, dropout: float) -> None:
+    With a `window` a position sees only so many to either side of it (section 4); 0: all.
+    """
+
+    def __init__(self, d_model: int, num_heads: int, d_k: int, d_v: int, dropout: float, window: int = 0) -> None:
         super().__init__(num_heads)
+        self.window = window
         self.head_sizes = HeadSizes(num_heads, d_k, d_v)
         self.sizes = (num_heads * d_k, num_heads * d_k, num_heads * d_v)
         self.query_key_value = glorot_linear(d_model, sum(self.sizes))
@@ -111,6 +152,9 @@ class SelfAttention(MultiHead):
 
     def forward(self, x: Float[Tensor, "rows d_model"], layout: Layout, causal: bool) -> Float[Tensor, "rows d_model"]:
         joined, layouts = self.query_key_value(x), (layout, layout)
+        if self.window:
+            grids = self.project(layout.pad(joined))
+            return self.output(attend_nearby(self, grids, layout, self.window, causal, self.dropout))
         if can_fuse(self, joined, layout, self.dropout):
             return self.output(packed_attention(joined, None, layouts, self.head_sizes, causal, self.dropout))
         return self.output(attend_between(self, self.project(layout.pad(joined)), layouts, causal, self.dropout))
@@ -118,11 +162,16 @@ class SelfAttention(MultiHead):
     def step(
         self, x: Float[Tensor, "batch d_model"], keys: Keys, values: Values
     ) -> tuple[
-        Float[Tensor, "batch d_model"], Float[Tensor, "batch heads key+1 d_k"], Float[Tensor, "batch heads key+1 d_v"]
+        Float[Tensor, "batch d_model"], Float[Tensor, "batch heads grown d_k"], Float[Tensor, "batch heads grown d_v"]
     ]:
-        """One position more: attend from it to all before and to itself; give the longer keys and values too."""
+        """One position more: attend from it to all before and to itself; give the longer keys and values too.
+
+        Those that have left the window are given up.
+        """
         q, k, v = self.project(self.query_key_value(x)[:, None])
         keys, values = torch.cat([keys, k], dim=2), torch.cat([values, v], dim=2)
+        if self.window:
+            keys, values = keys[:, :, -self.window - 1 :], values[:, :, -self.window - 1 :]
         attended = self.passed_on(*attend(q, keys, values, None))
         return self.output(join_heads(attended)[:, 0]), keys, values
 

@@ -9,16 +9,16 @@ from torch import Tensor, nn
 
 
 class Embedding(nn.Module):
-    """Look-up times sqrt(d_model); the same matrix can be the output layer, which has no bias.
+    """Look-up times a scale, sqrt(d_model) in the paper; the same matrix can be the output layer, which has no bias.
 
     The row of PAD is zero and stays so. It is also the decoder's start symbol: the target shifted right begins with
     a zero vector, as in the paper's code.
     """
 
-    def __init__(self, vocabulary: int, d_model: int, pad_id: int) -> None:
+    def __init__(self, vocabulary: int, d_model: int, pad_id: int, scale: float | None = None) -> None:
         super().__init__()
         self.pad_id = pad_id
-        self.scale = d_model**0.5
+        self.scale = d_model**0.5 if scale is None else scale
         self.weight = nn.Parameter(torch.empty(vocabulary, d_model))
         nn.init.normal_(self.weight, std=d_model**-0.5)
         with torch.no_grad():

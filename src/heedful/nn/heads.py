@@ -30,6 +30,14 @@ class MultiHead(nn.Module):
 
     def passed_on(self, attended: Attended, weights: Weights) -> Attended:
         """What the heads give to the output layer; who watches has seen the weights then."""
+        self.show(weights)
+        return self.gated(attended)
+
+    def show(self, weights: Weights) -> None:
+        """Let who watches see the weights."""
         if self.watcher is not None:
             self.watcher(weights)
+
+    def gated(self, attended: Attended) -> Attended:
+        """What is left of each head's result where heads are switched off."""
         return attended if self.gates is None else attended * self.gates[..., None, None]

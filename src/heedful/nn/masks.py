@@ -10,6 +10,12 @@ def causal_mask(length: int, device: torch.device) -> Bool[Tensor, "length lengt
     return torch.ones(length, length, dtype=torch.bool, device=device).tril()
 
 
+def window_mask(length: int, window: int, causal: bool, device: torch.device) -> Bool[Tensor, "length length"]:
+    """Section 4, restricted self-attention: position i may look at i - window to i + window, or to i if causal."""
+    near = torch.ones(length, length, dtype=torch.bool, device=device).triu(-window)
+    return near.tril(0 if causal else window)
+
+
 def key_mask(keys: Bool[Tensor, "batch key"]) -> Bool[Tensor, "batch 1 1 key"]:
     """Every query of every head may look at the keys that exist."""
     return keys[:, None, None, :]

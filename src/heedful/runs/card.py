@@ -1,8 +1,17 @@
 """The model card: a page about the model, in the form that the hubs read."""
 
-from heedful.models.size import transformer_size
+from collections.abc import Mapping
+
+from heedful.config import Family
+from heedful.models.size import model_size
 from heedful.runs.curve import read_events
 from heedful.store.run_folder import RunFolder
+
+_KINDS: Mapping[Family, str] = {
+    "transformer": "Transformer",
+    "recurrent": "recurrent model",
+    "convolutional": "convolutional model",
+}
 
 
 def model_card(folder: RunFolder) -> str:
@@ -12,7 +21,8 @@ def model_card(folder: RunFolder) -> str:
     data = about.get("data")
     facts = data if isinstance(data, dict) else {}
     source, target = facts.get("source_language") or "source", facts.get("target_language") or "target"
-    size = transformer_size(experiment.model, vocabulary.source, vocabulary.target)
+    model = experiment.model
+    size = model_size(model, vocabulary.source, vocabulary.target)
     languages = "".join(f"- {code}\n" for code in (source, target) if code not in ("source", "target"))
     validations = read_events(folder, "Validated")
     best = max((v["bleu"] for v in validations if v["bleu"] is not None), default=None)
@@ -24,7 +34,7 @@ def model_card(folder: RunFolder) -> str:
         "---",
         f"# {name}: {source} to {target}",
         "",
-        f"A Transformer of {size.total:,} parameters (preset `{experiment.model.preset}`), trained with heedful.",
+        f"A {_KINDS[model.family]} of {size.total:,} parameters (preset `{model.preset}`), trained with heedful.",
         "",
         f"- data: {facts.get('pairs', 0):,} sentence pairs, {facts.get('validation_pairs', 0):,} for validation",
         f"- vocabulary: {vocabulary.target:,} pieces ({experiment.text.kind}, {experiment.text.vocabularies})",

@@ -19,7 +19,7 @@ from heedful.device import memory_use, use_threads
 from heedful.errors import ConfigError, Diverged, FolderError, out_of_memory
 from heedful.models.build import build_model
 from heedful.models.seq2seq import AnySeq2Seq
-from heedful.models.size import transformer_size
+from heedful.models.size import model_size
 from heedful.processes import Crew
 from heedful.runs.about import versions
 from heedful.runs.align import keep_aligner
@@ -379,7 +379,7 @@ class Fit:
 
     def _started(self) -> Started:
         vocabulary = self.prepared.tokenizers.vocabulary
-        size = transformer_size(self.experiment.model, vocabulary.source, vocabulary.target)
+        size = model_size(self.experiment.model, vocabulary.source, vocabulary.target)
         pairs, threads = len(self.prepared.train[0]), torch.get_num_threads()
         count = self.crew.count
         self.report.say(

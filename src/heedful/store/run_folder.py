@@ -32,7 +32,7 @@ from heedful.config import Experiment, ModelConfig, SearchConfig, dump_experimen
 from heedful.errors import ConfigError, FolderError
 from heedful.models.build import Vocabulary, build_model
 from heedful.models.seq2seq import AnySeq2Seq
-from heedful.models.size import transformer_size
+from heedful.models.size import model_size
 from heedful.store.files import (
     DamagedError,
     check_manifest,
@@ -238,7 +238,7 @@ def _check_size(config: ModelConfig, vocabulary: Vocabulary, weights: Mapping[st
 
     What differs less is named weight by weight when the model is filled.
     """
-    described = transformer_size(config, vocabulary.source, vocabulary.target).total
+    described = model_size(config, vocabulary.source, vocabulary.target).total
     held = sum(weight.numel() for weight in weights.values())
     if described > 2 * held:
         raise FolderError(
@@ -265,8 +265,8 @@ def _config_json(experiment: Experiment, tokenizers: Tokenizers) -> str:
     vocabulary = tokenizers.vocabulary
     config: dict[str, object] = {
         "heedful_format": FORMAT,
-        "model_type": "heedful-transformer",
-        "architectures": ["Transformer"],
+        "model_type": f"heedful-{experiment.model.family}",
+        "architectures": [experiment.model.family.capitalize()],
         "is_encoder_decoder": True,
         "vocab_size": vocabulary.target,
         "source_vocab_size": vocabulary.source,
