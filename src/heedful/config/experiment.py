@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
+Task = Literal["translation", "parsing", "pronunciation", "characters", "copy", "reverse"]
 Norm = Literal["post", "pre"]
 Activation = Literal["relu", "gelu"]
 Positions = Literal["sinusoidal", "learned"]
