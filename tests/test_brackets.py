@@ -136,6 +136,11 @@ def test_a_found_bracket_crosses_once_however_many_it_crosses() -> None:
     assert count(found, gold).crossing == 1
 
 
+def test_brackets_cross_to_either_side() -> None:
+    left, right = "(S (A (N a) (N b)) (N c))", "(S (N a) (B (N b) (N c)))"
+    assert count(left, right).crossing == count(right, left).crossing == 1
+
+
 def test_a_sentence_of_punctuation_alone_is_left_out() -> None:
     assert count("(S (. !))", "(NP (. !))").sentences == 0
     assert by_name(["(S (. !))", GOLD], ["(NP (. !))", GOLD])["F1"].value == pytest.approx(100)
