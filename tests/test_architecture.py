@@ -19,7 +19,7 @@ LAYERS = (
     ("serve",),
     ("runs",),
     ("translator",),
-    ("heads", "store"),
+    ("heads", "store", "tasks"),
     ("train", "search"),
     ("models",),
     ("nn", "data"),
@@ -149,7 +149,7 @@ except SystemExit as end:
     [
         "import heedful",
         "import heedful.config, heedful.text, heedful.errors",
-        "import heedful.metrics.score, heedful.metrics.translation",
+        "import heedful.metrics.score, heedful.metrics.translation, heedful.tasks.choose",
         "import heedful.models.size",
         command("--help"),
         command("train", "--help"),

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
+Task = Literal["translation", "parsing", "pronunciation", "characters", "copy", "reverse"]
 Family = Literal["transformer", "recurrent", "convolutional"]
 Cell = Literal["lstm", "gru"]
 AttentionKind = Literal["none", "additive", "multiplicative"]

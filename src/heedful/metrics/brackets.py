@@ -1,0 +1,124 @@
+"""How right parses are: labelled brackets by the rules of EVALB (Sekine and Collins) under COLLINS.prm.
+
+- TOP and traces do not count, nor does a bracket that has no words.
+- Punctuation, told by the reference's tags, is taken out before spans are compared. EVALB looks at each file's own tags
+  and gives up on a sentence where they differ; so where it gives a number, it is this one.
+- ADVP and PRT are the same. Function tags do not count.
+- Of n equal brackets on one side and m on the other, the smaller number match.
+- A sentence of punctuation alone is left out.
+- All lengths count, and figures are of sums over the corpus.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass
+from itertools import accumulate
+
+import numpy as np
+
+from heedful.errors import DataError
+from heedful.metrics.interval import Counts, percent, score_of_sums
+from heedful.metrics.score import Score
+
+Bracket = tuple[str, int, int]  # a label, its first word, and the word behind its last
+
+_SIGNATURE = "evalb:COLLINS.prm|labelled|punctuation:by-reference-tags|lengths:all"
+_DELETED = frozenset({"TOP", "-NONE-", ",", ":", "``", "''", "."})
+_SAME = {"PRT": "ADVP"}
+_FUNCTION = re.compile(r"(?<=.)[-=].*")
+
+
+@dataclass(frozen=True, slots=True)
+class Parse:
+    """What is scored of a tree: its brackets, and its words' tags; no tags: they are not known."""
+
+    brackets: tuple[Bracket, ...]
+    tags: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BracketCounts:
+    """Of one sentence, or of many together."""
+
+    matched: int
+    found: int
+    wanted: int
+    crossing: int  # found brackets that cross one of the reference
+    right_tags: int
+    words: int
+    complete: int  # sentences of which all brackets match
+    sentences: int
+
+
+def bracket_scores(found: Sequence[Parse], references: Sequence[Parse], resamples: int = 1000) -> list[Score]:
+    """F1, precision, recall, complete matches, crossing brackets a sentence, and tags, if they are all known."""
+    if len(found) != len(references):
+        raise DataError(f"there are {len(found)} trees but {len(references)} references; they must pair up")
+    each = [count_brackets(ours, right) for ours, right in zip(found, references, strict=True)]
+    counts = np.array([astuple(count) for count in each if count.sentences], dtype=np.float64)
+    if not len(counts):
+        raise DataError("there are no trees to score; the test set is empty or of punctuation alone")
+    scores = [
+        score_of_sums(name, counts, value, _SIGNATURE, resamples)
+        for name, value in (("F1", _f1), ("precision", _precision), ("recall", _recall), ("complete", _complete))
+    ]
+    scores.append(score_of_sums("crossing", counts, lambda sums: float(sums[3] / sums[7]), _SIGNATURE, resamples))
+    if all(parse.tags for parse in found):
+        tagged = score_of_sums("tags", counts, lambda sums: percent(sums[4], sums[5]), _SIGNATURE, resamples)
+        scores.append(tagged)
+    return scores
+
+
+def count_brackets(found: Parse, reference: Parse) -> BracketCounts:
+    """Compare two parses of one sentence; all zero where there is nothing but punctuation."""
+    kept = [tag not in _DELETED for tag in reference.tags]
+    if not any(kept):
+        return BracketCounts(0, 0, 0, 0, 0, 0, 0, 0)
+    ours, right = _counted(found.brackets, kept), _counted(reference.brackets, kept)
+    matched = (ours & right).total()
+    crossing = sum(number for bracket, number in ours.items() if any(_cross(bracket, other) for other in right))
+    tags = zip(found.tags, reference.tags, kept, strict=True) if found.tags else ()
+    return BracketCounts(
+        matched,
+        ours.total(),
+        right.total(),
+        crossing,
+        sum(keep and mine == theirs for mine, theirs, keep in tags),
+        sum(kept),
+        int(matched == ours.total() == right.total()),
+        1,
+    )
+
+
+def _counted(brackets: Sequence[Bracket], kept: Sequence[bool]) -> Counter[Bracket]:
+    """The brackets that count, over the words that do."""
+    place = list(accumulate(kept, initial=0))
+    plain = ((_plain(label), place[start], place[end]) for label, start, end in brackets)
+    return Counter((label, start, end) for label, start, end in plain if start < end and label not in _DELETED)
+
+
+def _plain(label: str) -> str:
+    name = label if label.startswith("-") else _FUNCTION.sub("", label)
+    return _SAME.get(name, name)
+
+
+def _cross(one: Bracket, other: Bracket) -> bool:
+    (_, a, b), (_, c, d) = one, other
+    return a < c < b < d or c < a < d < b
+
+
+def _precision(sums: Counts) -> float:
+    return percent(sums[0], sums[1])
+
+
+def _recall(sums: Counts) -> float:
+    return percent(sums[0], sums[2])
+
+
+def _f1(sums: Counts) -> float:
+    return percent(2 * sums[0], sums[1] + sums[2])
+
+
+def _complete(sums: Counts) -> float:
+    return percent(sums[6], sums[7])

@@ -1,0 +1,94 @@
+"""How many symbols are wrong in an output: phoneme, word and character error rates, and accuracy.
+
+Where there are several right answers, the closest counts: the one that needs the fewest edits, and of these the
+longest.
+"""
+
+from collections.abc import Sequence
+from importlib.metadata import version
+
+import numpy as np
+from rapidfuzz.distance import Levenshtein
+
+from heedful.errors import DataError
+from heedful.metrics.interval import Counts, percent, score_of_sums
+from heedful.metrics.score import Score
+
+Symbols = Sequence[str]  # a text is a sequence of its characters, too
+
+
+def pronunciation_scores(
+    hypotheses: Sequence[Symbols], references: Sequence[Sequence[Symbols]], resamples: int = 1000
+) -> list[Score]:
+    """WER, where a word is right only if all of its phonemes are, and PER. `references[i]` are all right answers."""
+    counts = _count(hypotheses, references)
+    signature = _signature(references, "word")
+    return [
+        score_of_sums("WER", counts, lambda sums: percent(sums[2], sums[3]), signature, resamples),
+        _edit_rate("PER", counts, references, "phoneme", resamples),
+    ]
+
+
+def character_scores(
+    hypotheses: Sequence[Symbols], references: Sequence[Sequence[Symbols]], resamples: int = 1000
+) -> list[Score]:
+    """Accuracy of whole outputs, and CER."""
+    counts = _count(hypotheses, references)
+    return [
+        _right("accuracy", counts, references, resamples),
+        _edit_rate("CER", counts, references, "character", resamples),
+    ]
+
+
+def token_scores(
+    hypotheses: Sequence[Symbols], references: Sequence[Sequence[Symbols]], resamples: int = 1000
+) -> list[Score]:
+    """Accuracy of whole lines, and the error rate of their words."""
+    counts = _count(hypotheses, references)
+    return [
+        _right("accuracy", counts, references, resamples),
+        _edit_rate("token errors", counts, references, "token", resamples),
+    ]
+
+
+def edits(hypothesis: Symbols, references: Sequence[Symbols]) -> tuple[int, int]:
+    """Insertions, deletions and substitutions to the closest reference, and its length."""
+    distance, negative = min((Levenshtein.distance(hypothesis, right), -len(right)) for right in references)
+    return distance, -negative
+
+
+def _count(hypotheses: Sequence[Symbols], references: Sequence[Sequence[Symbols]]) -> Counts:
+    """A row for each output: edits, symbols of the closest reference, whether it is wrong, and 1."""
+    if not hypotheses:
+        raise DataError("there are no outputs to score; the test set is empty")
+    if len(hypotheses) != len(references):
+        raise DataError(f"there are {len(hypotheses)} outputs but references for {len(references)}; they must pair up")
+    rows = []
+    for number, (hypothesis, right) in enumerate(zip(hypotheses, references, strict=True), 1):
+        if not right:
+            raise DataError(f"output {number} has no reference to compare with; give at least one")
+        distance, length = edits(hypothesis, right)
+        rows.append((distance, length, distance > 0, 1))
+    return np.array(rows, dtype=np.float64)
+
+
+def _edit_rate(
+    metric: str, counts: Counts, references: Sequence[Sequence[Symbols]], unit: str, resamples: int
+) -> Score:
+    def rate(sums: Counts) -> float:
+        # With nothing to say, each symbol said is one error too many.
+        return 100.0 * float(sums[0]) / max(1.0, float(sums[1]))
+
+    return score_of_sums(metric, counts, rate, _signature(references, unit), resamples)
+
+
+def _right(metric: str, counts: Counts, references: Sequence[Sequence[Symbols]], resamples: int) -> Score:
+    return score_of_sums(
+        metric, counts, lambda sums: percent(sums[3] - sums[2], sums[3]), _signature(references, "line"), resamples
+    )
+
+
+def _signature(references: Sequence[Sequence[Symbols]], unit: str) -> str:
+    numbers = {len(right) for right in references}
+    nrefs = str(numbers.pop()) if len(numbers) == 1 else "var"
+    return f"nrefs:{nrefs}|ref:closest|unit:{unit}|edits:levenshtein|rapidfuzz:{version('rapidfuzz')}"
