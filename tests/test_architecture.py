@@ -16,7 +16,7 @@ SOURCE = Path(heedful.__file__).parent
 LAYERS = (
     ("__main__",),
     ("cli",),
-    ("serve",),
+    ("serve", "studies"),
     ("runs",),
     ("translator",),
     ("heads", "store", "tasks"),

@@ -1,0 +1,1 @@
+"""The paper's comparisons as rows of experiments that anyone can run."""

@@ -1,0 +1,79 @@
+"""A small language and its translation, made here: enough grammar that a model has to look where the paper says.
+
+English words in English order become invented words in another one: the verb goes to the end of its clause, adjectives
+follow their nouns and agree with their gender, and an object is marked, so that "the cat sees the dog" and "the dog
+sees the cat" differ. Longer sentences are more clauses.
+"""
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+from heedful.data.pairs import Pair
+from heedful.store.files import write_atomically
+
+NOUNS = (
+    "apple bird boat book boy cat child city cook cup dog door farmer field fish flower forest friend garden girl "
+    "hill horse house king lamp letter man map moon mother river road sea ship star stone table tree wolf woman"
+).split()
+VERBS = "asks builds calls carries draws eats finds follows greets helps hears hides likes meets opens sees".split()
+ADJECTIVES = "big black blue brave cold dark green happy little loud old quiet red slow small young".split()
+PREPOSITIONS = "above behind beside near under with".split()
+JOINTS = "and because but while".split()
+_MODIFIED, _PLACED = 0.4, 0.35  # how often a noun has an adjective, and a clause a place
+_CONSONANTS, _VOWELS = "bdfgklmnprstvz", "aeiou"
+_OBJECT = "ka"  # stands before what something is done to
+
+
+def pairs(count: int, seed: int, clauses: Sequence[int] = (1, 1, 2, 2, 3)) -> list[Pair]:
+    """Random sentences, each of so many clauses as one of these numbers says."""
+    draw = random.Random(f"sentences {seed}")  # noqa: S311 (not for secrets)
+    return [_sentence(draw, draw.choice(clauses)) for _ in range(count)]
+
+
+def write_corpus(folder: Path, sizes: tuple[int, int, int], clauses: Sequence[int] = (1, 1, 2, 2, 3)) -> None:
+    """The files `train.en`, `train.xx` and the same of `valid` and `test`, of so many pairs."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for seed, (name, count) in enumerate(zip(("train", "valid", "test"), sizes, strict=True)):
+        made = pairs(count, seed, clauses)
+        write_atomically(folder / f"{name}.en", "".join(f"{pair.source}\n" for pair in made))
+        write_atomically(folder / f"{name}.xx", "".join(f"{pair.target}\n" for pair in made))
+
+
+def _sentence(draw: random.Random, clauses: int) -> Pair:
+    source, target = _clause(draw)
+    for _ in range(clauses - 1):
+        joint = draw.choice(JOINTS)
+        more_source, more_target = _clause(draw)
+        source += [joint, *more_source]
+        target += [_word(joint), *more_target]
+    return Pair(" ".join(source), " ".join(target))
+
+
+def _clause(draw: random.Random) -> tuple[list[str], list[str]]:
+    subject, its_subject = _noun(draw)
+    verb = draw.choice(VERBS)
+    object_, its_object = _noun(draw)
+    source, target = [*subject, verb, *object_], [*its_subject, _OBJECT, *its_object]
+    if draw.random() < _PLACED:
+        place, its_place = _noun(draw)
+        preposition = draw.choice(PREPOSITIONS)
+        source += [preposition, *place]
+        target += [*its_place, _word(preposition)]
+    return source, [*target, _word(verb)]
+
+
+def _noun(draw: random.Random) -> tuple[list[str], list[str]]:
+    noun = draw.choice(NOUNS)
+    article, its_article = draw.choice((("the", "l"), ("a", "n")))
+    ending = "o" if NOUNS.index(noun) % 2 else "i"  # its gender
+    if draw.random() < _MODIFIED:
+        adjective = draw.choice(ADJECTIVES)
+        return [article, adjective, noun], [its_article + ending, _word(noun), _word(adjective) + ending]
+    return [article, noun], [its_article + ending, _word(noun)]
+
+
+def _word(english: str) -> str:
+    """The invented word for an English one, always the same."""
+    draw = random.Random(f"word {english}")  # noqa: S311 (not for secrets)
+    return "".join(draw.choice(_CONSONANTS) + draw.choice(_VOWELS) for _ in range(3))
