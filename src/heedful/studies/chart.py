@@ -1,7 +1,7 @@
 """Pictures of studies, as bytes of an SVG file."""
 
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
@@ -56,8 +56,7 @@ def as_svg(figure: Any) -> bytes:
     """The same bytes for the same figure."""
     import matplotlib as mpl
 
-    settings: Mapping[str, Any] = {"svg.hashsalt": "heedful", "svg.fonttype": "none"}
-    with mpl.rc_context(dict(settings)):
+    with mpl.rc_context({"svg.hashsalt": "heedful", "svg.fonttype": "none"}):
         file = io.BytesIO()
         figure.savefig(file, format="svg", metadata={"Date": None})
     return file.getvalue()

@@ -12,14 +12,16 @@ from pathlib import Path
 from heedful.data.pairs import Pair
 from heedful.store.files import write_atomically
 
-NOUNS = (
+_NOUNS = (
     "apple bird boat book boy cat child city cook cup dog door farmer field fish flower forest friend garden girl "
     "hill horse house king lamp letter man map moon mother river road sea ship star stone table tree wolf woman"
-).split()
-VERBS = "asks builds calls carries draws eats finds follows greets helps hears hides likes meets opens sees".split()
-ADJECTIVES = "big black blue brave cold dark green happy little loud old quiet red slow small young".split()
-PREPOSITIONS = "above behind beside near under with".split()
-JOINTS = "and because but while".split()
+)
+_VERBS = "asks builds calls carries draws eats finds follows greets helps hears hides likes meets opens sees"
+_ADJECTIVES = "big black blue brave cold dark green happy little loud old quiet red slow small young"
+_PREPOSITIONS = "above behind beside near under with"
+_JOINTS = "and because but while"
+NOUNS, VERBS, ADJECTIVES = _NOUNS.split(), _VERBS.split(), _ADJECTIVES.split()
+PREPOSITIONS, JOINTS = _PREPOSITIONS.split(), _JOINTS.split()
 _MODIFIED, _PLACED = 0.4, 0.35  # how often a noun has an adjective, and a clause a place
 _CONSONANTS, _VOWELS = "bdfgklmnprstvz", "aeiou"
 _OBJECT = "ka"  # stands before what something is done to
@@ -27,7 +29,7 @@ _OBJECT = "ka"  # stands before what something is done to
 
 def pairs(count: int, seed: int, clauses: Sequence[int] = (1, 1, 2, 2, 3)) -> list[Pair]:
     """Random sentences, each of so many clauses as one of these numbers says."""
-    draw = random.Random(f"sentences {seed}")  # noqa: S311 (not for secrets)
+    draw = random.Random(f"sentences {seed}")
     return [_sentence(draw, draw.choice(clauses)) for _ in range(count)]
 
 
@@ -75,5 +77,5 @@ def _noun(draw: random.Random) -> tuple[list[str], list[str]]:
 
 def _word(english: str) -> str:
     """The invented word for an English one, always the same."""
-    draw = random.Random(f"word {english}")  # noqa: S311 (not for secrets)
+    draw = random.Random(f"word {english}")
     return "".join(draw.choice(_CONSONANTS) + draw.choice(_VOWELS) for _ in range(3))
