@@ -1,0 +1,54 @@
+"""The text that a study trains on, prepared once: models are sized by its vocabulary and their work by its lengths."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from shutil import rmtree
+
+from heedful.config import Experiment, ModelConfig, SearchConfig, TrainConfig
+from heedful.models.flops import Lengths
+from heedful.runs.about import versions
+from heedful.runs.prepare import Prepared, check_other_files, data_facts, prepare, prepared_before
+from heedful.store.run_folder import RunFolder
+from heedful.studies.plan import Plan
+from heedful.tasks.choose import read_pairs
+
+
+@dataclass(frozen=True, slots=True)
+class Material:
+    """Pieces of both vocabularies, and the lengths of all training pairs; None: the text is not here."""
+
+    source: int
+    target: int
+    lengths: tuple[Lengths, Lengths] | None
+
+
+def material(experiment: Experiment, plan: Plan) -> Material:
+    """Prepare the text in the study's folder, or find it there. A dry run without the text goes by the recipe."""
+    data = experiment.data
+    if plan.dry_run and not all(Path(name).exists() for name in (*data.source, *data.target, *data.tsv)):
+        size = experiment.text.vocabulary_size
+        return Material(size, size, None)
+    check_other_files(experiment.task, data)
+    prepared = _prepared(_only_text(experiment), plan)
+    vocabulary = prepared.tokenizers.vocabulary
+    return Material(vocabulary.source, vocabulary.target, prepared.train[0].lengths())
+
+
+def _only_text(experiment: Experiment) -> Experiment:
+    """The same whatever the model and its training."""
+    model = ModelConfig(sharing=experiment.model.sharing)
+    return replace(experiment, model=model, train=TrainConfig(), search=SearchConfig())
+
+
+def _prepared(experiment: Experiment, plan: Plan) -> Prepared:
+    run = RunFolder(plan.folder / "prepared")
+    if run.prepared and run.experiment() == experiment:
+        return prepared_before(run, experiment, plan.report)
+    if run.path.exists():  # cut short, or of other text: it can be made again
+        rmtree(run.path)
+    RunFolder.create(run.path)
+    run.begin(experiment)
+    total = sum(1 for _ in read_pairs(experiment.task, experiment.data))
+    prepared = prepare(run, experiment, total, plan.report)
+    run.write_about({"data": data_facts(run, experiment, prepared), "versions": versions()})
+    return prepared
