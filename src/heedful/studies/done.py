@@ -28,7 +28,7 @@ SMOKE: Mapping[str, Any] = {
         "validate_bleu": False,
         "threads": 1,
     },
-    "search": {"beam": 2},
+    "search": {"beam": 2, "max_extra": 5},
     "evaluate": {"tokenize": "none"},
 }
 

@@ -19,7 +19,7 @@ from heedful.studies.synthetic import write_corpus
 from heedful.tasks.choose import Question
 
 _TITLE = "Table 2: quality and training cost"
-_SMOKE_SIZES = (400, 40, 60)
+_SMOKE_SIZES = (300, 20, 40)
 _RIVALS = ("lstm", "gru", "bahdanau", "luong", "convs2s")
 _NAMES = {
     "transformer": "Transformer",
@@ -59,7 +59,7 @@ def table2(plan: Plan) -> Outcome:
 
 def _smoke(plan: Plan) -> dict[str, object]:
     model = {"preset": "modern", "d_model": 64, "d_ff": 128, "encoder_layers": 2, "decoder_layers": 2, "dropout": 0.0}
-    train = {"max_steps": 120, "warmup_steps": 20, "validate_every": 60, "save_every": 60, "validate_bleu": True}
+    train = {"max_steps": 60, "warmup_steps": 10, "validate_every": 30, "save_every": 60, "validate_bleu": True}
     return merge(SMOKE, {"data": smoke_data(plan), "model": model, "train": train})
 
 

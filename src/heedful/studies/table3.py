@@ -16,7 +16,7 @@ from heedful.studies.scored import validation_questions
 from heedful.studies.synthetic import write_corpus
 
 _TITLE = "Table 3: variations of the architecture"
-_SMOKE_SIZES = (200, 30, 30)
+_SMOKE_SIZES = (60, 8, 8)
 _PREFIX = "table3-"
 FACTORS: Mapping[Scale, Fraction] = {"smoke": Fraction(1, 16), "laptop": Fraction(1, 4), "paper": Fraction(1)}
 _WIDTHS = ("d_model", "d_ff", "d_k", "d_v")
@@ -76,7 +76,7 @@ def scaled_rows(experiment: Experiment, factor: Fraction) -> Iterator[Row]:
 
 
 def _smoke(plan: Plan) -> dict[str, Any]:
-    train = {"max_steps": 16, "warmup_steps": 4, "validate_every": 1000, "save_every": 1000}
+    train = {"max_steps": 6, "warmup_steps": 2, "batch_tokens": 256, "validate_every": 1000, "save_every": 1000}
     return merge(SMOKE, {"data": smoke_data(plan), "train": train})
 
 

@@ -16,7 +16,7 @@ from heedful.tasks.choose import Question
 from heedful.text.trees import read_tree
 
 _TITLE = "Table 4: constituency parsing"
-_SMOKE_SIZES = (500, 40, 60)
+_SMOKE_SIZES = (300, 20, 40)
 _NAMES = {"transformer": "Transformer", "lstm": "LSTM, additive attention"}
 # F1 on section 23 of the WSJ.
 _OURS = {"transformer": (91.3, 92.7), "lstm": (88.3, 92.1)}
@@ -70,13 +70,13 @@ def _is_tree_over(output: str, words: Sequence[str]) -> bool:
 def _smoke(plan: Plan) -> dict[str, object]:
     files = {f"{part}source": f"{name}.mrg" for part, name in (("", "train"), ("valid_", "valid"), ("test_", "test"))}
     model = {"preset": "modern", "d_model": 64, "d_ff": 128, "encoder_layers": 2, "decoder_layers": 2, "dropout": 0.0}
-    train = {"max_steps": 200, "warmup_steps": 20, "validate_every": 100, "save_every": 100, "validate_bleu": True}
+    train = {"max_steps": 120, "warmup_steps": 20, "validate_every": 60, "save_every": 120, "validate_bleu": True}
     own = {
         "task": "parsing",
         "data": {"folder": str(plan.folder / "data"), **files},
         "model": {**model, "sharing": "target"},
     }
-    return merge(SMOKE, own, {"text": {"vocabularies": "separate"}, "train": train})
+    return merge(SMOKE, own, {"text": {"vocabularies": "separate"}, "train": train, "search": {"max_extra": 40}})
 
 
 def _table(done: Sequence[Done], asked: Sequence[Question], plan: Plan) -> Table:
