@@ -125,7 +125,7 @@ FOLDERS = [
     ("translate {d}/run x --set train.max_steps=3", "--set train: here only keys of [search] can be set"),
     ("translate {d}/run x --set search.bema=3", "unknown key: search.bema; did you mean 'beam'?"),
     ("evaluate {d}/none --source {d}/few.en --reference {d}/few.de", "no run folder {d}/none"),
-    ("evaluate {d}/run --source {d}/few.en --reference {d}/more.de", "more.de has 33 lines but {d}/few.en has 30"),
+    ("evaluate {d}/run --source {d}/few.en --reference {d}/more.de", "few.en has 30 lines but {d}/more.de has 33"),
     ("evaluate {d}/run --source {d}/few.en --reference {d}/few.de --tokenize 13b", "--tokenize must be one of 13a"),
     ("info {d}/none", "no run folder {d}/none"),
     ("info {d}/folder", "{d}/folder is not a run folder"),
