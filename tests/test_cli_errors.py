@@ -51,7 +51,7 @@ USAGE = [
     ("train --xyzzy", "no such option: --xyzzy; see --help"),
     ("train --source", "option '--source' requires an argument"),
     ("translate", "missing argument 'run'"),
-    ("evaluate {d}/run", "missing option '--source'"),
+    ("evaluate {d}/run", "give --source and --reference; the run names no data.test_source"),
     ("doctor", "missing option '--source'"),
     ("translate {d}/run x --beam 0", "invalid value for '--beam'"),
     ("translate {d}/run x --beam two", "invalid value for '--beam'"),

@@ -166,7 +166,7 @@ def test_the_mean_stays_only_if_it_is_as_good_as_the_best(
 
 def test_the_best_can_be_chosen_by_bleu(pairs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("heedful.runs.fit.validation_loss", Script(3.0, 2.0, 1.0))
-    monkeypatch.setattr("heedful.runs.fit.validation_bleu", Script(10.0, 30.0, 20.0))
+    monkeypatch.setattr("heedful.runs.fit.validation_score", Script(10.0, 30.0, 20.0))
     events = trained_in(tmp_path / "run", wanted(pairs, "train.best_by=bleu", "train.average_checkpoints=1"))
     assert [event.score for event in events if isinstance(event, Validated)] == [10.0, 30.0, 20.0]
     assert last(events).model == "best validation, step 6"
