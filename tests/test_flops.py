@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
@@ -165,6 +165,7 @@ def test_looks_are_those_that_the_masks_let_through(length: int, window: int) ->
     assert looks(lengths, causal=True) == int(causal_mask(length, cpu).sum()) + 6
 
 
+@settings(max_examples=20)
 @given(n=st.integers(1, 200))
 def test_twice_the_length_is_twice_the_recurrence_but_four_times_the_attention(n: int) -> None:
     def cost(config: ModelConfig, length: int) -> int:
