@@ -61,7 +61,7 @@ class Sizes:
 
 
 _SIZES: dict[Scale, Sizes] = {
-    "smoke": Sizes((128, 256, 512, 1024, 2048, 4096), 64, (64, 128, 256, 512, 1024), 256, window=16, repeats=5),
+    "smoke": Sizes((64, 128, 256, 512, 1024, 2048, 4096), 64, (64, 128, 256, 512, 1024), 256, window=16, repeats=5),
     "laptop": Sizes((64, 128, 256, 512, 1024, 2048, 4096), 256, (64, 128, 256, 512, 1024), 1024, window=32, repeats=9),
     "paper": Sizes((128, 256, 512, 1024, 2048, 4096, 8192), 512, (128, 256, 512, 1024, 2048), 1024, 64, repeats=9),
 }
@@ -325,9 +325,13 @@ def _pictures(by_n: Sequence[Point], by_d: Sequence[Point], sizes: Sizes) -> dic
     d, times = sizes.width, [point.seconds * 1e3 for point in by_n]
     against_n = [Series(kind, sizes.lengths, [p.seconds * 1e3 for p in _of(by_n, kind)]) for kind in KINDS]
     against_d = [Series(kind, sizes.widths, [p.seconds * 1e3 for p in _of(by_d, kind)]) for kind in KINDS]
-    border = Series(f"n = d = {d}", (d, d), (min(times), max(times)))
+    equal = flops_crossing("self-attention", d, sizes.window)
+    borders = [
+        Series(f"{name}: n = {n}", (n, n), (min(times), max(times)))
+        for name, n in (("n = d", d), ("as many FLOPs as recurrent", equal))
+    ]
     n_title, d_title = f"One layer, one sentence, d = {d}", f"One layer, one sentence, n = {sizes.length}"
     return {
-        "time-n.svg": lines(n_title, "n", "milliseconds", [*against_n, border], log_x=True, log_y=True),
+        "time-n.svg": lines(n_title, "n", "milliseconds", [*against_n, *borders], log_x=True, log_y=True),
         "time-d.svg": lines(d_title, "d", "milliseconds", against_d, log_x=True, log_y=True),
     }
