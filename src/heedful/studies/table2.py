@@ -1,20 +1,24 @@
 """Table 2: quality and training cost of the Transformer and its rivals, on one corpus at equal size."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+import torch
+
 from heedful.config import PRESETS, Experiment, merge
+from heedful.device import choose_device, use_threads
 from heedful.metrics.translation import bleu
 from heedful.studies import chart
 from heedful.studies.done import SMOKE, Done, bleu_of, done_rows, interval, notes, smoke_data
 from heedful.studies.dry_run import dry_run
 from heedful.studies.material import Material, material
 from heedful.studies.outcome import Cell, Outcome, Table
-from heedful.studies.plan import Plan
+from heedful.studies.plan import Plan, Scale
 from heedful.studies.rows import RIVAL_RATE, Row, base, chosen, rival, row
 from heedful.studies.scored import test_questions
+from heedful.studies.speed import training_speed
 from heedful.studies.synthetic import write_corpus
 from heedful.tasks.choose import Question
 
@@ -39,6 +43,12 @@ _PAPER: dict[str, tuple[str, float, float]] = {
 }
 # Public notebooks on Multi30k de-en, test2016, lower-cased words, greedy.
 _SMALL = {"transformer": 36.52, "lstm": 13.8, "gru": 20.6, "bahdanau": 28.3, "convs2s": 34.14}
+_SPEED_LENGTHS: Mapping[Scale, tuple[int, ...]] = {
+    "smoke": (8, 32),
+    "laptop": (10, 20, 40, 80, 160),
+    "paper": (10, 20, 40, 80, 160),
+}
+_SPEED_REPEATS: Mapping[Scale, int] = {"smoke": 2, "laptop": 9, "paper": 9}
 _BOUNDS = (0, 5, 10, 15, 20, 25, 30, 40, 50)  # words of a source sentence; a bucket is above one and up to the next
 
 
@@ -53,13 +63,13 @@ def table2(plan: Plan) -> Outcome:
         return dry_run(_TITLE, rows, found, plan)
     asked = test_questions("table2", experiment)
     done = done_rows(rows, lambda _: asked, plan)
-    by_length = _by_length(done, asked, plan)
-    return Outcome(_TITLE, (_quality(done, plan), by_length), _pictures(done, by_length))
+    tables = (_quality(done, plan), _speed(rows, experiment, found, plan), _by_length(done, asked))
+    return Outcome(_TITLE, tables, _pictures(done, tables[1], tables[2]))
 
 
 def _smoke(plan: Plan) -> dict[str, object]:
     model = {"preset": "modern", "d_model": 64, "d_ff": 128, "encoder_layers": 2, "decoder_layers": 2, "dropout": 0.0}
-    train = {"max_steps": 60, "warmup_steps": 10, "validate_every": 30, "save_every": 60, "validate_bleu": True}
+    train = {"max_steps": 40, "warmup_steps": 10, "validate_every": 20, "save_every": 40, "validate_bleu": True}
     return merge(SMOKE, {"data": smoke_data(plan), "model": model, "train": train})
 
 
@@ -101,6 +111,42 @@ _NOTES = (
 )
 
 
+def _speed(rows: Sequence[Row], experiment: Experiment, found: Material, plan: Plan) -> Table:
+    """Measured side by side, because a run's own figure depends on what else the machine did meanwhile."""
+    train, lengths = experiment.train, _SPEED_LENGTHS[plan.scale]
+    plan.report.say(f"measuring training speed at sentences of {', '.join(map(str, lengths))} pieces")
+    use_threads(train.threads)
+    models = {row.name: row.experiment.model for row in rows}
+    vocabulary, budget = max(found.source, found.target), train.batch_tokens // plan.processes
+    device = choose_device(train.device)
+    speed = training_speed(models, lengths, vocabulary, budget, _SPEED_REPEATS[plan.scale], device)
+
+    def ratio(name: str, length: int) -> float | None:
+        ours = speed.get(("transformer", length))
+        return ours / speed[name, length] if ours else None
+
+    return Table(
+        "Training speed against sentence length",
+        (
+            "model",
+            *(f"tokens/s at {length}" for length in lengths),
+            *(f"Transformer / this at {length}" for length in lengths),
+        ),
+        tuple(
+            (
+                _NAMES[name],
+                *(round(speed[name, length]) for length in lengths),
+                *(ratio(name, length) for length in lengths),
+            )
+            for name in models
+        ),
+        (
+            f"Whole training steps of about {budget} tokens a side on sentences of one length in pieces, the models "
+            f"taking turns, medians; threads on {device.type}: {torch.get_num_threads()}.",
+        ),
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class _Bucket:
     """Sentences of about the same length."""
@@ -128,7 +174,7 @@ def _bleu_in(bucket: _Bucket, one: Done, asked: Sequence[Question]) -> float:
     return bleu(outputs, list(references), one.row.experiment.evaluate.tokenize)
 
 
-def _by_length(done: Sequence[Done], asked: Sequence[Question], plan: Plan) -> Table:
+def _by_length(done: Sequence[Done], asked: Sequence[Question]) -> Table:
     buckets = _buckets(asked)
     rows: list[tuple[Cell, ...]] = [
         (bucket.name, len(bucket.places), bucket.words, *(_bleu_in(bucket, one, asked) for one in done))
@@ -136,23 +182,32 @@ def _by_length(done: Sequence[Done], asked: Sequence[Question], plan: Plan) -> T
     ]
     columns = ("words of the source", "sentences", "words on average", *(_NAMES[one.row.name] for one in done))
     note = "BLEU of the test set by the length of the source; few sentences make a value uncertain."
-    return Table("BLEU by sentence length", columns, tuple(rows), notes(plan, note))
+    return Table("BLEU by sentence length", columns, tuple(rows), (note,))
 
 
-def _pictures(done: Sequence[Done], by_length: Table) -> dict[str, bytes]:
+def _pictures(done: Sequence[Done], speed: Table, by_length: Table) -> dict[str, bytes]:
     if not chart.can_draw():
         return {}
-    words = [float(row[2] or 0) for row in by_length.rows]
-    lengths = [
-        chart.Series(name, words, [float(row[3 + number] or 0) for row in by_length.rows])
-        for number, name in enumerate(by_length.columns[3:])
-    ]
-    curves = [chart.Series(_NAMES[one.row.name], *_axes(one)) for one in done if one.effort.curve]
+    names = [_NAMES[one.row.name] for one in done]
+    words = _column(by_length, 2)
+    lengths = [chart.Series(name, words, _column(by_length, 3 + place)) for place, name in enumerate(names)]
+    pieces = [float(column.rpartition(" ")[2]) for column in speed.columns if column.startswith("tokens/s")]
+    speeds = [chart.Series(str(row[0]), pieces, _numbers(row[1 : 1 + len(pieces)])) for row in speed.rows]
+    curves = [chart.Series(name, *_axes(one)) for name, one in zip(names, done, strict=True)]
     title, flops = "Validation BLEU against training FLOPs", "training FLOPs so far"
     return {
-        "by-length.svg": chart.lines("BLEU by sentence length", "words of the source", "BLEU", lengths),
         "by-flops.svg": chart.lines(title, flops, "BLEU (greedy)", curves, log_x=True),
+        "speed.svg": chart.lines(speed.title, "pieces of a sentence", "tokens/s", speeds, log_x=True, log_y=True),
+        "by-length.svg": chart.lines(by_length.title, "words of the source", "BLEU", lengths),
     }
+
+
+def _column(table: Table, place: int) -> list[float]:
+    return _numbers([row[place] for row in table.rows])
+
+
+def _numbers(cells: Sequence[Cell]) -> list[float]:
+    return [float(cell) for cell in cells if isinstance(cell, int | float)]
 
 
 def _axes(one: Done) -> tuple[list[float], list[float]]:
