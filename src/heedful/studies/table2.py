@@ -196,7 +196,7 @@ def _pictures(done: Sequence[Done], speed: Table, by_length: Table) -> dict[str,
     curves = [chart.Series(name, *_axes(one)) for name, one in zip(names, done, strict=True)]
     title, flops = "Validation BLEU against training FLOPs", "training FLOPs so far"
     return {
-        "by-flops.svg": chart.lines(title, flops, "BLEU (greedy)", curves, log_x=True),
+        "by-flops.svg": chart.lines(title, flops, "BLEU (greedy)", curves),
         "speed.svg": chart.lines(speed.title, "pieces of a sentence", "tokens/s", speeds, log_x=True, log_y=True),
         "by-length.svg": chart.lines(by_length.title, "words of the source", "BLEU", lengths),
     }
