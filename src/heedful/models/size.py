@@ -1,11 +1,13 @@
 """How large a model is, counted exactly and without building it."""
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from typing import assert_never
 
 from heedful.config import ModelConfig
 
 _BYTES = 4  # float32
+_STEP = 8  # widths are multiples of this: matrix products are fastest there
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,27 @@ def model_size(config: ModelConfig, source_vocabulary: int, target_vocabulary: i
             return Size((rows + 2 * config.max_positions) * config.d_model, *_convolutional(config))
         case _:
             assert_never(config.family)
+
+
+def equal_size(config: ModelConfig, source_vocabulary: int, target_vocabulary: int, total: int) -> ModelConfig:
+    """The same model, so wide that its parameters come nearest to `total`.
+
+    `d_model` is a multiple of 8, and of the number of heads where their width follows from it; `d_ff` keeps its
+    proportion to it.
+    """
+    divided = config.family == "transformer" and not (config.d_k and config.d_v)
+    step = math.lcm(_STEP, config.num_heads) if divided else _STEP
+
+    def wide(d_model: int) -> ModelConfig:
+        return replace(config, d_model=d_model, d_ff=max(1, round(config.d_ff * d_model / config.d_model)))
+
+    def difference(it: ModelConfig) -> int:
+        return model_size(it, source_vocabulary, target_vocabulary).total - total
+
+    below = above = wide(step)
+    while difference(above) < 0:
+        below, above = above, wide(above.d_model + step)
+    return min(below, above, key=lambda it: abs(difference(it)))
 
 
 def _transformer(config: ModelConfig) -> tuple[int, int]:

@@ -1,0 +1,72 @@
+"""How fast models train, side by side on one machine."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from itertools import product, repeat
+from statistics import median
+
+import torch
+
+from heedful.config import ModelConfig, TrainConfig
+from heedful.data.batch import Batch
+from heedful.data.batching import Position
+from heedful.device import keep_pages
+from heedful.models.build import Vocabulary, build_model
+from heedful.studies.clock import one_thread, seconds
+from heedful.train.gradients import Gradients, Objective, OneByOne, Update
+from heedful.train.loop import Learner, training_steps
+from heedful.train.optimizer import make_optimizer
+from heedful.train.precision import Precision
+
+_PAD, _EOS = 0, 1
+_TRAIN = TrainConfig()
+
+
+def training_speed(
+    configs: Mapping[str, ModelConfig],
+    lengths: Sequence[int],
+    vocabulary: int,
+    batch_tokens: int,
+    repeats: int,
+    device: torch.device,
+) -> dict[tuple[str, int], float]:
+    """Source and target tokens a second, by the name of a model and the length of all sentences.
+
+    A step is a whole one, as training takes it: forward, backward and Adam, with `batch_tokens` source and as many
+    target tokens, on one thread of a processor or on a GPU. The models take turns, so that whatever else the machine
+    does slows all of them, and the figure is the median; the first round does not count.
+    """
+    torch.manual_seed(1)
+    keep_pages()
+    updates = {length: _update(length, vocabulary, batch_tokens, device) for length in lengths}
+    steps = {}
+    for name, config in configs.items():
+        learner, gradients = _learner(config, vocabulary, device)
+        for length, update in updates.items():
+            steps[name, length] = training_steps(learner, repeat(update), gradients, config.d_model, _TRAIN)
+    took: dict[tuple[str, int], list[float]] = {key: [] for key in steps}
+    with one_thread(device):
+        # One length after another, so that all models meet it at about the same time.
+        for _, length, name in product(range(repeats + 1), lengths, configs):
+            took[name, length].append(seconds(partial(next, steps[name, length]), device))
+    return {key: updates[key[1]].tokens / median(rounds[1:]) for key, rounds in took.items()}
+
+
+def _learner(config: ModelConfig, vocabulary: int, device: torch.device) -> tuple[Learner, Gradients]:
+    """A model as `heedful train` sets it up for one worker."""
+    model = build_model(config, Vocabulary(vocabulary, vocabulary, _PAD, _EOS)).to(device)
+    precision = Precision.of(_TRAIN.precision, device)
+    objective = Objective(_TRAIN.label_smoothing, 1, precision)
+    return Learner(model, make_optimizer(model, _TRAIN), None, precision=precision), OneByOne(model, objective)
+
+
+def _update(length: int, vocabulary: int, batch_tokens: int, device: torch.device) -> Update:
+    """Random sentences, all of this length."""
+    count = max(1, batch_tokens // length)
+    source, target = torch.randint(_EOS + 1, vocabulary, (2, count, length))
+    source[:, -1] = target[:, -1] = _EOS
+    target_in = target.roll(1, 1)
+    target_in[:, 0] = _PAD
+    lengths = torch.full((count,), length)
+    batch = Batch(source.flatten(), lengths, target_in.flatten(), target.flatten(), lengths, torch.arange(count))
+    return Update([batch.to(device)], count * length, batch.tokens, 0, Position())

@@ -1,0 +1,317 @@
+"""Table 1 measured: what one layer of each kind costs as sentences grow longer and models wider."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import count, pairwise
+from statistics import median
+from typing import Literal, assert_never, get_args
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from heedful.config import make_experiment
+from heedful.device import choose_device, keep_pages
+from heedful.models.flops import looks
+from heedful.nn.attention import SelfAttention, attend_between, attend_nearby
+from heedful.nn.convolution import GatedConvolution
+from heedful.nn.layout import Layout
+from heedful.nn.recurrent import ReadingLayer
+from heedful.runs.report import Reporter
+from heedful.studies.chart import Series, can_draw, lines
+from heedful.studies.clock import one_thread, seconds
+from heedful.studies.outcome import Cell, Outcome, Table
+from heedful.studies.plan import Plan, Scale
+
+Kind = Literal[
+    "self-attention",
+    "self-attention, whole layer",
+    "recurrent",
+    "convolutional",
+    "restricted self-attention",
+    "restricted self-attention, whole layer",
+]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+_KERNEL = 3
+_HEAD = 64  # d_k = d_v of the paper's base and big models: wider models have more heads
+
+# Operations, exponents of n and d, and the longest path; of whole layers the paper does not speak.
+_PAPER: dict[Kind, tuple[str, int, int, str]] = {
+    "self-attention": ("n² · d", 2, 1, "1"),
+    "recurrent": ("n · d²", 1, 2, "n"),
+    "convolutional": ("k · n · d²", 1, 2, "log_k n"),
+    "restricted self-attention": ("r · n · d", 1, 1, "n / r"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """What is measured: lengths at one width, widths at one length."""
+
+    lengths: tuple[int, ...]
+    width: int
+    widths: tuple[int, ...]
+    length: int
+    window: int  # positions to either side
+    repeats: int
+
+
+_SIZES: dict[Scale, Sizes] = {
+    "smoke": Sizes((64, 128, 256, 512, 1024, 2048, 4096), 64, (64, 128, 256, 512, 1024), 256, window=16, repeats=5),
+    "laptop": Sizes((64, 128, 256, 512, 1024, 2048, 4096), 256, (64, 128, 256, 512, 1024), 1024, window=32, repeats=9),
+    "paper": Sizes((128, 256, 512, 1024, 2048, 4096, 8192), 512, (128, 256, 512, 1024, 2048), 1024, 64, repeats=9),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """What one layer took at one size."""
+
+    kind: Kind
+    n: int
+    d: int
+    seconds: float
+    flops: int
+    kept: int  # bytes of activations
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """One layer and one sentence to run it on."""
+
+    layer: nn.Module
+    run: Callable[[], Tensor]
+
+
+def table1(plan: Plan) -> Outcome:
+    """Time, operations, memory and steps of each kind of layer, and the exponents by which they grow."""
+    device = choose_device(make_experiment(plan.recipe or {}).train.device)
+    return measured(_SIZES[plan.scale], device, plan.report)
+
+
+def measured(sizes: Sizes, device: torch.device, report: Reporter) -> Outcome:
+    """The study at these sizes."""
+    by_n = measure([(n, sizes.width) for n in sizes.lengths], sizes, device, "lengths", report)
+    by_d = measure([(sizes.length, d) for d in sizes.widths], sizes, device, "widths", report)
+    tables = (
+        _exponents(by_n, by_d, sizes, device),
+        _steps(sizes),
+        _crossings(by_n, sizes),
+        _costs(f"Against n, at d = {sizes.width}", by_n),
+        _costs(f"Against d, at n = {sizes.length}", by_d),
+    )
+    return Outcome("Table 1: what one layer costs", tables, _pictures(by_n, by_d, sizes) if can_draw() else {})
+
+
+def measure(
+    shapes: Sequence[tuple[int, int]], sizes: Sizes, device: torch.device, what: str, report: Reporter
+) -> list[Point]:
+    """Every kind at all of these n and d. They take turns, so that what else the machine does slows all of them."""
+    torch.manual_seed(1)
+    works = {(kind, n, d): _work(kind, n, d, sizes.window, device) for n, d in shapes for kind in KINDS}
+    took: dict[tuple[Kind, int, int], list[float]] = {key: [] for key in works}
+    keep_pages()
+    with one_thread(device):
+        for done in range(sizes.repeats + 1):
+            for key, work in works.items():
+                with torch.inference_mode():
+                    took[key].append(seconds(work.run, device))
+            report.progress(f"measuring {what}", done + 1, sizes.repeats + 1)
+        return [
+            Point(kind, n, d, median(rounds[1:]), layer_flops(kind, n, d, sizes.window), kept_bytes(works[kind, n, d]))
+            for (kind, n, d), rounds in took.items()
+        ]
+
+
+def layer_flops(kind: Kind, n: int, d: int, window: int) -> int:
+    """Operations of all matrix products; a multiply-add is two. A look is a product with a key and one with a value."""
+    nearby = looks(np.array([n]), window)
+    match kind:
+        case "self-attention":
+            return 2 * n * n * 2 * d
+        case "self-attention, whole layer":
+            return 2 * (n * n * 2 * d + n * 4 * d * d)
+        case "recurrent":
+            return 2 * n * 4 * 2 * d * d  # four gates, each from input and state
+        case "convolutional":
+            return 2 * n * _KERNEL * d * 2 * d  # half of what comes out is the gate
+        case "restricted self-attention":
+            return 2 * nearby * 2 * d
+        case "restricted self-attention, whole layer":
+            return 2 * (nearby * 2 * d + n * 4 * d * d)
+        case _:
+            assert_never(kind)
+
+
+def kept_bytes(work: _Work) -> int:
+    """What the layer keeps for the backward pass, its input included, its weights not; exact on any device."""
+    kept: list[Tensor] = []
+
+    def keep(tensor: Tensor) -> Tensor:
+        kept.append(tensor)
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        work.run()
+    weights = {p.untyped_storage().data_ptr() for p in work.layer.parameters()}
+    storages = {tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() for tensor in kept}
+    return sum(size for place, size in storages.items() if place not in weights)
+
+
+def exponent(sizes: Sequence[int], costs: Sequence[float]) -> float:
+    """That of the power law which fits the larger half best, by least squares of the logarithms."""
+    half = len(sizes) // 2
+    return float(np.polyfit(np.log(sizes[half:]), np.log(costs[half:]), 1)[0])
+
+
+def crossing(sizes: Sequence[int], costs: Sequence[float], others: Sequence[float]) -> float | None:
+    """Where these costs overtake the others, on straight lines between the logarithms; None: nowhere here."""
+    ratios = [math.log(cost / other) for cost, other in zip(costs, others, strict=True)]
+    for (left, before), (right, after) in pairwise(zip(sizes, ratios, strict=True)):
+        if before < 0.0 <= after:
+            return left * (right / left) ** (before / (before - after))
+    return None
+
+
+def flops_crossing(kind: Kind, d: int, window: int) -> int:
+    """The least n at which this takes as many operations as the recurrent layer."""
+    return next(n for n in count(1) if layer_flops(kind, n, d, window) >= layer_flops("recurrent", n, d, window))
+
+
+def _work(kind: Kind, n: int, d: int, window: int, device: torch.device) -> _Work:
+    """As the models do it, on one sentence of n positions. All run as they do to translate, without gradients."""
+    layout = Layout.of(torch.tensor([n], device=device))
+    x = torch.randn(n, d, device=device, requires_grad=True)
+    match kind:
+        case "self-attention" | "self-attention, whole layer":
+            attention = _attention(d, 0).to(device)
+            if kind == "self-attention, whole layer":
+                return _Work(attention, lambda: attention(x, layout, causal=False))
+            grids, layouts = _grids(attention, x), (layout, layout)
+            return _Work(attention, lambda: attend_between(attention, grids, layouts, False, attention.dropout))
+        case "restricted self-attention" | "restricted self-attention, whole layer":
+            nearby = _attention(d, window).to(device)
+            if kind == "restricted self-attention, whole layer":
+                return _Work(nearby, lambda: nearby(x, layout, causal=False))
+            grids = _grids(nearby, x)
+            return _Work(nearby, lambda: attend_nearby(nearby, grids, layout, window, False, nearby.dropout))
+        case "recurrent":
+            reading = ReadingLayer("lstm", d, d, bidirectional=False).to(device)
+            return _Work(reading, lambda: reading(x, layout)[0])
+        case "convolutional":
+            convolution = GatedConvolution(d, _KERNEL, dropout=0.0).to(device)
+            return _Work(convolution, lambda: convolution(x, layout, ahead=_KERNEL // 2))
+        case _:
+            assert_never(kind)
+
+
+def _attention(d: int, window: int) -> SelfAttention:
+    heads = max(1, d // _HEAD)
+    return SelfAttention(d, heads, d // heads, d // heads, dropout=0.0, window=window)
+
+
+def _grids(attention: SelfAttention, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Queries, keys and values of a sentence, made beforehand."""
+    q, k, v = (
+        grid.detach().contiguous().requires_grad_() for grid in attention.project(attention.query_key_value(x)[None])
+    )
+    return q, k, v
+
+
+def _of(points: Sequence[Point], kind: Kind) -> list[Point]:
+    return [point for point in points if point.kind == kind]
+
+
+def _exponents(by_n: Sequence[Point], by_d: Sequence[Point], sizes: Sizes, device: torch.device) -> Table:
+    def fitted(points: Sequence[Point], values: Sequence[int]) -> tuple[float, float, float]:
+        costs = ([p.flops for p in points], [p.seconds for p in points], [p.kept for p in points])
+        flops, time, kept = (exponent(values, cost) for cost in costs)
+        return flops, time, kept
+
+    rows: list[tuple[Cell, ...]] = []
+    for kind in KINDS:
+        paper, n, d, _ = _PAPER.get(kind, (None, None, None, None))
+        of_n, of_d = fitted(_of(by_n, kind), sizes.lengths), fitted(_of(by_d, kind), sizes.widths)
+        rows.append((kind, paper, n, *of_n, d, *of_d))
+    columns = ("paper", "FLOPs", "time", "memory")
+    clock = "processor time on one thread" if device.type == "cpu" else "time"
+    notes = (
+        f"Exponents of n at d = {sizes.width} and of d at n = {sizes.length}, fitted to the larger half of the sizes. "
+        f"Time: {clock} of a forward pass over one sentence on {device.type}, the median of {sizes.repeats} rounds in "
+        "which all layers take turns. Memory: activations kept for the backward pass.",
+        "The paper's n² · d and r · n · d are the products of queries with keys and of weights with values, without "
+        "the projections. So are the rows of that name here; whole layers add 4 projections, 8 · n · d² FLOPs.",
+        f"Attention has heads of {_HEAD}, as many as fit into d. The recurrent layer is an LSTM. The convolution has "
+        f"k = {_KERNEL} and a gated linear unit, so twice the outputs. The window r reaches {sizes.window} positions "
+        "to either side.",
+    )
+    return Table("Growth", ("layer", "paper", *(f"{x}: {c}" for x in "nd" for c in columns)), tuple(rows), notes)
+
+
+def _steps(sizes: Sizes) -> Table:
+    n = sizes.lengths[-1]
+    paths = {
+        "self-attention": 1,
+        "recurrent": n,
+        "convolutional": -(-(n - 1) // (_KERNEL // 2)),
+        "restricted self-attention": -(-(n - 1) // sizes.window),
+    }
+    rows = tuple(
+        (kind, "n" if kind == "recurrent" else "1", n if kind == "recurrent" else 1, path, paths[kind])
+        for kind, (_, _, _, path) in _PAPER.items()
+    )
+    columns = ("layer", "sequential steps: paper", f"at n = {n}", "longest path: paper", f"path at n = {n}")
+    notes = (
+        "Path: how many layers, or steps of the recurrent one, lie between the first and the last position. The "
+        f"paper's log_k n, here {math.log(n, _KERNEL):.1f}, is that of dilated convolutions; ours, as ConvS2S's, are "
+        "not dilated: each layer reaches one position further to either side.",
+    )
+    return Table("Steps that wait for one another, and the way between two positions", columns, rows, notes)
+
+
+def _crossings(by_n: Sequence[Point], sizes: Sizes) -> Table:
+    d = sizes.width
+    recurrent = [point.seconds for point in _of(by_n, "recurrent")]
+    kinds: tuple[Kind, ...] = ("self-attention", "self-attention, whole layer")
+    rows = tuple(
+        (
+            kind,
+            d,
+            flops_crossing(kind, d, sizes.window),
+            crossing(sizes.lengths, [point.seconds for point in _of(by_n, kind)], recurrent),
+        )
+        for kind in kinds
+    )
+    notes = (
+        "The paper compares n² · d with n · d² and leaves constants out: n = d. Counted exactly, products of attention "
+        "are 4 · n² · d FLOPs and an LSTM, with four gates from input and state, 16 · n · d²: equal at n = 4 d, and at "
+        "n = 2 d with the projections. – means: not between the lengths measured.",
+    )
+    columns = ("layer", "paper, n = d", "by FLOPs, n", "by time, n")
+    return Table(f"Where self-attention becomes dearer than recurrence, d = {d}", columns, rows, notes)
+
+
+def _costs(title: str, points: Sequence[Point]) -> Table:
+    rows = tuple(
+        (p.kind, p.n, p.d, p.seconds * 1e3, p.flops / 1e6, p.kept / 2**20, p.n if p.kind == "recurrent" else 1)
+        for kind in KINDS
+        for p in _of(points, kind)
+    )
+    return Table(title, ("layer", "n", "d", "ms", "MFLOPs", "MiB kept", "sequential steps"), rows)
+
+
+def _pictures(by_n: Sequence[Point], by_d: Sequence[Point], sizes: Sizes) -> dict[str, bytes]:
+    d, times = sizes.width, [point.seconds * 1e3 for point in by_n]
+    against_n = [Series(kind, sizes.lengths, [p.seconds * 1e3 for p in _of(by_n, kind)]) for kind in KINDS]
+    against_d = [Series(kind, sizes.widths, [p.seconds * 1e3 for p in _of(by_d, kind)]) for kind in KINDS]
+    equal = flops_crossing("self-attention", d, sizes.window)
+    borders = [
+        Series(name, (n, n), (min(times), max(times)))
+        for name, n in ((f"n = d = {d}", d), (f"n = {equal}: FLOPs as recurrent", equal))
+    ]
+    n_title, d_title = f"One layer, one sentence, d = {d}", f"One layer, one sentence, n = {sizes.length}"
+    return {
+        "time-n.svg": lines(n_title, "n", "milliseconds", [*against_n, *borders], log_x=True, log_y=True),
+        "time-d.svg": lines(d_title, "d", "milliseconds", against_d, log_x=True, log_y=True),
+    }
