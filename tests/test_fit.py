@@ -166,9 +166,9 @@ def test_the_mean_stays_only_if_it_is_as_good_as_the_best(
 
 def test_the_best_can_be_chosen_by_bleu(pairs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("heedful.runs.fit.validation_loss", Script(3.0, 2.0, 1.0))
-    monkeypatch.setattr("heedful.runs.fit.validation_bleu", Script(10.0, 30.0, 20.0))
+    monkeypatch.setattr("heedful.runs.fit.validation_score", Script(10.0, 30.0, 20.0))
     events = trained_in(tmp_path / "run", wanted(pairs, "train.best_by=bleu", "train.average_checkpoints=1"))
-    assert [event.bleu for event in events if isinstance(event, Validated)] == [10.0, 30.0, 20.0]
+    assert [event.score for event in events if isinstance(event, Validated)] == [10.0, 30.0, 20.0]
     assert last(events).model == "best validation, step 6"
 
 
@@ -366,7 +366,7 @@ def test_a_vocabulary_is_learnt_from_lines_all_over_the_files(
     model=st.booleans(),
 )
 def test_every_choice_is_a_valid_experiment(pairs: int, words: int, distinct: int, device: str, model: bool) -> None:
-    choice = choose(Survey(pairs, words, distinct), device, model=model)
+    choice = choose("translation", Survey(pairs, words, distinct), device, model=model)
     experiment = make_experiment({}, under=choice.tables)
     assert experiment.text.vocabulary_size >= 258
     assert experiment.train.warmup_steps <= experiment.train.max_steps
@@ -378,7 +378,7 @@ def test_every_choice_is_a_valid_experiment(pairs: int, words: int, distinct: in
 
 def test_more_data_gets_a_larger_model_and_vocabulary() -> None:
     found = [
-        make_experiment({}, under=choose(Survey(pairs, 20 * pairs, pairs), "cuda", model=True).tables)
+        make_experiment({}, under=choose("translation", Survey(pairs, 20 * pairs, pairs), "cuda", model=True).tables)
         for pairs in (1000, 30_000, 500_000, 5_000_000)
     ]
     assert [experiment.model.d_model for experiment in found] == [128, 128, 256, 512]

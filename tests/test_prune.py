@@ -202,7 +202,7 @@ def test_bleu_is_that_of_evaluate(
     (found,) = (
         s for s in json.loads(toy.run("evaluate", path, *text, "--json").out)["scores"] if s["metric"] == "BLEU"
     )
-    assert smaller[1][which]["bleu"] == pytest.approx(found["value"], abs=1e-9)
+    assert smaller[1][which]["score"] == pytest.approx(found["value"], abs=1e-9)
 
 
 def copied(run: Path, to: Path) -> Path:

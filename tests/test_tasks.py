@@ -188,7 +188,7 @@ def test_missing_files_are_named_before_anything_is_read(tmp_path: Path) -> None
 
 
 def test_trees_have_no_second_file() -> None:
-    with pytest.raises(ConfigError, match=r"holds words and brackets; leave data.target \('b'\) out"):
+    with pytest.raises(ConfigError, match=r"holds words and brackets; leave the other file \(b\) out"):
         read_pairs("parsing", DataConfig(source=("a",), target=("b",)))
 
 

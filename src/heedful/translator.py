@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from heedful.config import Device, SearchConfig
+from heedful.config import Device, SearchConfig, Task
 from heedful.data.batch import pack
 from heedful.device import choose_device
 from heedful.errors import ConfigError, DataError
@@ -24,6 +24,7 @@ from heedful.search.greedy import greedy_search
 from heedful.search.hypothesis import Hypothesis
 from heedful.search.stepping import Symbols
 from heedful.store.run_folder import RunFolder, Tokenizers
+from heedful.tasks.choose import finish, source_symbols
 
 _BATCH_TOKENS = 3000  # source tokens times beam that are decoded together
 _WINDOW = 4096  # lines that are sorted by length together
@@ -79,18 +80,25 @@ class Translator:
     >>> translator.translate(["A man rides a horse."])  # doctest: +SKIP
     """
 
-    def __init__(self, model: AnySeq2Seq, tokenizers: Tokenizers, search: SearchConfig) -> None:
+    def __init__(
+        self, model: AnySeq2Seq, tokenizers: Tokenizers, search: SearchConfig, task: Task = "translation"
+    ) -> None:
         self.model = model
         self.tokenizers = tokenizers
         self.search = search
+        self.task: Task = task
         self.symbols = Symbols(model.pad_id, tokenizers.target.eos_id, (model.pad_id,))
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str], device: Device = "auto") -> "Translator":
         """Read a run folder. Nothing in it is executed; damage is an error."""
-        run = RunFolder.open(Path(folder))
-        model = run.model().to(choose_device(device))
-        return cls(model, run.tokenizers(), run.experiment().search)
+        return cls.of(RunFolder.open(Path(folder)), choose_device(device))
+
+    @classmethod
+    def of(cls, run: RunFolder, device: torch.device) -> "Translator":
+        """The same for a folder that is open already."""
+        experiment = run.experiment()
+        return cls(run.model().to(device), run.tokenizers(), experiment.search, experiment.task)
 
     def translate(
         self,
@@ -142,7 +150,7 @@ class Translator:
         aligner: Aligner | None,
         done: Callable[[int], None],
     ) -> list[Translation]:
-        sources = self.tokenizers.source.encode_all(texts)
+        sources = self.encode(texts)
         for number, source in enumerate(sources, before + 1):
             if len(source) > _LONGEST:
                 raise DataError(f"text {number} has {len(source)} pieces, over {_LONGEST}; split it into sentences")
@@ -164,7 +172,7 @@ class Translator:
             raise ConfigError("this model has no attention, so there are no heads to look at; it can only translate")
         if not text.strip():
             raise DataError("there is nothing to look at in an empty text; give a sentence")
-        source = self.tokenizers.source.encode(text)
+        (source,) = self.encode([text])
         if len(source) > LONGEST_LOOK:
             raise DataError(
                 f"the text has {len(source)} pieces, over the {LONGEST_LOOK} that can be shown; give it in sentences"
@@ -178,6 +186,10 @@ class Translator:
         """Translate and look without these heads, for a while: `with translator.heads_off(["encoder.1.2"]): ...`."""
         with heads_off(self.model, heads_named(self.model, names)):
             yield
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """Texts in, ids out."""
+        return self.tokenizers.source.encode_all([source_symbols(self.task, text) for text in texts])
 
     @torch.inference_mode()
     def decode(self, sources: Sequence[Sequence[int]], search: SearchConfig, n_best: int) -> list[list[Hypothesis]]:
@@ -196,7 +208,7 @@ class Translator:
         """The links of every hypothesis of each text."""
         source, target = self.tokenizers.source, self.tokenizers.target
         pairs = [
-            word_pair(source, target, text, hypothesis.tokens)
+            word_pair(source, target, source_symbols(self.task, text), hypothesis.tokens)
             for text, several in zip(texts, hypotheses, strict=True)
             for hypothesis in several
         ]
@@ -212,7 +224,14 @@ class Translator:
     ) -> Translation:
         target = self.tokenizers.target
         alternatives = tuple(
-            Alternative(target.decode(h.tokens), h.score, h.log_prob, tuple(target.pieces(h.tokens)), h.finished, links)
+            Alternative(
+                finish(self.task, text, target.decode(h.tokens)),
+                h.score,
+                h.log_prob,
+                tuple(target.pieces(h.tokens)),
+                h.finished,
+                links,
+            )
             for h, links in zip(hypotheses, aligned or repeat(None, len(hypotheses)), strict=True)
         )
         pieces = tuple(self.tokenizers.source.pieces(source))

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, cast, get_args
 
@@ -18,14 +19,16 @@ from heedful.cli.common import (
     search_with,
     write_output,
 )
-from heedful.config import BleuTokens
-from heedful.errors import ConfigError, DataError, HeedfulError, did_you_mean
+from heedful.config import BleuTokens, Experiment
+from heedful.errors import ConfigError, HeedfulError, did_you_mean
 
 
 def evaluate(
     run: Annotated[Path, typer.Argument(help="A run folder.")],
-    source: Annotated[Path, typer.Option(help="The test set, one sentence a line.")],
-    reference: Annotated[list[Path], typer.Option(help="Its translation by people. Can be repeated.")],
+    source: Annotated[
+        Path | None, typer.Option(help="The test set, one sentence a line; else the one that the experiment names.")
+    ] = None,
+    reference: Annotated[list[Path] | None, typer.Option(help="Its translation by people. Can be repeated.")] = None,
     output: Annotated[Path | None, typer.Option(help="Write the translations here.")] = None,
     beam: BeamOption = None,
     settings: SearchOption = None,
@@ -34,29 +37,31 @@ def evaluate(
     device: DeviceOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
-    """Translate a test set and score it: BLEU, chrF, TER and the paper's BLEU, each with its 95 % interval."""
+    """Translate a test set and score it, each score with its 95 % interval.
+
+    BLEU, chrF, TER and the paper's BLEU; of other tasks F1 of brackets, error rates of words and symbols, accuracy.
+    """
     from heedful.cli.translate import one_line
-    from heedful.data.pairs import guess_language, read_lines
+    from heedful.data.pairs import guess_language
     from heedful.device import use_threads
     from heedful.runs.evaluate import evaluate as score
     from heedful.store.run_folder import RunFolder
+    from heedful.tasks.choose import read_questions
     from heedful.translator import Translator
 
     check_output(output)
-    sources, references = list(read_lines(source)), [list(read_lines(path)) for path in reference]
-    for path, lines in zip(reference, references, strict=True):
-        if len(lines) != len(sources):
-            raise DataError(
-                f"{path} has {len(lines)} lines but {source} has {len(sources)}; they must pair up line by line"
-            )
+    folder = RunFolder.open(run)
+    experiment = folder.experiment()
+    sources, references = _files(experiment, source, reference)
+    questions = read_questions(experiment.task, sources, references)
+    tokens = _tokens(tokenize) if tokenize else experiment.evaluate.tokenize
     use_threads(0)
     translator = Translator.load(run, device_named(device))
-    folder = RunFolder(run)
-    tokens = _tokens(tokenize) if tokenize else folder.experiment().evaluate.tokenize
     search = search_with(translator.search, beam, settings)
-    language = language or guess_language(str(reference[0])) or folder.experiment().data.target_language
+    named = guess_language(references[0][0]) if references else ""
+    language = language or named or experiment.data.target_language
     with console.display() as shown:
-        found = score(translator, sources, references, search, tokens, language, shown)
+        found = score(translator, questions, search, tokens, language, shown)
     scores = [dataclasses.asdict(entry) for entry in found.scores]
     if as_json:
         console.out(json.dumps({"scores": scores}))
@@ -65,9 +70,25 @@ def evaluate(
     if output:
         write_output(output, map(one_line, found.outputs))
     try:
-        folder.add_scores(str(source), {"beam": search.beam, "alpha": search.alpha, "scores": scores})
+        folder.add_scores(", ".join(sources), {"beam": search.beam, "alpha": search.alpha, "scores": scores})
     except HeedfulError as error:  # a model may lie where one can only read
         console.say(f"the scores are not kept in the run folder: {error}")
+
+
+def _files(
+    experiment: Experiment, source: Path | None, reference: list[Path] | None
+) -> tuple[Sequence[str], Sequence[Sequence[str]]]:
+    """Which files the test is in: those given, or those of the experiment."""
+    data = experiment.data
+    if source:
+        if experiment.task == "translation" and not reference:
+            raise ConfigError(f"--source {source} needs --reference, its translation by people")
+        return [str(source)], [[str(path)] for path in reference or []]
+    if reference:
+        raise ConfigError(f"--reference {reference[0]} needs --source, the text that it translates")
+    if not data.test_source:
+        raise ConfigError("what to evaluate on? give --source and --reference; the run names no data.test_source")
+    return data.test_source, [data.test_target] if data.test_target else []
 
 
 def _row(score: object) -> tuple[str, ...]:

@@ -188,14 +188,18 @@ def _shown(value: object) -> str:
 
 def _survey(lens: "Lens", source: Path, target: Path | None, report: Path | None, as_json: bool) -> None:
     """A corpus: a table of what each head does, and a page of it."""
-    from heedful.data.pairs import read_lines, read_parallel
+    from heedful.data.pairs import read_lines
     from heedful.heads.draw import draw_roles
     from heedful.heads.report import report_json, report_page, report_text
     from heedful.runs.survey import survey, worth
     from heedful.store.files import write_atomically
+    from heedful.tasks.choose import read_files
 
-    pairs = list(read_parallel([str(source)], [str(target)])) if target else []
-    lines = list(read_lines(source))
+    task = lens.translator.task
+    both_sides = not target and task != "translation"
+    given = [str(target)] if target else []
+    pairs = list(read_files(task, [str(source)], given)) if target or both_sides else []
+    lines = [pair.source for pair in pairs] if both_sides else list(read_lines(source))
     with console.display() as shown:
         found = survey(lens, lines, shown)
         importance = worth(lens, pairs, shown) if pairs else None

@@ -74,7 +74,7 @@ def _run_facts(path: Path) -> dict[str, Any]:
         },
         **folder.about(),
         "steps": steps[-1]["step"] if steps else 0,
-        "curve": [{key: v[key] for key in ("step", "loss", "perplexity", "bleu")} for v in validations],
+        "curve": [{key: v[key] for key in ("step", "loss", "perplexity", "score", "metric")} for v in validations],
     }
 
 
@@ -122,9 +122,9 @@ def _curve(points: list[dict[str, Any]]) -> str:
         return ""
     last = points[-1]
     lines = [f"validation loss  {_spark([p['loss'] for p in points])}  {last['loss']:.3f} at step {last['step']}"]
-    bleu = [p["bleu"] for p in points if p["bleu"] is not None]
-    if bleu:
-        lines.append(f"validation BLEU  {_spark(bleu)}  best {max(bleu):.2f}")
+    scores = [p["score"] for p in points if p["score"] is not None]
+    if scores:
+        lines.append(f"validation {last['metric']}  {_spark(scores)}  best {max(scores):.2f}")
     return "\n".join(lines)
 
 

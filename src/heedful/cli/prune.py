@@ -19,35 +19,36 @@ def prune(
     run: Annotated[Path, typer.Argument(help="A run folder.")],
     keep: Annotated[float, typer.Option(help="The share of heads to keep, such as 0.7.")],
     source: Annotated[Path, typer.Option(help="Validation text that the heads are weighed by.")],
-    target: Annotated[Path, typer.Option(help="Its translation by people, line by line.")],
     out: Annotated[Path, typer.Option(help="The new run folder.")],
+    target: Annotated[Path | None, typer.Option(help="Its translation by people, line by line.")] = None,
     beam: BeamOption = None,
     device: DeviceOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
-    """Remove the heads that matter least: a smaller model in a new folder, and what that did to BLEU and speed."""
-    from heedful.data.pairs import read_parallel
+    """Remove the heads that matter least: a smaller model in a new folder, and what that did to quality and speed."""
     from heedful.device import use_threads
     from heedful.runs.prune import prune as cut
     from heedful.store.run_folder import RunFolder
+    from heedful.tasks.choose import read_files, score_name
     from heedful.translator import Translator
 
-    pairs = list(read_parallel([str(source)], [str(target)]))
+    task = RunFolder.open(run).experiment().task
+    pairs = list(read_files(task, [str(source)], [str(target)] if target else []))
     use_threads(0)
     translator = Translator.load(run, device_named(device))
     search = search_with(translator.search, beam, None)
     with console.display() as shown:
         found = cut(RunFolder(run), translator, keep, pairs, search, out, shown)
-    console.out(json.dumps(dataclasses.asdict(found)) if as_json else _page(found, out))
+    console.out(json.dumps(dataclasses.asdict(found)) if as_json else _page(found, score_name(task), out))
 
 
-def _page(found: "Pruning", out: Path) -> str:
+def _page(found: "Pruning", metric: str, out: Path) -> str:
     before, after = found.before, found.after
     rows = [
         ("", "before", "after"),
         ("heads", f"{before.heads}", f"{after.heads}"),
         ("parameters", f"{before.parameters:,}", f"{after.parameters:,}"),
-        ("BLEU", f"{before.bleu:.2f}", f"{after.bleu:.2f}"),
+        (metric, f"{before.score:.2f}", f"{after.score:.2f}"),
         ("sentences per second", f"{before.sentences_per_second:.1f}", f"{after.sentences_per_second:.1f}"),
     ]
     speed = f"in the same time it translates {found.speed:.2f} times as many sentences (the middle of all turns)"

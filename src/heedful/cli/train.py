@@ -48,6 +48,8 @@ def train(
     """Train a model from two text files, a recipe, or where an earlier run stopped."""
     given = merge(*map(parse_setting, settings or []))
     files = _files(source, target, tsv, corpus, valid_source, valid_target)
+    if not recipe and "task" not in given:
+        _check_both_sides(files)
     if resume and (recipe or files or out):
         raise ConfigError("--resume goes on with what its folder says; leave out recipe, files and --out")
     with _signals() as interrupted:
@@ -94,22 +96,23 @@ def _start(
 ) -> int:
     from dataclasses import replace
 
-    from heedful.data.pairs import read_pairs
     from heedful.runs.choose import choose, survey
     from heedful.runs.fit import train as fit
-    from heedful.runs.prepare import check_validation, resolve
+    from heedful.runs.prepare import check_other_files, resolve
     from heedful.runs.report import counted
     from heedful.store.run_folder import RunFolder, check_free
+    from heedful.tasks.choose import read_pairs, symbols
 
     check_free(folder)  # before a look through the data, which may take minutes
     asked: Experiment = make_experiment(tables)
     data = resolve(asked.data)
     device = crew.device(asked.train.device)
-    check_validation(data)
-    found = survey(counted(read_pairs(data), "reading", 0, shown))
+    check_other_files(asked.task, data)
+    pairs = (symbols(asked.task, pair) for pair in read_pairs(asked.task, data))
+    found = survey(counted(pairs, "reading", 0, shown))
     experiment = asked
     if not recipe:
-        choice = choose(found, device.type, model="preset" not in tables.get("model", {}))
+        choice = choose(asked.task, found, device.type, model="preset" not in tables.get("model", {}))
         for key, reason in choice.reasons.items():
             table, _, name = key.partition(".")
             if name not in tables.get(table, {}):
@@ -136,9 +139,9 @@ def _follow(events: "Iterator[Event]", shown: console.Display, as_json: bool, fo
             case kinds.StepDone():
                 steps.show(event, shown)
             case kinds.Validated():
-                bleu = "" if event.bleu is None else f", BLEU {event.bleu:.2f}"
+                score = "" if event.score is None else f", {event.metric} {event.score:.2f}"
                 best = " (best so far)" if event.best else ""
-                shown.say(f"step {event.step}: validation perplexity {event.perplexity:.2f}{bleu}{best}")
+                shown.say(f"step {event.step}: validation perplexity {event.perplexity:.2f}{score}{best}")
             case kinds.Saved():
                 pass
             case kinds.Finished():
@@ -216,12 +219,16 @@ def _files(
         if len(parts) != 3 or source or target:
             raise ConfigError(f"--corpus {corpus}: write it as PREFIX,SRC,TRG and without --source and --target")
         source, target = [f"{parts[0]}.{parts[1]}"], [f"{parts[0]}.{parts[2]}"]
-    if bool(source) != bool(target):
-        raise ConfigError("--source and --target go together; give both")
-    if bool(valid_source) != bool(valid_target):
-        raise ConfigError("--valid-source and --valid-target go together; give both")
     named = {"source": source, "target": target, "tsv": tsv, "valid_source": valid_source, "valid_target": valid_target}
     return {key: files for key, files in named.items() if files}
+
+
+def _check_both_sides(files: dict[str, Any]) -> None:
+    """Only other tasks than translation have files with both sides in one."""
+    for prefix in ("", "valid_"):
+        if (f"{prefix}source" in files) != (f"{prefix}target" in files):
+            option = f"--{prefix}source and --{prefix}target".replace("_", "-")
+            raise ConfigError(f"{option} go together; give both")
 
 
 def _default_out(recipe: Path | None, files: dict[str, Any]) -> Path:

@@ -68,7 +68,11 @@ class TextConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataConfig:
-    """Where the pairs are. Lists are read one after another; `.gz` is unpacked; one `.tsv` holds both sides."""
+    """Where the pairs are. Lists are read one after another; `.gz` is unpacked; one `.tsv` holds both sides.
+
+    A name with `*`, `?` or `[` stands for all files that it matches. Besides translation, a source without a target
+    holds both sides: a dictionary, a treebank.
+    """
 
     folder: str = ""  # where the files below are; empty: here
     source: tuple[str, ...] = ()
@@ -76,6 +80,8 @@ class DataConfig:
     tsv: tuple[str, ...] = ()
     valid_source: tuple[str, ...] = ()
     valid_target: tuple[str, ...] = ()
+    test_source: tuple[str, ...] = ()  # what `heedful evaluate` and studies score by, unless told otherwise
+    test_target: tuple[str, ...] = ()
     hold_out: int = -1  # pairs set aside for validation where none are given; -1: 2 %, at most 1000
     source_language: str = ""  # two letters; empty: from the file's suffix
     target_language: str = ""
@@ -103,7 +109,7 @@ class TrainConfig:
     ema_decay: float = 0.0  # 0: none; else validation and the saved model use the moving average
     save_every: int = 1000
     validate_every: int = 1000
-    validate_bleu: bool = True
+    validate_bleu: bool = True  # BLEU of greedy translations, or what else the task is scored by
     best_by: BestBy = "loss"
     patience: int = 0  # validations without a better score before it stops; 0: never
     average_checkpoints: int = 5  # the model is the mean of the last so many checkpoints; 1: the best one
@@ -141,6 +147,7 @@ class Experiment:
     """One TOML file: everything that a training run depends on."""
 
     name: str = ""
+    task: Task = "translation"  # what the pairs are, how outputs are finished and scored
     seed: int = 1
     model: ModelConfig = field(default_factory=ModelConfig)
     text: TextConfig = field(default_factory=TextConfig)

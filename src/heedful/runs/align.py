@@ -10,6 +10,7 @@ from heedful.models.seq2seq import AnySeq2Seq
 from heedful.runs.prepare import read_valid_pairs
 from heedful.runs.report import Reporter
 from heedful.store.run_folder import RunFolder, Tokenizers
+from heedful.tasks.choose import symbols
 from heedful.translator import Translator
 
 _PAIRS = 50
@@ -19,14 +20,16 @@ _LONGEST = 40  # pieces a side
 def find_aligner(run: RunFolder, translator: Translator, report: Reporter) -> Aligner:
     """The aligner that the folder remembers, or that its validation pairs show, or else the usual one."""
     model = translator.model
-    if not model.attentions.get("cross"):
+    if translator.task == "parsing":
+        raise ConfigError(f"--alignments links words, but {run.path} holds a model that writes trees; leave it out")
+    if not can_align(translator):
         raise ConfigError(
             f"--alignments needs attention to the source, and the model of {run.path} has none; translate without it"
         )
     if kept := _kept(run, model):
         return kept
     pairs = read_valid_pairs(run) if (run.data / "valid.json").exists() else ()
-    choice = _choose(model, translator.tokenizers, pairs)
+    choice = _choose(translator, pairs)
     if not choice:
         report.say(f"no validation pairs to choose by: alignments are read from {USUAL}, over all heads")
         return USUAL
@@ -38,15 +41,21 @@ def find_aligner(run: RunFolder, translator: Translator, report: Reporter) -> Al
     return choice.aligner
 
 
-def keep_aligner(run: RunFolder, model: AnySeq2Seq, tokenizers: Tokenizers, pairs: Iterable[Pair]) -> None:
+def keep_aligner(run: RunFolder, translator: Translator, pairs: Iterable[Pair]) -> None:
     """Find the best aligner and note it in the folder; a model without attention to the source has none."""
-    if model.attentions.get("cross") and (choice := _choose(model, tokenizers, pairs)):
+    if can_align(translator) and (choice := _choose(translator, pairs)):
         _keep(run, choice)
 
 
-def _choose(model: AnySeq2Seq, tokenizers: Tokenizers, pairs: Iterable[Pair]) -> Choice | None:
-    sample = list(islice(_short(tokenizers, pairs), _PAIRS))
-    return choose_aligner(model, sample) if sample else None
+def can_align(translator: Translator) -> bool:
+    """Brackets of a tree come from no word."""
+    return bool(translator.model.attentions.get("cross")) and translator.task != "parsing"
+
+
+def _choose(translator: Translator, pairs: Iterable[Pair]) -> Choice | None:
+    seen = (symbols(translator.task, pair) for pair in pairs)
+    sample = list(islice(_short(translator.tokenizers, seen), _PAIRS))
+    return choose_aligner(translator.model, sample) if sample else None
 
 
 def _short(tokenizers: Tokenizers, pairs: Iterable[Pair]) -> Iterator[WordPair]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from heedful.config import Family
+from heedful.config import Family, Task
 from heedful.models.size import model_size
 from heedful.runs.curve import read_events
 from heedful.store.run_folder import RunFolder
@@ -11,6 +11,16 @@ _KINDS: Mapping[Family, str] = {
     "transformer": "Transformer",
     "recurrent": "recurrent model",
     "convolutional": "convolutional model",
+}
+
+
+_TAGS: Mapping[Task, str] = {
+    "translation": "translation",
+    "parsing": "token-classification",
+    "pronunciation": "text2text-generation",
+    "characters": "text2text-generation",
+    "copy": "text2text-generation",
+    "reverse": "text2text-generation",
 }
 
 
@@ -25,11 +35,11 @@ def model_card(folder: RunFolder) -> str:
     size = model_size(model, vocabulary.source, vocabulary.target)
     languages = "".join(f"- {code}\n" for code in (source, target) if code not in ("source", "target"))
     validations = read_events(folder, "Validated")
-    best = max((v["bleu"] for v in validations if v["bleu"] is not None), default=None)
+    best = max((v["score"] for v in validations if v["score"] is not None), default=None)
     lines = [
         "---",
         "library_name: heedful",
-        "pipeline_tag: translation",
+        f"pipeline_tag: {_TAGS[experiment.task]}",
         *(["language:", languages.rstrip()] if languages else []),
         "---",
         f"# {name}: {source} to {target}",
@@ -39,7 +49,11 @@ def model_card(folder: RunFolder) -> str:
         f"- data: {facts.get('pairs', 0):,} sentence pairs, {facts.get('validation_pairs', 0):,} for validation",
         f"- vocabulary: {vocabulary.target:,} pieces ({experiment.text.kind}, {experiment.text.vocabularies})",
         f"- weights: {folder.note() or 'none yet'}",
-        *([f"- best validation BLEU on the way (greedy): {best:.2f}"] if best is not None else []),
+        *(
+            [f"- best validation {validations[-1]['metric']} on the way (greedy): {best:.2f}"]
+            if best is not None
+            else []
+        ),
         "",
         "```",
         f'heedful translate {name} "..."',

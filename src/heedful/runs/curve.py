@@ -18,12 +18,17 @@ def read_events(folder: RunFolder, kind: str) -> list[dict[str, Any]]:
         except ValueError:
             continue
         if isinstance(event, dict) and event.get("event") == kind:
-            found.append(event)
+            found.append(_renamed(event))
     return found
 
 
+def _renamed(event: dict[str, Any]) -> dict[str, Any]:
+    """An earlier version knew only BLEU."""
+    return {"score": event["bleu"], "metric": "BLEU", **event} if "bleu" in event else event
+
+
 def draw_curve(folder: RunFolder) -> bool:
-    """Draw `curve.png`: losses on the left, BLEU on the right; False where matplotlib is not installed."""
+    """Draw `curve.png`: losses on the left, scores on the right; False where matplotlib is not installed."""
     if find_spec("matplotlib") is None:
         return False
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -36,13 +41,15 @@ def draw_curve(folder: RunFolder) -> bool:
     axes.plot(*_smooth(steps), color="#7a9cc6", linewidth=1, label="training (smoothed)")
     places = [event["step"] for event in validations]
     axes.plot(places, [event["loss"] for event in validations], color="#1f4e8c", label="validation")
-    scored = [event for event in validations if event["bleu"] is not None]
+    scored = [event for event in validations if event["score"] is not None]
     handles, labels = axes.get_legend_handles_labels()
     if scored:
         right = axes.twinx()
-        right.set_ylabel("BLEU")
-        right.set_ylim(0.0, max(1.0, 1.1 * max(event["bleu"] for event in scored)))
-        right.plot([e["step"] for e in scored], [e["bleu"] for e in scored], color="#c2571a", label="validation BLEU")
+        metric = scored[-1]["metric"]
+        right.set_ylabel(metric)
+        right.set_ylim(0.0, max(1.0, 1.1 * max(event["score"] for event in scored)))
+        values = [event["score"] for event in scored]
+        right.plot([event["step"] for event in scored], values, color="#c2571a", label=f"validation {metric}")
         more = right.get_legend_handles_labels()
         handles, labels = handles + more[0], labels + more[1]
     figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False)

@@ -1,18 +1,18 @@
-"""A model's translations of a test set, scored."""
+"""A model's outputs for a test set, scored."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from heedful.config import BleuTokens, SearchConfig
 from heedful.metrics.score import Score
-from heedful.metrics.translation import translation_scores
 from heedful.runs.report import Reporter
+from heedful.tasks.choose import Question, scores
 from heedful.translator import Translator
 
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """Outputs in the order of the sources, and their scores."""
+    """Outputs in the order of the questions, and their scores."""
 
     outputs: tuple[str, ...]
     scores: tuple[Score, ...]
@@ -20,16 +20,18 @@ class Evaluation:
 
 def evaluate(
     translator: Translator,
-    sources: Sequence[str],
-    references: Sequence[Sequence[str]],
+    questions: Sequence[Question],
     search: SearchConfig,
     tokenize: BleuTokens,
     language: str,
     report: Reporter,
 ) -> Evaluation:
-    """Translate the sources and compare with one or more sets of references."""
+    """Answer the questions and compare with what is right."""
     lines = translator.translate_lines(
-        sources, search=search, done=lambda count: report.progress("translating", count, len(sources))
+        [question.source for question in questions],
+        search=search,
+        done=lambda count: report.progress("translating", count, len(questions)),
     )
     outputs = tuple(line.text for line in lines)
-    return Evaluation(outputs, tuple(translation_scores(outputs, references, tokenize, language)))
+    references = [question.references for question in questions]
+    return Evaluation(outputs, tuple(scores(translator.task, outputs, references, tokenize, language)))

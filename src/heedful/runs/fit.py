@@ -12,11 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from heedful.config import Experiment, flat, make_experiment, merge
+from heedful.config import Experiment, merge
 from heedful.data.batching import Batching
-from heedful.data.pairs import read_pairs
 from heedful.device import memory_use, use_threads
-from heedful.errors import ConfigError, Diverged, FolderError, out_of_memory
+from heedful.errors import Diverged, FolderError, out_of_memory
 from heedful.models.build import build_model
 from heedful.models.seq2seq import AnySeq2Seq
 from heedful.models.size import model_size
@@ -24,6 +23,7 @@ from heedful.processes import Crew
 from heedful.runs.about import versions
 from heedful.runs.align import keep_aligner
 from heedful.runs.card import model_card
+from heedful.runs.change import changed
 from heedful.runs.curve import draw_curve
 from heedful.runs.journal import Journal
 from heedful.runs.memory import memory_errors
@@ -31,11 +31,12 @@ from heedful.runs.prepare import Prepared, data_facts, prepare, prepared_before
 from heedful.runs.report import Reporter
 from heedful.runs.saving import Record, differences, gathered, restore, save, snapshot
 from heedful.runs.updates import Split, updates
-from heedful.runs.validate import using, validation_bleu, validation_loss
+from heedful.runs.validate import using, validation_loss, validation_score
 from heedful.store.checkpoint import Checkpoints
 from heedful.store.files import remove_temporaries, write_atomically
 from heedful.store.lock import locked
 from heedful.store.run_folder import RunFolder, fill_model, mean_weights
+from heedful.tasks.choose import read_pairs, score_name
 from heedful.train.distributed import together
 from heedful.train.events import Event, Finished, Saved, Started, Validated
 from heedful.train.gradients import Objective, Update, make_gradients, workers_for
@@ -43,16 +44,9 @@ from heedful.train.layers import set_up_layers
 from heedful.train.loop import Learner, training_steps
 from heedful.train.optimizer import MovingAverage, make_optimizer
 from heedful.train.precision import Precision
+from heedful.translator import Translator
 
 Interrupted = Callable[[], str]  # the name of a signal that came, or nothing
-
-# What a resumed run may change: when it ends, how often it looks, where it runs, and what a diverged one is advised to.
-_MAY_CHANGE = (
-    *("train.max_steps", "train.max_minutes", "train.save_every", "train.validate_every", "train.patience"),
-    *("train.threads", "train.device", "train.learning_rate", "train.on_non_finite"),
-    *("train.parallel", "train.timeout_minutes"),
-    *("train.precision", "train.compile", "train.checkpoint_activations"),
-)
 
 
 def train(
@@ -89,13 +83,15 @@ def resume(
         if "pruned" in run.about():
             raise FolderError(f"{path} holds a pruned model, which has no checkpoint to go on from; train another")
         settings = merge(run.changes(), settings)
-        experiment = _changed(run.experiment(), settings)
+        experiment = changed(run.experiment(), settings)
         if run.prepared:
             use_threads(experiment.train.threads, crew.local_count)
             prepared = prepared_before(run, experiment, report)
         else:
             report.say("the preparation of the data was cut short and is done again")
-            prepared = _prepare(run, experiment, sum(1 for _ in read_pairs(experiment.data)), report, crew)
+            prepared = _prepare(
+                run, experiment, sum(1 for _ in read_pairs(experiment.task, experiment.data)), report, crew
+            )
         crew.first_does(lambda: settings)
         fit = Fit(run, experiment, prepared, report, crew)
         fit.load()
@@ -107,7 +103,7 @@ def follow(path: Path, report: Reporter, interrupted: Interrupted, crew: Crew) -
     """What every process but the first does: wait until the folder is there, then train with the others."""
     settings: dict[str, Any] = crew.first_does(dict)
     run = RunFolder.open(path)
-    experiment = _changed(run.experiment(), settings)
+    experiment = changed(run.experiment(), settings)
     use_threads(experiment.train.threads, crew.local_count)
     fit = Fit(run, experiment, prepared_before(run, experiment, report), report, crew)
     fit.load()
@@ -119,15 +115,6 @@ def _prepare(run: RunFolder, experiment: Experiment, total: int, report: Reporte
     prepared = prepare(run, experiment, total, report)
     run.write_about({"data": data_facts(run, experiment, prepared), "versions": versions()})
     return prepared
-
-
-def _changed(before: Experiment, settings: dict[str, Any]) -> Experiment:
-    after = make_experiment(merge(asdict(before), settings))
-    old, new = flat(before), flat(after)
-    for key in old:
-        if old[key] != new[key] and key not in _MAY_CHANGE:
-            raise ConfigError(f"{key} cannot change from {old[key]} to {new[key]} in a resumed run; start a new one")
-    return after
 
 
 class Fit:
@@ -245,6 +232,7 @@ class Fit:
         weights = self._weights()
         other = weights if self.sharded or self.learner.average else None
         loss, score = self.crew.first_does(lambda: self._scores(other))
+        metric = score_name(self.experiment.task)
         if not math.isfinite(loss) and self.experiment.train.on_non_finite == "stop":
             raise Diverged(
                 f"the validation loss at step {self.learner.step} is {loss}; lower train.learning_rate "
@@ -259,7 +247,9 @@ class Fit:
             self.crew.first_does(lambda: self.folder.write_weights(weights, note))
         else:
             self.record.waited += 1
-        return Validated(self.learner.step, loss, math.exp(min(loss, 700.0)), score, better, time.monotonic() - began)
+        return Validated(
+            self.learner.step, loss, math.exp(min(loss, 700.0)), score, metric, better, time.monotonic() - began
+        )
 
     def _scores(self, weights: dict[str, Tensor] | None) -> tuple[float, float | None]:
         """Validation loss, and BLEU if it is wanted, with these weights; None: the model's own."""
@@ -268,7 +258,7 @@ class Fit:
             loss = validation_loss(model, self.prepared.valid, config.batch_tokens) if self.prepared.valid else 0.0
             if not config.validate_bleu and config.best_by == "loss":
                 return loss, None
-            return loss, validation_bleu(model, self.prepared, self.experiment)
+            return loss, validation_score(model, self.prepared, self.experiment)
 
     @contextmanager
     def _using(self, weights: dict[str, Tensor] | None) -> Iterator[AnySeq2Seq]:
@@ -339,8 +329,7 @@ class Fit:
         draw_curve(self.folder)
         write_atomically(self.folder.path / "README.md", model_card(self.folder))
         try:
-            model = self.folder.model().to(self.device)
-            keep_aligner(self.folder, model, self.prepared.tokenizers, self.prepared.valid_pairs)
+            keep_aligner(self.folder, Translator.of(self.folder, self.device), self.prepared.valid_pairs)
         except Exception as error:
             if not out_of_memory(error):
                 raise

@@ -73,7 +73,7 @@ def _to_board(board: Any, event: Event) -> None:
             board.add_scalar("train/tokens_per_second", event.tokens_per_second, event.step)
         case Validated():
             board.add_scalar("valid/perplexity", event.perplexity, event.step)
-            if event.bleu is not None:
-                board.add_scalar("valid/bleu", event.bleu, event.step)
+            if event.score is not None:
+                board.add_scalar("valid/score", event.score, event.step)
         case _:
             pass

@@ -2,15 +2,15 @@
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from itertools import chain
 from pathlib import Path
 
-from heedful.config import DataConfig, Experiment
+from heedful.config import DataConfig, Experiment, Task
 from heedful.data.corpus import FILES, Corpus, Dropped, Encode, Limits, write_corpus
-from heedful.data.pairs import STANDARD_INPUT, Pair, fingerprint, guess_language, read_pairs, read_parallel
+from heedful.data.pairs import STANDARD_INPUT, Pair, check_readable, fingerprint, guess_language
 from heedful.errors import ConfigError, DataError, FolderError
 from heedful.runs.report import Reporter, counted
 from heedful.store.files import (
@@ -23,6 +23,7 @@ from heedful.store.files import (
     write_manifest,
 )
 from heedful.store.run_folder import RunFolder, Tokenizers
+from heedful.tasks.choose import read_pairs, read_validation, symbols, text_kinds
 from heedful.text import BpeDropout, Tokenizer, learn_tokenizer, reuse_tokenizer
 
 Pairs = Callable[[], Iterator[Pair]]  # the corpus from its beginning, as often as needed
@@ -47,10 +48,10 @@ def resolve(data: DataConfig) -> DataConfig:
         raise ConfigError("no training data; give --source and --target, --tsv, or data.source in a recipe")
 
     def placed(names: tuple[str, ...]) -> tuple[str, ...]:
-        paths = [Path(data.folder) / name for name in names]
-        for name, path in zip(names, paths, strict=True):
-            if name == STANDARD_INPUT or path.is_fifo():
-                raise DataError(f"{name} can be read only once, but training reads text several times; give a file")
+        paths = [path for name in names for path in _matching(Path(data.folder), name)]
+        for path in paths:
+            if str(path) == STANDARD_INPUT or path.is_fifo():
+                raise DataError(f"{path} can be read only once, but training reads text several times; give a file")
         return tuple(map(str, paths))
 
     return replace(
@@ -61,25 +62,40 @@ def resolve(data: DataConfig) -> DataConfig:
         tsv=placed(data.tsv),
         valid_source=placed(data.valid_source),
         valid_target=placed(data.valid_target),
+        test_source=placed(data.test_source),
+        test_target=placed(data.test_target),
         source_language=data.source_language or next(map(guess_language, data.source), ""),
         target_language=data.target_language or next(map(guess_language, data.target), ""),
     )
 
 
-def check_validation(data: DataConfig) -> None:
-    """Read the validation files once, so that a mistake in them shows before any work is done."""
-    for _ in read_parallel(data.valid_source, data.valid_target):
+def _matching(folder: Path, name: str) -> list[Path]:
+    """The file of this name; or all that match it, in the order of their names."""
+    path = folder / name
+    if name == STANDARD_INPUT or path.exists() or not any(sign in name for sign in "*?["):
+        return [Path(STANDARD_INPUT) if name == STANDARD_INPUT else path]
+    found = sorted(Path(path.anchor).glob(str(path.relative_to(path.anchor))))
+    if not found:
+        raise DataError(f"no file matches {path}; look at data.folder and at the pattern")
+    return found
+
+
+def check_other_files(task: Task, data: DataConfig) -> None:
+    """Read the validation files and find those of the test, so that a mistake shows before any work is done."""
+    for _ in read_validation(task, data):
         pass
+    for name in (*data.test_source, *data.test_target):
+        check_readable(Path(name))
 
 
 def prepare(run: RunFolder, experiment: Experiment, total: int, report: Reporter) -> Prepared:
     """Learn the tokenizers and write the corpora into the run folder. `total` pairs are in `data`."""
-    data = experiment.data
+    data, task = experiment.data, experiment.task
     share = _held_out_share(data, total)
     seed = experiment.seed
 
     def training_pairs() -> Iterator[Pair]:
-        return (pair for pair in read_pairs(data) if not _held_out(pair, share, seed))
+        return (symbols(task, pair) for pair in read_pairs(task, data) if not _held_out(pair, share, seed))
 
     tokenizers = _tokenizers(experiment, training_pairs, total, report)
     run.describe(experiment, tokenizers)
@@ -87,9 +103,9 @@ def prepare(run: RunFolder, experiment: Experiment, total: int, report: Reporter
     with disk_errors(run.data):
         train = tuple(_train_corpora(run, experiment, tokenizers, training_pairs, total, report))
         _check_not_empty(train[0], data)
-        valid_pairs = tuple(_validation_pairs(data, share, seed))
+        valid_pairs = tuple(_validation_pairs(task, data, share, seed))
         write_atomically(run.data / "valid.json", json.dumps([[p.source, p.target] for p in valid_pairs]))
-        valid = _valid_corpus(run, valid_pairs, tokenizers, limits)
+        valid = _valid_corpus(run, [symbols(task, pair) for pair in valid_pairs], tokenizers, limits)
         write_manifest(run.data, [*_prepared_files(experiment), *(f"valid/{name}" for name in FILES if valid)])
     report.say(_told(train[0], len(valid_pairs)))
     return Prepared(tokenizers, train, valid, valid_pairs)
@@ -200,6 +216,7 @@ def _tokenizers(experiment: Experiment, pairs: Pairs, total: int, report: Report
         tokenizer = reuse_tokenizer(Path(text.tokenizer_file))
         report.say(f"vocabulary: {tokenizer.vocabulary_size} pieces of {text.tokenizer_file}")
         return Tokenizers(tokenizer, tokenizer)
+    source_kind, target_kind = text_kinds(experiment.task, text.kind)
     # Every so many-th pair, so that a sample is of all files.
     stride = -(-2 * total // text.sample_lines)
 
@@ -208,10 +225,12 @@ def _tokenizers(experiment: Experiment, pairs: Pairs, total: int, report: Report
 
     if text.vocabularies == "joint":
         lines = chain.from_iterable((pair.source, pair.target) for pair in sample("reading for the vocabulary"))
-        joint = learn_tokenizer(lines, text)
+        joint = learn_tokenizer(lines, replace(text, kind=source_kind))
         return Tokenizers(joint, joint)
-    source = learn_tokenizer((pair.source for pair in sample("reading for the source vocabulary")), text)
-    target = learn_tokenizer((pair.target for pair in sample("reading for the target vocabulary")), text)
+    sources = (pair.source for pair in sample("reading for the source vocabulary"))
+    source = learn_tokenizer(sources, replace(text, kind=source_kind))
+    targets = (pair.target for pair in sample("reading for the target vocabulary"))
+    target = learn_tokenizer(targets, replace(text, kind=target_kind))
     return Tokenizers(source, target)
 
 
@@ -244,7 +263,7 @@ def _encoder(tokenizer: Tokenizer, experiment: Experiment, stream: int) -> Encod
     return lambda texts: dropout.encode_all(texts, hash((experiment.seed, stream, next(calls))))
 
 
-def _valid_corpus(run: RunFolder, pairs: tuple[Pair, ...], tokenizers: Tokenizers, limits: Limits) -> Corpus | None:
+def _valid_corpus(run: RunFolder, pairs: Sequence[Pair], tokenizers: Tokenizers, limits: Limits) -> Corpus | None:
     if not pairs:
         return None
     size = max(tokenizers.source.vocabulary_size, tokenizers.target.vocabulary_size)
@@ -273,10 +292,10 @@ def _held_out(pair: Pair, share: float, seed: int) -> bool:
     return int.from_bytes(digest, "little") < share * 2**64
 
 
-def _validation_pairs(data: DataConfig, share: float, seed: int) -> Iterable[Pair]:
+def _validation_pairs(task: Task, data: DataConfig, share: float, seed: int) -> Iterable[Pair]:
     if data.valid_source:
-        return read_parallel(data.valid_source, data.valid_target)
-    return (pair for pair in read_pairs(data) if _held_out(pair, share, seed)) if share else ()
+        return read_validation(task, data)
+    return (pair for pair in read_pairs(task, data) if _held_out(pair, share, seed)) if share else ()
 
 
 def _check_not_empty(corpus: Corpus, data: DataConfig) -> None:

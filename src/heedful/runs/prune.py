@@ -22,7 +22,6 @@ from heedful.errors import ConfigError, DataError, FolderError
 from heedful.heads.importance import head_importance
 from heedful.heads.names import Head, all_heads
 from heedful.heads.prune import least_important, pruned
-from heedful.metrics.translation import bleu
 from heedful.models.build import build_model
 from heedful.models.seq2seq import AnySeq2Seq
 from heedful.models.transformer import Transformer
@@ -32,6 +31,7 @@ from heedful.runs.card import model_card
 from heedful.runs.report import Reporter
 from heedful.store.files import write_atomically
 from heedful.store.run_folder import RunFolder, fill_model
+from heedful.tasks.choose import quick_score, symbols
 from heedful.translator import Translator
 
 _BATCH_TOKENS = 2048  # heads with gates take the plain path, which keeps all attention weights in memory
@@ -45,7 +45,7 @@ class Measured:
 
     heads: int
     parameters: int
-    bleu: float
+    score: float  # BLEU, or what else the task is judged by
     sentences_per_second: float
 
 
@@ -79,7 +79,7 @@ def prune(
         smaller = _translator(translator, config, weights)
         pruning = _compared(translator, smaller, removed, pairs, search, run.experiment().evaluate.tokenize, report)
         _write(run, folder, config, weights, pruning)
-        keep_aligner(folder, smaller.model, smaller.tokenizers, pairs)
+        keep_aligner(folder, smaller, pairs)
     return pruning
 
 
@@ -92,14 +92,14 @@ def _compared(
     tokenize: BleuTokens,
     report: Reporter,
 ) -> Pruning:
-    """What became of size, BLEU and speed."""
+    """What became of size, score and speed."""
     outputs, seconds = _race((whole, smaller), [pair.source for pair in pairs], search, report)
-    targets = [[pair.target for pair in pairs]]
+    targets = [[pair.target] for pair in pairs]
     before, after = (
         Measured(
             heads=len(all_heads(one.model)),
             parameters=sum(weight.numel() for weight in one.model.parameters()),
-            bleu=bleu(lines, targets, tokenize),
+            score=quick_score(whole.task, lines, targets, tokenize),
             sentences_per_second=len(pairs) / sum(taken),
         )
         for one, lines, taken in zip((whole, smaller), outputs, seconds, strict=True)
@@ -159,7 +159,8 @@ def paired_batches(run: RunFolder, translator: Translator, pairs: Sequence[Pair]
     size = max(tokenizers.source.vocabulary_size, tokenizers.target.vocabulary_size)
     device = next(translator.model.parameters()).device
     with TemporaryDirectory() as folder:
-        corpus = write_corpus(Path(folder), pairs, encoders, size, Limits(data.max_length, data.max_ratio))
+        seen = (symbols(translator.task, pair) for pair in pairs)
+        corpus = write_corpus(Path(folder), seen, encoders, size, Limits(data.max_length, data.max_ratio))
         if not len(corpus):
             raise DataError("every pair is empty or too long; give other text to weigh the heads by")
         indices = epoch_batches(*corpus.lengths(), Batching(_BATCH_TOKENS, 0), 0)
@@ -171,7 +172,7 @@ def _translator(whole: Translator, config: ModelConfig, weights: Mapping[str, Te
         model = build_model(config, whole.tokenizers.vocabulary)
     device = next(whole.model.parameters()).device
     fill_model(model.to_empty(device=device), weights, "the pruned model")
-    return Translator(model.eval(), whole.tokenizers, whole.search)
+    return Translator(model.eval(), whole.tokenizers, whole.search, whole.task)
 
 
 def _race(

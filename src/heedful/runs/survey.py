@@ -37,7 +37,7 @@ def survey(lens: Lens, lines: Sequence[str], report: Reporter) -> Survey:
     translator = lens.translator
     if not translator.model.attentions:
         raise ConfigError(f"{lens.run} holds a model without attention, so there are no heads to measure")
-    encoded = translator.tokenizers.source.encode_all([line for line in lines if line.strip()])
+    encoded = translator.encode([line for line in lines if line.strip()])
     encoded = [ids for ids in encoded if len(ids) <= LONGEST_LOOK]
     if not encoded:
         raise DataError(f"none of {len(lines)} lines has text of at most {LONGEST_LOOK} pieces; give other text")

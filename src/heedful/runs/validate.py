@@ -11,13 +11,13 @@ from torch import Tensor, nn
 from heedful.config import Experiment
 from heedful.data.batching import Batching, epoch_batches
 from heedful.data.corpus import Corpus
-from heedful.metrics.translation import bleu
 from heedful.models.seq2seq import AnySeq2Seq
 from heedful.runs.prepare import Prepared
+from heedful.tasks.choose import quick_score
 from heedful.train.objective import smoothed_loss
 from heedful.translator import Translator
 
-_BLEU_PAIRS = 1000  # greedy translations of so many pairs are scored, at most
+_SCORED_PAIRS = 1000  # greedy translations of so many pairs are scored, at most
 
 
 @contextmanager
@@ -58,10 +58,11 @@ def validation_loss(model: AnySeq2Seq, corpus: Corpus, batch_tokens: int) -> flo
     return total / tokens
 
 
-def validation_bleu(model: AnySeq2Seq, prepared: Prepared, experiment: Experiment) -> float:
-    """BLEU of greedy translations."""
-    pairs = prepared.valid_pairs[:_BLEU_PAIRS]
-    translator = Translator(model, prepared.tokenizers, replace(experiment.search, beam=1))
+def validation_score(model: AnySeq2Seq, prepared: Prepared, experiment: Experiment) -> float:
+    """BLEU of greedy translations, or what else the task is judged by."""
+    pairs = prepared.valid_pairs[:_SCORED_PAIRS]
+    translator = Translator(model, prepared.tokenizers, replace(experiment.search, beam=1), experiment.task)
     outputs = translator.translate([pair.source for pair in pairs])
-    references = [[pair.target for pair in pairs]]
-    return bleu([output.text for output in outputs], references, experiment.evaluate.tokenize)
+    references = [[pair.target] for pair in pairs]
+    texts = [output.text for output in outputs]
+    return quick_score(experiment.task, texts, references, experiment.evaluate.tokenize)

@@ -10,7 +10,7 @@ from itertools import chain
 from pathlib import Path
 from typing import assert_never
 
-from heedful.config.experiment import BleuTokens, DataConfig, Task
+from heedful.config.experiment import BleuTokens, DataConfig, Task, TokenizerKind
 from heedful.data.pairs import Pair, check_readable, read_parallel
 from heedful.data.pairs import read_pairs as read_translations
 from heedful.errors import ConfigError, DataError
@@ -33,14 +33,25 @@ def read_pairs(task: Task, data: DataConfig) -> Iterator[Pair]:
         return read_translations(data)
     if not data.source and not data.tsv:
         raise DataError("there is nothing to read; give data.source")
-    return _files(task, data.source, data.target, data.tsv)
+    return read_files(task, data.source, data.target, data.tsv)
 
 
 def read_validation(task: Task, data: DataConfig) -> Iterator[Pair]:
     """The pairs of `data.valid_source`, in the same way."""
     if task == "translation":
         return read_parallel(data.valid_source, data.valid_target)
-    return _files(task, data.valid_source, data.valid_target, ())
+    return read_files(task, data.valid_source, data.valid_target)
+
+
+def read_questions(task: Task, sources: Sequence[str], references: Sequence[Sequence[str]]) -> list[Question]:
+    """A test set: sources beside one or more sets of references, or files of the task that hold both sides."""
+    if not references:
+        return questions(task, read_files(task, sources, ()))
+    first, *others = [list(read_files(task, sources, files)) for files in references]
+    if not others:
+        return questions(task, first)
+    several = zip(first, *others, strict=True)  # each has as many lines as the sources
+    return [Question(pairs[0].source, tuple(pair.target for pair in pairs)) for pairs in several]
 
 
 def questions(task: Task, pairs: Iterable[Pair]) -> list[Question]:
@@ -96,6 +107,30 @@ def finish(task: Task, source: str, output: str) -> str:
     assert_never(task)
 
 
+def text_kinds(task: Task, wanted: TokenizerKind) -> tuple[TokenizerKind, TokenizerKind]:
+    """How source and target become pieces. Symbols are whole: to cut one up would make longer what is long already."""
+    match task:
+        case "translation":
+            return wanted, wanted
+        case "parsing":
+            return wanted, "words"
+        case "pronunciation" | "characters" | "copy" | "reverse":
+            return "words", "words"
+    assert_never(task)
+
+
+def score_name(task: Task) -> str:
+    """What `quick_score` is called."""
+    match task:
+        case "translation":
+            return "BLEU"
+        case "parsing":
+            return "F1"
+        case "pronunciation" | "characters" | "copy" | "reverse":
+            return "accuracy"
+    assert_never(task)
+
+
 def scores(
     task: Task,
     outputs: Sequence[str],
@@ -131,10 +166,14 @@ def quick_score(task: Task, outputs: Sequence[str], references: Sequence[Sequenc
     assert_never(task)
 
 
-def _files(task: Task, sources: Sequence[str], targets: Sequence[str], tables: Sequence[str]) -> Iterator[Pair]:
-    """Missing files are named before the first pair is read."""
+def read_files(
+    task: Task, sources: Sequence[str], targets: Sequence[str], tables: Sequence[str] = ()
+) -> Iterator[Pair]:
+    """The pairs of these files. Missing ones are named before the first pair is read."""
     if targets and task == "parsing":
-        raise ConfigError(f"a file of trees holds words and brackets; leave data.target ('{targets[0]}') out")
+        raise ConfigError(f"a file of trees holds words and brackets; leave the other file ({targets[0]}) out")
+    if sources and not targets and task == "translation":
+        raise ConfigError(f"there is no translation beside {sources[0]}; give the file of its other side, too")
     both_sides = tables if targets else (*sources, *tables)
     for name in both_sides:
         check_readable(Path(name))

@@ -41,7 +41,8 @@ class Validated:
     step: int
     loss: float  # unsmoothed, per target token
     perplexity: float
-    bleu: float | None
+    score: float | None  # what the task is judged by; more is better
+    metric: str  # its name: BLEU, F1, accuracy
     best: bool
     seconds: float
 
