@@ -6,7 +6,7 @@ from statistics import fmean
 from typing import Any
 
 from heedful.config import Experiment, differences, make_experiment
-from heedful.data.pairs import Pair, read_pairs
+from heedful.data.pairs import Pair
 from heedful.device import use_threads
 from heedful.errors import ConfigError, FolderError
 from heedful.heads.draw import draw_attention
@@ -15,12 +15,13 @@ from heedful.heads.names import Head, all_heads
 from heedful.runs import fit
 from heedful.runs.figures import Found, find_figures
 from heedful.runs.look import Lens
-from heedful.runs.prepare import check_validation, resolve
+from heedful.runs.prepare import check_other_files, resolve
 from heedful.store.run_folder import RunFolder
 from heedful.studies.chart import can_draw
 from heedful.studies.outcome import Table
 from heedful.studies.plan import Plan
 from heedful.studies.synthetic import comes_from, pairs, write_corpus
+from heedful.tasks.choose import read_pairs
 from heedful.train.events import StepDone
 from heedful.translator import Look, Translator
 
@@ -167,8 +168,8 @@ def _trained(plan: Plan, experiment: Experiment) -> RunFolder:
     if begun:
         events = fit.resume(run.path, {}, plan.report, str)
     else:
-        check_validation(experiment.data)
-        total = sum(1 for _ in read_pairs(experiment.data))
+        check_other_files(experiment.task, experiment.data)
+        total = sum(1 for _ in read_pairs(experiment.task, experiment.data))
         events = fit.train(RunFolder.create(run.path), experiment, total, plan.report, str)
     for event in events:
         if isinstance(event, StepDone):

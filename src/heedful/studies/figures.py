@@ -27,7 +27,7 @@ from heedful.train.schedule import learning_rate
 _LENGTHS, _WINDOW = (7, 5, 3), 2  # of the sentences whose masks are shown
 _POSITIONS, _DISTANCES = 200, (0, 1, 2, 5, 10, 20, 50, 100)
 _SCHEDULES = ((512, 4000), (512, 8000), (256, 4000), (1024, 4000))  # d_model and warm-up
-_LAST_STEP = 40_000
+_STEPS = (1, *range(100, 40_001, 100))
 _SMOOTHINGS = (0.0, 0.1, 0.2)
 _VOCABULARY = 37_000  # the paper's
 
@@ -71,7 +71,7 @@ def masks() -> Part:
         ("mask", "pairs that may look", "of", "largest weight elsewhere"),
         tuple(rows),
         (
-            f"Counted over sentences of {', '.join(map(str, _LENGTHS))} words in one batch, for queries that are words. "
+            f"Counted over sentences of {', '.join(map(str, _LENGTHS))} words in one batch. "
             "The last column is of an untrained Transformer: softmax gives exactly 0 to what is masked.",
         ),
     )
@@ -130,16 +130,16 @@ def schedules() -> Part:
     rows, curves = [], []
     for d_model, warmup in _SCHEDULES:
         config = TrainConfig(warmup_steps=warmup)
-        rates = [learning_rate(step, d_model, config) for step in range(1, _LAST_STEP + 1)]
+        rates = [learning_rate(step, d_model, config) for step in _STEPS]
         peak = max(rates)
-        rows.append((d_model, warmup, rates.index(peak) + 1, peak, d_model**-0.5 * warmup**-0.5))
-        drawn = range(1, _LAST_STEP + 1, 100)
-        curves.append(Series(f"{d_model}, {warmup}", drawn, [rates[step - 1] for step in drawn]))
+        rows.append((d_model, warmup, _STEPS[rates.index(peak)], peak, d_model**-0.5 * warmup**-0.5))
+        curves.append(Series(f"{d_model}, {warmup}", _STEPS, rates))
     return Part(
         Table(
             "Learning rate",
             ("d_model", "warm-up", "step of the peak", "peak", "(d_model x warm-up)^-0.5"),
             tuple(rows),
+            ("Tried is every hundredth step.",),
         ),
         {"schedule.svg": lambda: lines("Learning rate by d_model, warm-up", "step", "learning rate", curves)},
     )
@@ -192,6 +192,6 @@ def _targets(smoothing: float) -> tuple[float, float]:
     features, weight = _logits(share)
     features.requires_grad_()
     with torch.enable_grad():
-        smoothed_loss(features, weight, torch.tensor([0]), smoothing).smoothed.backward()  # type: ignore[no-untyped-call]
+        smoothed_loss(features, weight, torch.tensor([0]), smoothing).smoothed.backward()
     right, others = (features.grad if features.grad is not None else features)[0].tolist()
     return share - right, round(1 - share - others, 12) / (_VOCABULARY - 1)  # rounding shows where it should be 0
