@@ -111,7 +111,7 @@ class TestOutcome:
         pytest.importorskip("matplotlib")
         outcome.write(tmp_path)
         assert len(json.loads((tmp_path / "result.json").read_text(encoding="utf-8"))["tables"]) == 5
-        assert "n = d: n = 8" in (tmp_path / "time-n.svg").read_text(encoding="utf-8")
+        assert "n = d = 8" in (tmp_path / "time-n.svg").read_text(encoding="utf-8")
         assert (tmp_path / "time-d.svg").stat().st_size > 0
 
     def test_the_scale_says_what_is_measured_and_the_recipe_where(
@@ -124,13 +124,13 @@ class TestOutcome:
 
 
 def test_layers_take_turns_and_the_median_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    turns: list[int] = []
+    turns: list[object] = []
 
     def seconds(times: Iterator[int], work: object, device: torch.device) -> float:
-        turns.append(id(work))
+        turns.append(work)
         return [9.0, 1.0, 3.0, 2.0][next(times) // (2 * len(KINDS))]
 
-    monkeypatch.setattr(study, "_seconds", partial(seconds, count()))
+    monkeypatch.setattr(study, "seconds", partial(seconds, count()))
     sizes = Sizes((2, 3), 4, (4,), 2, window=1, repeats=3)
     points = study.measure([(2, 4), (3, 4)], sizes, CPU, "lengths", Silent())
     assert {point.seconds for point in points} == {2.0}

@@ -42,6 +42,7 @@ def translate(
     alignments: Annotated[
         bool, typer.Option("--alignments", help="Tell which source word each word comes from: text ||| 0-0 1-2.")
     ] = False,
+    draw: Annotated[Path | None, typer.Option(help="Of a parsing model: draw the tree into this file (.svg).")] = None,
     as_json: JsonOption = False,
     device: DeviceOption = "auto",
 ) -> None:
@@ -49,7 +50,10 @@ def translate(
     if texts and source:
         raise ConfigError("give either texts or --input, not both")
     check_output(target)
+    check_output(draw, "--draw")
     lines = texts or _lines(source)
+    if draw:
+        lines = _only_one(lines)
     from heedful.device import use_threads
     from heedful.runs.align import find_aligner
     from heedful.store.run_folder import RunFolder
@@ -57,6 +61,8 @@ def translate(
 
     use_threads(0)
     translator = Translator.load(run, device_named(device))
+    if draw and translator.task != "parsing":
+        raise ConfigError(f"--draw draws parse trees, but {run} is a model for {translator.task}")
     search = search_with(translator.search, beam, settings)
     total = _count(texts, source)
     with console.display() as shown:
@@ -68,6 +74,8 @@ def translate(
             aligner=aligner,
             done=lambda count: shown.progress("translating", count, total),
         )
+        if draw:
+            found = _drawn(found, draw)
         write_output(target, (line for n, t in enumerate(found) for line in _format(n, t, n_best, alignments, as_json)))
 
 
@@ -86,6 +94,27 @@ def _lines(source: Path | None) -> Iterable[str]:
     if source is None and sys.stdin.isatty():
         console.say("reading from the keyboard, one text a line; end with Ctrl-D")
     return read_lines(source or Path("-"))
+
+
+def _only_one(lines: Iterable[str]) -> list[str]:
+    """The text whose tree is drawn."""
+    texts = list(lines)
+    if len(texts) != 1:
+        raise ConfigError(f"--draw draws the tree of one text, but there are {len(texts)}; give one")
+    if not texts[0].strip():
+        raise ConfigError("--draw draws the tree of a text, but the text is empty; give a sentence")
+    return texts
+
+
+def _drawn(found: "Iterable[Translation]", path: Path) -> "Iterator[Translation]":
+    """The same, with the tree in a picture before it is passed on."""
+    from heedful.store.files import write_atomically
+    from heedful.text.tree_svg import tree_svg
+    from heedful.text.trees import read_tree
+
+    for translation in found:
+        write_atomically(path, tree_svg(read_tree(translation.text)))
+        yield translation
 
 
 def _format(number: int, translation: "Translation", n_best: int, aligned: bool, as_json: bool) -> Iterator[str]:

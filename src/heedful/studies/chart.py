@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
 
+import numpy as np
+from jaxtyping import Shaped
+
 # Okabe and Ito's colours, which people who see few colours tell apart too.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
 _DASHES = ("-", "--", ":", "-.")
@@ -18,6 +21,16 @@ class Series:
     name: str
     x: Sequence[float]
     y: Sequence[float]
+
+
+@dataclass(frozen=True, slots=True)
+class HeatMap:
+    """One field of numbers, or of what is true."""
+
+    title: str
+    x: str
+    y: str
+    values: Shaped[np.ndarray, "_rows _columns"]
 
 
 def can_draw() -> bool:
@@ -44,6 +57,30 @@ def draw_lines(axes: Any, series: Sequence[Series]) -> None:
         colour, dash = COLOURS[number % len(COLOURS)], _DASHES[number // len(COLOURS) % len(_DASHES)]
         axes.plot(line.x, line.y, dash, color=colour, label=line.name, marker="." if len(line.x) < 20 else None)
     axes.grid(alpha=0.3)
+
+
+def heat_maps(title: str, maps: Sequence[HeatMap], columns: int) -> bytes:
+    """Fields side by side, in rows of so many; numbers have a scale of colours beside them."""
+    rows = -(-len(maps) // columns)
+    figure = _figure(11, 0.5 + 11 / columns * 0.9 * rows)
+    figure.suptitle(title)
+    for number, field in enumerate(maps, 1):
+        axes = figure.add_subplot(rows, columns, number, title=field.title, xlabel=field.x, ylabel=field.y)
+        if field.values.dtype == bool:
+            axes.imshow(field.values, cmap="Blues", vmin=-0.2, vmax=1.5, interpolation="nearest")
+            _lines_between(axes, field.values.shape)
+        else:
+            image = axes.imshow(field.values, cmap="RdBu_r", aspect="auto", interpolation="nearest")
+            figure.colorbar(image, ax=axes)
+    return as_svg(figure)
+
+
+def _lines_between(axes: Any, shape: tuple[int, ...]) -> None:
+    """White lines between the squares of a small field."""
+    for place in range(1, shape[0]):
+        axes.axhline(place - 0.5, color="white", linewidth=1.5)
+    for place in range(1, shape[1]):
+        axes.axvline(place - 0.5, color="white", linewidth=1.5)
 
 
 def _figure(width: float, height: float) -> Any:

@@ -42,6 +42,12 @@ def write_corpus(folder: Path, sizes: tuple[int, int, int], clauses: Sequence[in
         write_atomically(folder / f"{name}.xx", "".join(f"{pair.target}\n" for pair in made))
 
 
+def comes_from(word: str, english: str) -> bool:
+    """Whether an invented word means this English one. Articles and the mark of an object mean none."""
+    own = english in (*NOUNS, *VERBS, *PREPOSITIONS, *JOINTS) and word == _word(english)
+    return own or (english in ADJECTIVES and word[:-1] == _word(english))
+
+
 def _sentence(draw: random.Random, clauses: int) -> Pair:
     source, target = _clause(draw)
     for _ in range(clauses - 1):

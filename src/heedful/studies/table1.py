@@ -1,9 +1,7 @@
 """Table 1 measured: what one layer of each kind costs as sentences grow longer and models wider."""
 
 import math
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import count, pairwise
 from statistics import median
@@ -22,10 +20,9 @@ from heedful.nn.layout import Layout
 from heedful.nn.recurrent import ReadingLayer
 from heedful.runs.report import Reporter
 from heedful.studies.chart import Series, can_draw, lines
+from heedful.studies.clock import one_thread, seconds
 from heedful.studies.outcome import Cell, Outcome, Table
 from heedful.studies.plan import Plan, Scale
-from heedful.studies.speed import wait_for
-from heedful.train.gradients import shared_threads
 
 Kind = Literal[
     "self-attention",
@@ -113,16 +110,17 @@ def measure(
     """Every kind at all of these n and d. They take turns, so that what else the machine does slows all of them."""
     torch.manual_seed(1)
     works = {(kind, n, d): _work(kind, n, d, sizes.window, device) for n, d in shapes for kind in KINDS}
-    seconds: dict[tuple[Kind, int, int], list[float]] = {key: [] for key in works}
+    took: dict[tuple[Kind, int, int], list[float]] = {key: [] for key in works}
     keep_pages()
-    with _one_thread(device):
+    with one_thread(device):
         for done in range(sizes.repeats + 1):
             for key, work in works.items():
-                seconds[key].append(_seconds(work, device))
+                with torch.inference_mode():
+                    took[key].append(seconds(work.run, device))
             report.progress(f"measuring {what}", done + 1, sizes.repeats + 1)
         return [
-            Point(kind, n, d, median(taken[1:]), layer_flops(kind, n, d, sizes.window), kept_bytes(works[kind, n, d]))
-            for (kind, n, d), taken in seconds.items()
+            Point(kind, n, d, median(rounds[1:]), layer_flops(kind, n, d, sizes.window), kept_bytes(works[kind, n, d]))
+            for (kind, n, d), rounds in took.items()
         ]
 
 
@@ -221,24 +219,6 @@ def _grids(attention: SelfAttention, x: Tensor) -> tuple[Tensor, Tensor, Tensor]
     return q, k, v
 
 
-@contextmanager
-def _one_thread(device: torch.device) -> Iterator[None]:
-    """On a processor; its small products on several threads take as long as these wait for one another."""
-    with shared_threads(torch.get_num_threads() if device.type == "cpu" else 1):
-        yield
-
-
-@torch.inference_mode()
-def _seconds(work: _Work, device: torch.device) -> float:
-    # What a thread worked is what it took on an idle machine; a GPU has only the time of the day.
-    clock = time.thread_time if device.type == "cpu" else time.perf_counter
-    wait_for(device)
-    began = clock()
-    work.run()
-    wait_for(device)
-    return clock() - began
-
-
 def _of(points: Sequence[Point], kind: Kind) -> list[Point]:
     return [point for point in points if point.kind == kind]
 
@@ -246,8 +226,8 @@ def _of(points: Sequence[Point], kind: Kind) -> list[Point]:
 def _exponents(by_n: Sequence[Point], by_d: Sequence[Point], sizes: Sizes, device: torch.device) -> Table:
     def fitted(points: Sequence[Point], values: Sequence[int]) -> tuple[float, float, float]:
         costs = ([p.flops for p in points], [p.seconds for p in points], [p.kept for p in points])
-        flops, seconds, kept = (exponent(values, cost) for cost in costs)
-        return flops, seconds, kept
+        flops, time, kept = (exponent(values, cost) for cost in costs)
+        return flops, time, kept
 
     rows: list[tuple[Cell, ...]] = []
     for kind in KINDS:
@@ -327,8 +307,8 @@ def _pictures(by_n: Sequence[Point], by_d: Sequence[Point], sizes: Sizes) -> dic
     against_d = [Series(kind, sizes.widths, [p.seconds * 1e3 for p in _of(by_d, kind)]) for kind in KINDS]
     equal = flops_crossing("self-attention", d, sizes.window)
     borders = [
-        Series(f"{name}: n = {n}", (n, n), (min(times), max(times)))
-        for name, n in (("n = d", d), ("as many FLOPs as recurrent", equal))
+        Series(name, (n, n), (min(times), max(times)))
+        for name, n in ((f"n = d = {d}", d), (f"n = {equal}: FLOPs as recurrent", equal))
     ]
     n_title, d_title = f"One layer, one sentence, d = {d}", f"One layer, one sentence, n = {sizes.length}"
     return {

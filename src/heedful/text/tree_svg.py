@@ -3,53 +3,69 @@
 import re
 import unicodedata
 from collections.abc import Iterator
+from dataclasses import dataclass
 from html import escape
 
 from heedful.text.trees import NO_TAG, Tree, Word
 
 _ROW = 44  # pixels from a node to its children
-_CHARACTER = 9
-_GAP = 14  # between two words
+_MARGIN = 10
+_GAP = 16  # between two words
+_NARROW, _WIDE = "fijlrtI.,:;!|'`()[]-/ ", "mwMW@%&"
 _NOT_IN_XML = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
 
+@dataclass(frozen=True, slots=True)
+class _Node:
+    """A label at its place, and what is below it; the children of a tag are its word."""
+
+    text: str
+    colour: str
+    x: float
+    row: int
+    children: tuple["_Node", ...] = ()
+
+
 def tree_svg(tree: Tree) -> str:
-    """An SVG of the tree, phrases above their words."""
-    height = _ROW * _rows(tree)
-    parts = list(_draw(tree, 0.0, 0))
+    """An SVG of the tree: phrases above their words, and these side by side in the last row, as one reads them."""
+    width, height = _width(tree) + 2 * _MARGIN, _ROW * _rows(tree)
+    parts = list(_draw(_placed(tree, _MARGIN, 0, _rows(tree))))
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_width(tree):g} {height}" '
-        f'width="{_width(tree):g}" height="{height}" font-family="sans-serif" font-size="14" text-anchor="middle">\n'
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height}" '
+        f'width="{width:g}" height="{height}" font-family="sans-serif" font-size="14" text-anchor="middle">\n'
         '<rect width="100%" height="100%" fill="white"/>\n' + "\n".join(parts) + "\n</svg>\n"
     )
 
 
-def _draw(node: Tree | Word, left: float, row: int) -> Iterator[str]:
-    """The node in the middle of its own strip, lines to its children, and these side by side below it."""
-    middle = left + _width(node) / 2
+def _placed(node: Tree | Word, left: float, row: int, rows: int) -> _Node:
+    """The node over the middle of its children, within its own strip of the picture."""
+    width = _width(node)
     if isinstance(node, Word):
-        if node.tag != NO_TAG:
-            yield _text(middle, row, node.tag, "#777")
-            yield _line(middle, middle, row)
-        yield _text(middle, row + _rows(node) - 1, node.text, "#06c")
-        return
-    yield _text(middle, row, node.label, "black")
+        middle = left + width / 2
+        word = _Node(node.text, "#06c", middle, rows - 1)
+        return word if node.tag == NO_TAG else _Node(node.tag, "#666", middle, rows - 2, (word,))
     # Where the label is wider than all below it, that stays in the middle.
-    place = middle - sum(map(_width, node.children)) / 2
+    place = left + (width - sum(map(_width, node.children))) / 2
+    children = []
     for child in node.children:
-        yield _line(middle, place + _width(child) / 2, row)
-        yield from _draw(child, place, row + 1)
+        children.append(_placed(child, place, row + 1, rows))
         place += _width(child)
+    room = (_text_width(node.label) + _GAP) / 2
+    middle = min(max((children[0].x + children[-1].x) / 2, left + room), left + width - room)
+    return _Node(node.label, "black", middle, row, tuple(children))
 
 
-def _text(x: float, row: int, text: str, colour: str) -> str:
-    allowed = escape(_NOT_IN_XML.sub("\ufffd", text))
-    return f'<text x="{x:g}" y="{row * _ROW + 26}" fill="{colour}">{allowed}</text>'
-
-
-def _line(above: float, below: float, row: int) -> str:
-    y = row * _ROW
-    return f'<line x1="{above:g}" y1="{y + 32}" x2="{below:g}" y2="{y + _ROW + 12}" stroke="#999"/>'
+def _draw(node: _Node) -> Iterator[str]:
+    """The label, and lines to its children."""
+    allowed = escape(_NOT_IN_XML.sub("\ufffd", node.text))
+    yield f'<text x="{node.x:g}" y="{node.row * _ROW + 26}" fill="{node.colour}">{allowed}</text>'
+    top = node.row * _ROW + 32
+    for child in node.children:
+        # Aslant to the next row, then straight down: so a line meets no other, however far below its word is.
+        corner, bottom = (node.row + 1) * _ROW + 12, child.row * _ROW + 12
+        points = f"{node.x:g},{top} {child.x:g},{corner} {child.x:g},{bottom}"
+        yield f'<polyline points="{points}" fill="none" stroke="#999"/>'
+        yield from _draw(child)
 
 
 def _rows(node: Tree | Word) -> int:
@@ -60,10 +76,20 @@ def _rows(node: Tree | Word) -> int:
 
 def _width(node: Tree | Word) -> float:
     if isinstance(node, Word):
-        return max(_text_width(node.text), _text_width(node.tag)) + _GAP
+        return max(_text_width(node.text), 0 if node.tag == NO_TAG else _text_width(node.tag)) + _GAP
     return max(_text_width(node.label) + _GAP, sum(map(_width, node.children)))
 
 
 def _text_width(text: str) -> float:
-    """About as wide as it will be: no font is asked; letters of East Asia are twice as wide as others."""
-    return sum(_CHARACTER * (2 if unicodedata.east_asian_width(character) in "WF" else 1) for character in text)
+    """About as wide as it will be: no font is asked."""
+    return sum(map(_character_width, text))
+
+
+def _character_width(character: str) -> float:
+    if character in _NARROW:
+        return 6
+    if character in _WIDE or unicodedata.east_asian_width(character) in "WF":
+        return 14
+    if unicodedata.combining(character):
+        return 0
+    return 11 if character.isupper() else 9

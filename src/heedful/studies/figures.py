@@ -1,0 +1,197 @@
+"""What the paper draws or could have drawn: masks, positions, schedule, label smoothing and heads."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from heedful.config import ModelConfig, TrainConfig
+from heedful.data.batch import pack
+from heedful.device import use_threads
+from heedful.heads.record import record_attention
+from heedful.models.transformer import Transformer
+from heedful.nn.heads import Kind
+from heedful.nn.layout import Layout
+from heedful.nn.masks import causal_mask, key_mask, window_mask
+from heedful.nn.positions import SinusoidalPositions
+from heedful.studies.chart import HeatMap, Series, can_draw, heat_maps, lines
+from heedful.studies.figure_heads import heads
+from heedful.studies.outcome import Outcome, Table
+from heedful.studies.plan import Plan
+from heedful.train.objective import smoothed_loss
+from heedful.train.schedule import learning_rate
+
+_LENGTHS, _WINDOW = (7, 5, 3), 2  # of the sentences whose masks are shown
+_POSITIONS, _DISTANCES = 200, (0, 1, 2, 5, 10, 20, 50, 100)
+_SCHEDULES = ((512, 4000), (512, 8000), (256, 4000), (1024, 4000))  # d_model and warm-up
+_STEPS = (1, *range(100, 40_001, 100))
+_SMOOTHINGS = (0.0, 0.1, 0.2)
+_VOCABULARY = 37_000  # the paper's
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A table of what can be checked, and pictures that are drawn only where matplotlib is."""
+
+    table: Table
+    pictures: Mapping[str, Callable[[], bytes]]
+
+
+def figures(plan: Plan) -> Outcome:
+    """All of them, by the product's own code. Only the heads need a training."""
+    use_threads(1)  # for products this small, more threads only wait for each other
+    parts = [masks(), positions(), schedules(), smoothings()]
+    table, attention = heads(plan)
+    pictures = {name: draw() for part in parts for name, draw in part.pictures.items()} if can_draw() else {}
+    return Outcome("The paper's figures", (*(part.table for part in parts), table), {**pictures, **attention})
+
+
+def masks() -> Part:
+    """Section 3.2.3, and section 4 for the window: what the code allows, and what a fresh model looks at."""
+    layout, here = Layout.of(torch.tensor(_LENGTHS)), torch.device("cpu")
+    longest = layout.longest
+    padding = key_mask(layout.mask)[:, 0].expand(-1, longest, -1)
+    shared: dict[str, tuple[Kind, int, Bool[Tensor, "query key"]]] = {
+        "look-ahead, decoder": ("decoder", 0, causal_mask(longest, here)),
+        f"window of {_WINDOW}, encoder": ("encoder", _WINDOW, window_mask(longest, _WINDOW, False, here)),
+        f"window of {_WINDOW}, decoder": ("decoder", _WINDOW, window_mask(longest, _WINDOW, True, here)),
+    }
+    rows = [("padding, encoder", *_seen("encoder", 0, padding))]
+    rows += [(name, *_seen(kind, window, mask & padding)) for name, (kind, window, mask) in shared.items()]
+    maps = [
+        HeatMap(f"padding, a sentence of {length}", "key", "query", mask.numpy())
+        for length, mask in zip(_LENGTHS, padding, strict=True)
+    ]
+    maps += [HeatMap(name, "key", "query", mask.numpy()) for name, (_, _, mask) in shared.items()]
+    table = Table(
+        "Masks",
+        ("mask", "pairs that may look", "of", "largest weight elsewhere"),
+        tuple(rows),
+        (
+            f"Counted over sentences of {', '.join(map(str, _LENGTHS))} words in one batch. "
+            "The last column is of an untrained Transformer: softmax gives exactly 0 to what is masked.",
+        ),
+    )
+    return Part(table, {"masks.svg": lambda: heat_maps("What a query may look at (dark)", maps, 3)})
+
+
+def _seen(kind: Kind, window: int, mask: Bool[Tensor, "batch query key"]) -> tuple[int, int, float]:
+    """Pairs of words that the mask lets look, all there are in the grid, and what a model looks at beyond it."""
+    config = ModelConfig(d_model=16, d_ff=32, num_heads=2, encoder_layers=1, decoder_layers=1, window=window)
+    model = Transformer(config, 10, 10, 0).eval()
+    ids, lengths = pack([[1] * length for length in _LENGTHS])
+    with torch.inference_mode(), record_attention(model) as record:
+        model.decode(ids, lengths, model.encode(ids, lengths))
+    queries = Layout.of(lengths).mask[:, :, None]  # rows past a sentence's end are thrown away
+    weights = record.weights(kind, 0).amax(1).where(queries & ~mask, 0.0)
+    return int((mask & queries).sum()), int(queries.sum()) * mask.shape[-1], float(weights.max())
+
+
+def positions() -> Part:
+    """Section 3.5. The dot product of two positions is the sum of cos(distance x frequency): the distance alone."""
+    d_model = ModelConfig().d_model
+    table = SinusoidalPositions(d_model)(torch.arange(_POSITIONS), _POSITIONS).numpy()
+    products = table.astype(np.float64) @ table.T.astype(np.float64)
+    frequencies = 10_000.0 ** (-np.arange(0, d_model, 2) / d_model)
+    rows = []
+    for distance in _DISTANCES:
+        same = np.diagonal(products, distance)
+        formula = float(np.cos(distance * frequencies).sum())
+        rows.append((distance, float(same.mean()), formula, float(np.abs(same - formula).max())))
+    maps = [
+        HeatMap("sine: even dimensions", "dimension / 2", "position", table[:, 0::2]),
+        HeatMap("cosine: odd dimensions", "dimension / 2", "position", table[:, 1::2]),
+        HeatMap("dot products", "position", "position", products),
+    ]
+    return Part(
+        Table(
+            "Positional encoding",
+            ("distance", "dot product", "sum of cosines", "largest deviation"),
+            tuple(rows),
+            (
+                f"d_model = {d_model}, all pairs of the first {_POSITIONS} positions. "
+                f"Over all distances the deviation is at most {_deviation(products):.1e}: rounding of 32-bit numbers.",
+            ),
+        ),
+        {"positions.svg": lambda: heat_maps("Sinusoidal positions", maps, 3)},
+    )
+
+
+def _deviation(products: Float[np.ndarray, "position position"]) -> float:
+    """How far two dot products of the same distance differ."""
+    return max(float(np.ptp(np.diagonal(products, distance))) for distance in range(len(products)))
+
+
+def schedules() -> Part:
+    """Section 5.3, equation 3."""
+    rows, curves = [], []
+    for d_model, warmup in _SCHEDULES:
+        config = TrainConfig(warmup_steps=warmup)
+        rates = [learning_rate(step, d_model, config) for step in _STEPS]
+        peak = max(rates)
+        rows.append((d_model, warmup, _STEPS[rates.index(peak)], peak, d_model**-0.5 * warmup**-0.5))
+        curves.append(Series(f"{d_model}, {warmup}", _STEPS, rates))
+    return Part(
+        Table(
+            "Learning rate",
+            ("d_model", "warm-up", "step of the peak", "peak", "(d_model x warm-up)^-0.5"),
+            tuple(rows),
+            ("Tried is every hundredth step.",),
+        ),
+        {"schedule.svg": lambda: lines("Learning rate by d_model, warm-up", "step", "learning rate", curves)},
+    )
+
+
+def smoothings() -> Part:
+    """Section 5.4: what the model should learn, and the loss by the probability that it gives the right piece."""
+    shares = [step / 200 for step in range(1, 200)]
+    rows, curves = [], []
+    for smoothing in _SMOOTHINGS:
+        losses = [_loss(share, smoothing) for share in shares]
+        least = min(losses)
+        rows.append((f"{smoothing:g}", *_targets(smoothing), f"{shares[losses.index(least)]:g}", least, losses[-1]))
+        curves.append(Series(f"smoothing {smoothing:g}", shares, losses))
+    return Part(
+        Table(
+            "Label smoothing",
+            ("smoothing", "right piece", "each other piece", "loss least at", "least loss", "loss at 0.995"),
+            tuple(rows),
+            (
+                f"For {_VOCABULARY} pieces, where all wrong ones are equally likely. With smoothing the loss is least "
+                "where the right piece has 1 - smoothing, not 1: to be surer costs more, and the loss never is 0. "
+                f"Tried are probabilities up to {shares[-1]}; without smoothing it falls all the way to 1.",
+            ),
+        ),
+        {"smoothing.svg": lambda: lines("Label smoothing", "probability of the right piece", "loss", curves)},
+    )
+
+
+def _logits(share: float) -> tuple[Float[Tensor, "1 2"], Float[Tensor, "vocabulary 2"]]:
+    """Features and an output layer that give the first piece this probability, and the others the rest in equal parts.
+
+    Two features are enough: the logit of the first piece, and the one of all others.
+    """
+    features = torch.tensor([[share, (1 - share) / (_VOCABULARY - 1)]], dtype=torch.float64).log()
+    weight = torch.zeros(_VOCABULARY, 2, dtype=torch.float64)
+    weight[0, 0] = 1.0
+    weight[1:, 1] = 1.0
+    return features, weight
+
+
+def _loss(share: float, smoothing: float) -> float:
+    with torch.no_grad():
+        return float(smoothed_loss(*_logits(share), torch.tensor([0]), smoothing).smoothed)
+
+
+def _targets(smoothing: float) -> tuple[float, float]:
+    """What the right piece and each other should get: the gradient of the logits is softmax minus target."""
+    share = 0.5
+    features, weight = _logits(share)
+    features.requires_grad_()
+    with torch.enable_grad():
+        smoothed_loss(features, weight, torch.tensor([0]), smoothing).smoothed.backward()
+    right, others = (features.grad if features.grad is not None else features)[0].tolist()
+    return share - right, round(1 - share - others, 12) / (_VOCABULARY - 1)  # rounding shows where it should be 0
