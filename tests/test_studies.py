@@ -328,10 +328,10 @@ def test_the_preposition_tells_what_a_phrase_belongs_to() -> None:
         while stack:
             node = stack.pop()
             phrases = [child for child in node.children if not hasattr(child, "text")]
-            stack += phrases  # type: ignore[arg-type]
+            stack += phrases
             for phrase in phrases:
                 if getattr(phrase, "label", "") == "PP":
-                    below.setdefault(phrase.texts()[0], set()).add(node.label)  # type: ignore[union-attr]
+                    below.setdefault(phrase.texts()[0], set()).add(node.label)
     assert below == {"near": {"VP"}, "under": {"VP"}, "with": {"NP"}, "of": {"NP"}}
 
 

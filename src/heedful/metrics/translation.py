@@ -23,7 +23,7 @@ _COMPOUND = re.compile(r"(\S)-(\S)")
 _QUOTES = str.maketrans({"„": '"', "‟": '"', "«": '"', "»": '"', "‘": "'", "‚": "'", "‛": "'", "‹": "'", "›": "'"})
 
 
-class _Chrf(CHRF):  # type: ignore[misc]
+class _Chrf(CHRF):
     """sacreBLEU's, whose zeros are Python's and whose other values NumPy's: its bootstrap cannot take their mean."""
 
     def _compute_score_from_stats(self, stats: list[int]) -> CHRFScore:
