@@ -52,12 +52,13 @@ def study(
     wanted = tuple(part.strip() for part in rows.split(",") if part.strip())
     from heedful.studies.plan import Plan
 
-    with signals() as interrupted, console.display() as shown:
-        for each in names:
-            folder = _folder(name, each, out)
+    for each in names:
+        folder = _folder(name, each, out)
+        with signals() as interrupted, console.display() as shown:
             plan = Plan(cast("Scale", scale), folder, tables or None, shown, wanted, processes, dry_run, interrupted)
-            if code := _run(each, plan, as_json):
-                raise typer.Exit(code)
+            code = _run(each, plan, as_json)
+        if code:
+            raise typer.Exit(code)
 
 
 def _named(name: str) -> tuple[Study, ...]:
@@ -128,5 +129,4 @@ def _outcome(name: Study, plan: "Plan") -> "Outcome":
 def _show(outcome: "Outcome") -> None:
     console.out(outcome.title)
     for table in outcome.tables:
-        notes = [*table.notes] if table.notes else []
-        console.out("\n".join(["", table.title, console.table(table.cells), *notes]))
+        console.out("\n".join(["", table.title, console.table(table.cells), *table.notes]))
