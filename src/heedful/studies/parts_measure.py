@@ -77,7 +77,7 @@ def _orders(translator: Translator, orders: tuple[list[int], list[int]]) -> dict
     """What becomes of the same pieces in two orders."""
     first, second = (_memory(translator, ids) for ids in orders)
     texts = [translator.tokenizers.source.decode(ids) for ids in orders]
-    translations = [_together(translator, [ids])[0] for ids in orders]
+    translations = _together(translator, orders)
     return {
         "orders_differ": finite((first - second).abs().max().item()),
         "orders": [list(pair) for pair in zip(texts, translations, strict=True)],
