@@ -1,6 +1,7 @@
 """Why each part of the Transformer is there: the rest is trained without it, on the same data by the same loop."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ import numpy as np
 
 from heedful.config import Experiment, make_experiment, merge
 from heedful.data.pairs import read_pairs
-from heedful.errors import ConfigError
+from heedful.errors import ConfigError, DataError, FolderError
 from heedful.runs.prepare import Prepared, check_validation, data_facts, prepare, prepared_before, resolve
 from heedful.runs.report import Reporter
 from heedful.store.files import MANIFEST, remove, sha256
@@ -50,6 +51,7 @@ _SMOKE: dict[str, Any] = {
 _SMOKE_PAIRS = (6000, 200, 0)  # to train on, for validation, for a test
 _SMOKE_CLAUSES = (1, 1, 1, 2)  # of a sentence
 _SMOKE_ORDERS = ("the cat sees the dog", "the dog sees the cat")
+_FEW_PIECES = 5  # the order of fewer shows little
 _FACTORS = (0.5, 1.0, 1.25, 1.5, 2.0)  # of the longest source in training, where the scores by length are cut
 
 Rows = Sequence[tuple[Part, Row]]
@@ -109,9 +111,9 @@ def _experiment(plan: Plan) -> Experiment:
 def _prepared(folder: Path, experiment: Experiment, report: Reporter) -> Prepared:
     """The data as ids, of an earlier call if text and options are the same."""
     run = RunFolder(folder)
-    if run.prepared:
-        before = run.experiment()
-        if (before.data, before.text, before.seed) == (experiment.data, experiment.text, experiment.seed):
+    with suppress(DataError, FolderError):  # other text, or damaged: it is made anew, and so are the rows
+        before = run.experiment() if run.prepared else None
+        if before and (before.data, before.text, before.seed) == (experiment.data, experiment.text, experiment.seed):
             return prepared_before(run, experiment, report)
     remove(folder)
     check_validation(experiment.data)
@@ -133,11 +135,12 @@ def _limits(longest: int, prepared: Prepared) -> tuple[int, ...]:
 
 def _orders(plan: Plan, prepared: Prepared) -> tuple[list[int], list[int]]:
     """The same pieces in two orders: two sentences of the small language, or one of the user's and its reverse."""
-    encode = prepared.tokenizers.source.encode
+    tokenizer = prepared.tokenizers.source
     if plan.scale == "smoke":
-        first, second = map(encode, _SMOKE_ORDERS)
+        first, second = map(tokenizer.encode, _SMOKE_ORDERS)
         return first, second
-    shortest = min((encode(pair.source) for pair in prepared.valid_pairs if len(pair.source.split()) > 2), key=len)
+    known = tokenizer.encode_all([pair.source for pair in prepared.valid_pairs])
+    shortest = min((ids for ids in known if len(ids) > _FEW_PIECES), key=len, default=known[0])
     *pieces, end = shortest
     return shortest, [*reversed(pieces), end]
 

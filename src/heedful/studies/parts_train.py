@@ -65,8 +65,8 @@ def _trained(part: Part, experiment: Experiment, material: Material, fingerprint
     try:
         for event in _events(learner, experiment, prepared):
             losses.append(event.loss)
+            report.progress(part.name, event.step, config.max_steps)
             if event.step % max(1, config.max_steps // _POINTS) == 0 or event.step == config.max_steps:
-                report.progress(part.name, event.step, config.max_steps)
                 curve.append([event.step, _validated(learner, prepared, config.batch_tokens)])
     except Diverged:
         stopped = f"the loss or its gradient was no number at step {learner.step + 1}"
