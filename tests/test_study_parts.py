@@ -220,7 +220,8 @@ def test_options_of_rows_differ_from_the_recipe_or_the_row_is_left_out() -> None
     by_name = {part.name: part for part in PARTS}
     assert not by_name["no-dropout"].differs(base)
     assert by_name["no-padding-mask"].differs(base)
-    assert by_name["other-norm"].experiment(base).model.norm == "post"
+    assert by_name["post-norm"].differs(base) and not by_name["pre-norm"].differs(base)
+    assert by_name["post-norm"].experiment(base).model.norm == "post"
     assert by_name["one-head"].experiment(base).model.num_heads == 1
     assert by_name["untied"].experiment(base).model.sharing == "none"
     assert by_name["no-label-smoothing"].experiment(base).train.label_smoothing == 0.0

@@ -1,4 +1,4 @@
-"""Which parts are taken out or changed, one row each."""
+"""Which parts are taken out or changed, one row each; what the recipe is without already has none."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
@@ -38,10 +38,6 @@ def _model(**values: object) -> Settings:
     return lambda _: {"model": values}
 
 
-def _other_norm(base: Experiment) -> Mapping[str, Any]:
-    return {"model": {"norm": "pre" if base.model.norm == "post" else "post"}}
-
-
 def _no_warmup(base: Experiment) -> Mapping[str, Any]:
     """The rate is what it was after the warm-up, and before it as high as the schedule has it."""
     config = base.train
@@ -62,7 +58,8 @@ PARTS = (
     Part("keys-as-queries", "queries and keys by one projection", change=changes.with_keys_as_queries),
     Part("no-residuals", "no residual connections", change=changes.without_residuals),
     Part("no-norm", "no layer norm", change=changes.without_norm),
-    Part("other-norm", "pre-norm for post-norm, or the other way round", settings=_other_norm),
+    Part("pre-norm", "the norm before each sub-layer", settings=_model(norm="pre")),
+    Part("post-norm", "the norm after each sub-layer", settings=_model(norm="post")),
     Part("no-feed-forward", "no feed-forward network", change=changes.without_feed_forward),
     Part("one-head", "one head as wide as all", settings=_model(num_heads=1, d_k=0, d_v=0)),
     Part(
