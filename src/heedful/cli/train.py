@@ -109,7 +109,7 @@ def _start(
     found = survey(counted(pairs, "reading", 0, shown))
     experiment = asked
     if not recipe:
-        choice = choose(asked.task, found, device.type, model="preset" not in tables.get("model", {}))
+        choice = choose(found, device.type, model="preset" not in tables.get("model", {}))
         for key, reason in choice.reasons.items():
             table, _, name = key.partition(".")
             if name not in tables.get(table, {}):
