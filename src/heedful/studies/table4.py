@@ -70,7 +70,7 @@ def _is_tree_over(output: str, words: Sequence[str]) -> bool:
 def _smoke(plan: Plan) -> dict[str, object]:
     files = {f"{part}source": f"{name}.mrg" for part, name in (("", "train"), ("valid_", "valid"), ("test_", "test"))}
     model = {"preset": "modern", "d_model": 64, "d_ff": 128, "encoder_layers": 2, "decoder_layers": 2, "dropout": 0.0}
-    train = {"max_steps": 120, "warmup_steps": 20, "validate_every": 60, "save_every": 120, "validate_bleu": True}
+    train = {"max_steps": 80, "warmup_steps": 20, "validate_every": 40, "save_every": 80, "validate_bleu": True}
     own = {
         "task": "parsing",
         "data": {"folder": str(plan.folder / "data"), **files},
