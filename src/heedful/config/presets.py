@@ -98,8 +98,8 @@ _RIVALS: Mapping[str, Preset] = {
     "convs2s": _rival(family="convolutional", positions="learned", encoder_layers=4, decoder_layers=3),
 }
 
-# What a task asks of every model. Words and brackets share no vocabulary, and a tree has several brackets a word: section
-# 6.3 adds 300 to the length of the source.
+# What a task asks of every model. Words and brackets share no vocabulary, and a tree has several brackets a word
+# (section 6.3 adds 300 to the length of the source).
 _OF_TASKS: Mapping[str, Preset] = {
     "parsing": {
         "model": {"sharing": "target"},

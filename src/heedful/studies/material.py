@@ -1,13 +1,16 @@
 """The text that a study trains on, prepared once: models are sized by its vocabulary and their work by its lengths."""
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from shutil import rmtree
 
 from heedful.config import Experiment, ModelConfig, SearchConfig, TrainConfig
+from heedful.errors import DataError, FolderError
 from heedful.models.flops import Lengths
 from heedful.runs.about import versions
 from heedful.runs.prepare import Prepared, check_other_files, data_facts, prepare, prepared_before
+from heedful.runs.report import Reporter
 from heedful.store.run_folder import RunFolder
 from heedful.studies.plan import Plan
 from heedful.tasks.choose import read_pairs
@@ -28,8 +31,7 @@ def material(experiment: Experiment, plan: Plan) -> Material:
     if plan.dry_run and not all(Path(name).exists() for name in (*data.source, *data.target, *data.tsv)):
         size = experiment.text.vocabulary_size
         return Material(size, size, None)
-    check_other_files(experiment.task, data)
-    prepared = _prepared(_only_text(experiment), plan)
+    prepared = prepared_text(plan.folder / "prepared", experiment, plan.report)
     vocabulary = prepared.tokenizers.vocabulary
     return Material(vocabulary.source, vocabulary.target, prepared.train[0].lengths())
 
@@ -40,15 +42,19 @@ def _only_text(experiment: Experiment) -> Experiment:
     return replace(experiment, model=model, train=TrainConfig(), search=SearchConfig())
 
 
-def _prepared(experiment: Experiment, plan: Plan) -> Prepared:
-    run = RunFolder(plan.folder / "prepared")
-    if run.prepared and run.experiment() == experiment:
-        return prepared_before(run, experiment, plan.report)
-    if run.path.exists():  # cut short, or of other text: it can be made again
-        rmtree(run.path)
-    RunFolder.create(run.path)
-    run.begin(experiment)
+def prepared_text(folder: Path, experiment: Experiment, report: Reporter) -> Prepared:
+    """The text of an experiment as ids, in this folder: found there, or made."""
+    experiment = _only_text(experiment)
+    run = RunFolder(folder)
+    with suppress(DataError, FolderError):  # other text, or damaged: it can be made again
+        if run.prepared and run.experiment() == experiment:
+            return prepared_before(run, experiment, report)
+    if folder.exists():
+        rmtree(folder)
+    check_other_files(experiment.task, experiment.data)
     total = sum(1 for _ in read_pairs(experiment.task, experiment.data))
-    prepared = prepare(run, experiment, total, plan.report)
+    run = RunFolder.create(folder)
+    run.begin(experiment)
+    prepared = prepare(run, experiment, total, report)
     run.write_about({"data": data_facts(run, experiment, prepared), "versions": versions()})
     return prepared

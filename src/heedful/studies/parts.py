@@ -1,7 +1,6 @@
 """Why each part of the Transformer is there: the rest is trained without it, on the same data by the same loop."""
 
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,14 +8,13 @@ from typing import Any
 import numpy as np
 
 from heedful.config import Experiment, make_experiment, merge
-from heedful.data.pairs import read_pairs
-from heedful.errors import ConfigError, DataError, FolderError
-from heedful.runs.prepare import Prepared, check_validation, data_facts, prepare, prepared_before, resolve
+from heedful.errors import ConfigError
+from heedful.runs.prepare import Prepared, resolve
 from heedful.runs.report import Reporter
-from heedful.store.files import MANIFEST, remove, sha256
-from heedful.store.run_folder import RunFolder
+from heedful.store.files import MANIFEST, sha256
 from heedful.studies import synthetic
 from heedful.studies.chart import Series, can_draw, lines
+from heedful.studies.material import prepared_text
 from heedful.studies.outcome import Cell, Outcome, Table
 from heedful.studies.parts_list import PARTS, POSITIONS, WHOLE, Part
 from heedful.studies.parts_measure import Material
@@ -109,21 +107,9 @@ def _experiment(plan: Plan) -> Experiment:
 
 
 def _prepared(folder: Path, experiment: Experiment, report: Reporter) -> Prepared:
-    """The data as ids, of an earlier call if text and options are the same."""
-    run = RunFolder(folder)
-    with suppress(DataError, FolderError):  # other text, or damaged: it is made anew, and so are the rows
-        before = run.experiment() if run.prepared else None
-        if before and (before.data, before.text, before.seed) == (experiment.data, experiment.text, experiment.seed):
-            return prepared_before(run, experiment, report)
-    remove(folder)
-    check_validation(experiment.data)
-    total = sum(1 for _ in read_pairs(experiment.data))
-    folder.mkdir(parents=True)
-    run.begin(experiment)
-    prepared = prepare(run, experiment, total, report)
+    prepared = prepared_text(folder, experiment, report)
     if not prepared.valid:
         raise ConfigError("study parts needs validation pairs; set data.valid_source, or data.hold_out to a number")
-    run.write_about({"data": data_facts(run, experiment, prepared)})
     return prepared
 
 
