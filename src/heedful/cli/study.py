@@ -127,6 +127,5 @@ def _outcome(name: Study, plan: "Plan") -> "Outcome":
 
 
 def _show(outcome: "Outcome") -> None:
-    console.out(outcome.title)
     for table in outcome.tables:
-        console.out("\n".join(["", table.title, console.table(table.cells), *table.notes]))
+        console.out("\n\n".join([table.title, console.table(table.cells), *table.notes]) + "\n")
