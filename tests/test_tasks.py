@@ -199,6 +199,15 @@ def test_trees_of_other_sentences_are_refused() -> None:
         scores("parsing", [TREE, TREE], [[TREE]], "none", "", 1)
 
 
+def test_a_reference_without_tags_is_scored() -> None:
+    tree, output = "(S (NP the cat) (VP sees (NP a dog)))", "(TOP (S (NP (XX the) (XX cat)) (XX sees) (XX a) (XX dog)))"
+    found = scores("parsing", [output], [[tree]], "none", "", 1)
+    assert {score.metric: round(score.value) for score in found} == {
+        **{"F1": 67, "precision": 100, "recall": 50},
+        **{"complete": 0, "crossing": 0},
+    }
+
+
 def test_translations_need_the_same_number_of_references_each() -> None:
     with pytest.raises(DataError, match="some sentences have more references than others"):
         quick_score("translation", ["a", "b"], [["a"], ["b", "c"]], "none")
