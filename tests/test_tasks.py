@@ -118,9 +118,10 @@ def test_a_file_of_trees_gives_words_and_trees(tmp_path: Path) -> None:
 
 
 def test_dictionaries_are_read_with_tabs_and_as_cmudict(tmp_path: Path) -> None:
-    assert read("pronunciation", tmp_path / "a.tsv", "ad hoc\tæ d  h ɑ k\n\n(1)\tw ʌ n\n") == [
+    assert read("pronunciation", tmp_path / "a.tsv", "ad hoc\tæ d  h ɑ k\n\n(1)\tw ʌ n\nREAD(1)\tR IY D\n") == [
         Pair("ad hoc", "æ d h ɑ k"),
         Pair("(1)", "w ʌ n"),
+        Pair("READ", "R IY D"),
     ]
     cmudict = ";;; a comment\nREAD  R EH D\nREAD(1)  R IY D\naaronson's(2) AA1 R # from somewhere\n"
     assert read("pronunciation", tmp_path / "cmu", cmudict) == [
