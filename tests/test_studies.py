@@ -372,6 +372,9 @@ def test_a_signal_ends_a_study_as_it_ends_a_training(tmp_path: Path, name: str, 
         (("table1", "--dry-run"), "--rows, --processes and --dry-run are for table2, table3, table4"),
         (("all", "--rows", "base"), "leave them out for all"),
         (("table4", ROOT / "recipes/paper-base-en-de.toml", "--scale", "paper", "--dry-run"), "task is 'translation'"),
+        (("table3", ROOT / "recipes/cmudict.toml", "--scale", "laptop"), "of translation, but task is 'pronunciation'"),
+        (("parts", ROOT / "recipes/cmudict.toml", "--scale", "laptop"), "of translation, but task is 'pronunciation'"),
+        (("table2", "--set", "model.preset=gru"), "begins with a Transformer, but model.family is 'recurrent'"),
     ],
 )
 def test_a_mistake_is_one_sentence(tmp_path: Path, arguments: tuple[object, ...], sentence: str) -> None:
