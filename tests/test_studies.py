@@ -384,6 +384,16 @@ def test_a_mistake_is_one_sentence(tmp_path: Path, arguments: tuple[object, ...]
     assert len(ran.err.splitlines()) == 1
 
 
+@pytest.mark.parametrize("name", ["table2", "parts"])
+def test_a_folder_with_files_of_the_user_is_left_alone(tmp_path: Path, name: str) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data/train.en").write_text("mine\n")
+    ran = toy.run("study", name, "--out", tmp_path)
+    assert ran.code == 2
+    assert "holds other files than those of a study; choose another --out" in ran.err
+    assert (tmp_path / "data/train.en").read_text() == "mine\n"
+
+
 def test_a_recipe_without_a_test_set_is_told_of_before_any_training(tmp_path: Path) -> None:
     ran = studied("table2", "--set", "data.test_source=[]", "--set", "data.test_target=[]", "--out", tmp_path / "study")
     assert ran.code == 2
