@@ -23,9 +23,7 @@ class Row:
     experiment: Experiment
 
 
-def base(
-    study: str, plan: Plan, smoke: Mapping[str, Any], example: str, task: Task = "translation"
-) -> Experiment:
+def base(study: str, plan: Plan, smoke: Mapping[str, Any], example: str, task: Task = "translation") -> Experiment:
     """What all rows begin with: the recipe; for smoke these tables, and what is given on top of them."""
     if plan.scale != "smoke" and not plan.recipe:
         raise ConfigError(
