@@ -90,3 +90,10 @@ def test_words_in_capitals_have_more_room() -> None:
         return at["x"][0] - at[word][0]
 
     assert gap("MMMM") > gap("ABCD") > gap("abcd") > gap("illi")
+
+
+def test_a_name_of_another_kind_of_picture_is_refused(parser: Path, tmp_path: Path) -> None:
+    ran = toy.run("translate", parser, TEXT, "--draw", tmp_path / "tree.png")
+    assert ran.code == 2
+    assert "tree.png: the picture is an SVG; give the file a name that ends in .svg" in ran.err
+    assert not (tmp_path / "tree.png").exists()

@@ -372,6 +372,9 @@ def test_a_signal_ends_a_study_as_it_ends_a_training(tmp_path: Path, name: str, 
         (("table1", "--dry-run"), "--rows, --processes and --dry-run are for table2, table3, table4"),
         (("all", "--rows", "base"), "leave them out for all"),
         (("table4", ROOT / "recipes/paper-base-en-de.toml", "--scale", "paper", "--dry-run"), "task is 'translation'"),
+        (("table3", ROOT / "recipes/cmudict.toml", "--scale", "laptop"), "of translation, but task is 'pronunciation'"),
+        (("parts", ROOT / "recipes/cmudict.toml", "--scale", "laptop"), "of translation, but task is 'pronunciation'"),
+        (("table2", "--set", "model.preset=gru"), "begins with a Transformer, but model.family is 'recurrent'"),
     ],
 )
 def test_a_mistake_is_one_sentence(tmp_path: Path, arguments: tuple[object, ...], sentence: str) -> None:
@@ -379,6 +382,16 @@ def test_a_mistake_is_one_sentence(tmp_path: Path, arguments: tuple[object, ...]
     assert (ran.code, ran.out) == (2, "")
     assert sentence in ran.err
     assert len(ran.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("name", ["table2", "parts"])
+def test_a_folder_with_files_of_the_user_is_left_alone(tmp_path: Path, name: str) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data/train.en").write_text("mine\n")
+    ran = toy.run("study", name, "--out", tmp_path)
+    assert ran.code == 2
+    assert "holds other files than those of a study; choose another --out" in ran.err
+    assert (tmp_path / "data/train.en").read_text() == "mine\n"
 
 
 def test_a_recipe_without_a_test_set_is_told_of_before_any_training(tmp_path: Path) -> None:

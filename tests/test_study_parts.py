@@ -334,7 +334,7 @@ def test_mistakes_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     make_small(monkeypatch, FEW, CARRIED)
     with pytest.raises(ConfigError, match="--scale laptop needs a recipe; give one, such as recipes/multi30k-en-de"):
         study.parts(Plan("laptop", tmp_path, None, Silent()))
-    with pytest.raises(ConfigError, match=r"takes a Transformer apart, but model.family is 'recurrent'"):
+    with pytest.raises(ConfigError, match=r"begins with a Transformer, but model.family is 'recurrent'"):
         study.parts(plan_of(tmp_path, recipe={"model": {"preset": "gru"}}))
 
 

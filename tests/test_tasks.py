@@ -118,9 +118,10 @@ def test_a_file_of_trees_gives_words_and_trees(tmp_path: Path) -> None:
 
 
 def test_dictionaries_are_read_with_tabs_and_as_cmudict(tmp_path: Path) -> None:
-    assert read("pronunciation", tmp_path / "a.tsv", "ad hoc\tæ d  h ɑ k\n\n(1)\tw ʌ n\n") == [
+    assert read("pronunciation", tmp_path / "a.tsv", "ad hoc\tæ d  h ɑ k\n\n(1)\tw ʌ n\nREAD(1)\tR IY D\n") == [
         Pair("ad hoc", "æ d h ɑ k"),
         Pair("(1)", "w ʌ n"),
+        Pair("READ", "R IY D"),
     ]
     cmudict = ";;; a comment\nREAD  R EH D\nREAD(1)  R IY D\naaronson's(2) AA1 R # from somewhere\n"
     assert read("pronunciation", tmp_path / "cmu", cmudict) == [
@@ -197,6 +198,15 @@ def test_trees_of_other_sentences_are_refused() -> None:
         scores("parsing", ["(NP (XX I))"], [[TREE]], "none", "", 1)
     with pytest.raises(DataError, match="there are 2 trees but 1 references; they must pair up"):
         scores("parsing", [TREE, TREE], [[TREE]], "none", "", 1)
+
+
+def test_a_reference_without_tags_is_scored() -> None:
+    tree, output = "(S (NP the cat) (VP sees (NP a dog)))", "(TOP (S (NP (XX the) (XX cat)) (XX sees) (XX a) (XX dog)))"
+    found = scores("parsing", [output], [[tree]], "none", "", 1)
+    assert {score.metric: round(score.value) for score in found} == {
+        **{"F1": 67, "precision": 100, "recall": 50},
+        **{"complete": 0, "crossing": 0},
+    }
 
 
 def test_translations_need_the_same_number_of_references_each() -> None:

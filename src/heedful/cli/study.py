@@ -79,8 +79,9 @@ def _folder(asked: str, name: Study, out: Path | None) -> Path:
 
 def _run(name: Study, plan: "Plan", as_json: bool) -> int:
     """Run it, show and keep what it found; give the exit code."""
-    from heedful.studies.plan import Stopped
+    from heedful.studies.plan import Stopped, claim
 
+    claim(plan.folder)
     try:
         outcome = _outcome(name, plan)
     except Stopped as stopped:

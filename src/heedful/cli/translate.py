@@ -51,6 +51,8 @@ def translate(
         raise ConfigError("give either texts or --input, not both")
     check_output(target)
     check_output(draw, "--draw")
+    if draw and draw.suffix.lower() != ".svg":
+        raise ConfigError(f"--draw {draw}: the picture is an SVG; give the file a name that ends in .svg")
     lines = texts or _lines(source)
     if draw:
         lines = _only_one(lines)

@@ -21,6 +21,7 @@ from heedful.studies.parts_measure import Material
 from heedful.studies.parts_row import Row
 from heedful.studies.parts_train import make_row
 from heedful.studies.plan import Plan
+from heedful.studies.rows import check_recipe
 
 # One layer a side learns the small language in seconds. One thread: small matrices gain nothing from more, and the
 # numbers are the same on every number of cores.
@@ -98,11 +99,7 @@ def _experiment(plan: Plan) -> Experiment:
     else:
         experiment = make_experiment(plan.recipe)
         experiment = replace(experiment, data=resolve(experiment.data))
-    if experiment.model.family != "transformer":
-        raise ConfigError(
-            f"study parts takes a Transformer apart, but model.family is '{experiment.model.family}'; "
-            "take a recipe of a Transformer"
-        )
+    check_recipe("parts", experiment, "recipes/multi30k-en-de.toml")
     return experiment
 
 

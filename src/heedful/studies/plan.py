@@ -5,9 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from heedful.errors import FolderError
 from heedful.runs.report import Reporter
+from heedful.store.files import disk_errors, write_atomically
 
 Scale = Literal["smoke", "laptop", "paper"]
+_MARK = ".study"
 
 
 class Stopped(Exception):
@@ -34,3 +37,13 @@ class Plan:
     processes: int = 1  # that train one row together
     dry_run: bool = False  # tell what would be trained
     interrupted: Callable[[], str] = _never  # the name of a signal that came, or nothing
+
+
+def claim(folder: Path) -> None:
+    """Make this the folder of a study. Studies write and clear files in it, so nobody else's may be there."""
+    with disk_errors(folder):
+        known = (folder / _MARK).exists() or (folder / "rows").is_dir()
+        if folder.exists() and not known and any(folder.iterdir()):
+            raise FolderError(f"{folder} holds other files than those of a study; choose another --out, or empty it")
+        folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(folder / _MARK, "")

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from heedful.config import PRESETS, Experiment, ModelConfig, make_experiment, merge
+from heedful.config import PRESETS, Experiment, ModelConfig, Task, make_experiment, merge
 from heedful.errors import ConfigError, DataError, did_you_mean
 from heedful.models.size import equal_size, model_size
 from heedful.runs.prepare import resolve
@@ -23,7 +23,7 @@ class Row:
     experiment: Experiment
 
 
-def base(study: str, plan: Plan, smoke: Mapping[str, Any], example: str) -> Experiment:
+def base(study: str, plan: Plan, smoke: Mapping[str, Any], example: str, task: Task = "translation") -> Experiment:
     """What all rows begin with: the recipe; for smoke these tables, and what is given on top of them."""
     if plan.scale != "smoke" and not plan.recipe:
         raise ConfigError(
@@ -32,12 +32,26 @@ def base(study: str, plan: Plan, smoke: Mapping[str, Any], example: str) -> Expe
         )
     given = plan.recipe or {}
     experiment = make_experiment(merge(smoke, given) if plan.scale == "smoke" else given)
+    check_recipe(study, experiment, example, task)
     try:
         return replace(experiment, name="", data=resolve(experiment.data))
     except DataError:
         if plan.dry_run:  # the files may be on another machine
             return replace(experiment, name="")
         raise
+
+
+def check_recipe(study: str, experiment: Experiment, example: str, task: Task = "translation") -> None:
+    """A study compares by one score, and with a Transformer."""
+    if experiment.task != task:
+        raise ConfigError(
+            f"study {study} is of {task}, but task is '{experiment.task}'; give a recipe such as {example}"
+        )
+    if experiment.model.family != "transformer":
+        raise ConfigError(
+            f"study {study} begins with a Transformer, but model.family is '{experiment.model.family}'; "
+            f"give a recipe such as {example}"
+        )
 
 
 def chosen(rows: Iterable[Row], plan: Plan) -> list[Row]:

@@ -5,8 +5,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-import torch
-
 from heedful.config import PRESETS, Experiment, merge
 from heedful.device import choose_device, use_threads
 from heedful.metrics.translation import bleu
@@ -142,7 +140,7 @@ def _speed(rows: Sequence[Row], experiment: Experiment, found: Material, plan: P
         ),
         (
             f"Whole training steps of about {budget} tokens a side on sentences of one length in pieces, the models "
-            f"taking turns, medians; threads on {device.type}: {torch.get_num_threads()}.",
+            f"taking turns, medians; on {'one thread of a processor' if device.type == 'cpu' else device.type}.",
         ),
     )
 

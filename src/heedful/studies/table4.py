@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from heedful.config import merge
-from heedful.errors import ConfigError, DataError
+from heedful.errors import DataError
 from heedful.studies.done import SMOKE, Done, done_rows, interval, notes
 from heedful.studies.dry_run import dry_run
 from heedful.studies.material import material
@@ -41,9 +41,7 @@ def table4(plan: Plan) -> Outcome:
     if plan.scale == "smoke":
         write_treebank(plan.folder / "data", _SMOKE_SIZES)
     example = "recipes/paper-parsing-wsj.toml" if plan.scale == "paper" else "recipes/parsing-wsj-sample.toml"
-    experiment = base("table4", plan, _smoke(plan), example)
-    if experiment.task != "parsing":
-        raise ConfigError(f"study table4 parses, but task is '{experiment.task}'; give a recipe such as {example}")
+    experiment = base("table4", plan, _smoke(plan), example, task="parsing")
     found = material(experiment, plan)
     lstm = rival("lstm", "bahdanau", experiment, found, cell="lstm")
     rows = chosen([row("transformer", experiment, {}), lstm], plan)

@@ -43,9 +43,11 @@ def scores(outputs: Sequence[str], references: Sequence[Sequence[str]], resample
                 f"tree {number} has {len(ours.texts())} words but its reference {len(theirs.texts())}; "
                 "both must be of the same sentence"
             )
-    return bracket_scores(list(map(_parse, found)), list(map(_parse, right)), resamples)
+    rights = [Parse(tuple(tree.brackets()), tree.tags()) for tree in right]
+    return bracket_scores(list(map(_parse, found)), rights, resamples)
 
 
 def _parse(tree: Tree) -> Parse:
+    """An output; a model writes no tags. Of a reference without tags no word is punctuation, and all count."""
     tags = tree.tags()
     return Parse(tuple(tree.brackets()), () if set(tags) == {NO_TAG} else tags)

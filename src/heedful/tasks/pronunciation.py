@@ -14,7 +14,7 @@ _VARIANT = re.compile(r"(?<=.)\(\d+\)$")  # READ(1) is another way to say READ
 
 
 def read(path: Path) -> Iterator[Pair]:
-    """A dictionary: word, tab, phonemes; or as CMUDict has it, with spaces, numbered variants and comments."""
+    """A dictionary: word, tab, phonemes; or as CMUDict has it, with spaces and comments. Variants may be numbered."""
     for number, line in enumerate(read_lines(path), 1):
         if not line.strip() or line.startswith(_COMMENT):
             continue
@@ -33,6 +33,6 @@ def scores(outputs: Sequence[str], references: Sequence[Sequence[str]], resample
 def _entry(line: str) -> tuple[str, str]:
     if "\t" in line:
         word, phonemes = line.split("\t", 2)[:2]
-        return word.strip(), " ".join(phonemes.split())
+        return _VARIANT.sub("", word.strip()), " ".join(phonemes.split())
     word, *symbols = line.partition(" #")[0].split() or [""]
     return _VARIANT.sub("", word), " ".join(symbols)
