@@ -87,7 +87,8 @@ def _files(
     if reference:
         raise ConfigError(f"--reference {reference[0]} needs --source, the text that it translates")
     if not data.test_source:
-        raise ConfigError("what to evaluate on? give --source and --reference; the run names no data.test_source")
+        others = " and --reference" if experiment.task == "translation" else ""
+        raise ConfigError(f"what to evaluate on? give --source{others}; the run names no data.test_source")
     return data.test_source, [data.test_target] if data.test_target else []
 
 

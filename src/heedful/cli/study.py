@@ -25,7 +25,7 @@ def study(
     name: Annotated[str, typer.Argument(help=f"{', '.join(_STUDIES)}, or all of them: all.")],
     recipe: Annotated[Path | None, typer.Argument(help="Data and training, as a TOML file; smoke needs none.")] = None,
     scale: Annotated[str, typer.Option(help="smoke: seconds; laptop: hours; paper: eight GPUs.")] = "smoke",
-    out: Annotated[Path | None, typer.Option(help="Where rows and results are kept; default studies/NAME.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Where rows and results are kept; else studies/NAME-SCALE.")] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="Any key of a recipe, such as train.max_steps=200.")
     ] = None,
@@ -48,12 +48,16 @@ def study(
             f"--rows, --processes and --dry-run are for {', '.join(_TRAINED)}, which train rows; "
             f"leave them out for {name}"
         )
+    if name == "all" and recipe:
+        raise ConfigError(
+            f"no recipe is for all studies, and {recipe} is none; name one study, or leave the recipe out"
+        )
     tables = merge(load_recipe(recipe) if recipe else {}, *map(parse_setting, settings or []))
     wanted = tuple(part.strip() for part in rows.split(",") if part.strip())
     from heedful.studies.plan import Plan
 
     for each in names:
-        folder = _folder(name, each, out)
+        folder = _folder(name, each, scale, out)
         with signals() as interrupted, console.display() as shown:
             plan = Plan(cast("Scale", scale), folder, tables or None, shown, wanted, processes, dry_run, interrupted)
             code = _run(each, plan, as_json)
@@ -70,10 +74,10 @@ def _named(name: str) -> tuple[Study, ...]:
     return (name,)
 
 
-def _folder(asked: str, name: Study, out: Path | None) -> Path:
+def _folder(asked: str, name: Study, scale: str, out: Path | None) -> Path:
     """Of all of them each has a folder in the one that is given."""
     if out is None:
-        return Path("studies") / name
+        return Path("studies") / f"{name}-{scale}"
     return out / name if asked == "all" else out
 
 

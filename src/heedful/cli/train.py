@@ -225,7 +225,10 @@ def _check_both_sides(files: dict[str, Any]) -> None:
     for prefix in ("", "valid_"):
         if (f"{prefix}source" in files) != (f"{prefix}target" in files):
             option = f"--{prefix}source and --{prefix}target".replace("_", "-")
-            raise ConfigError(f"{option} go together; give both")
+            raise ConfigError(
+                f"{option} go together; give both, or name a task whose files hold both sides, such as "
+                "--set task=pronunciation"
+            )
 
 
 def _default_out(recipe: Path | None, files: dict[str, Any]) -> Path:

@@ -27,7 +27,7 @@ from heedful.config.experiment import (
     TrainConfig,
     Vocabularies,
 )
-from heedful.config.presets import PRESETS
+from heedful.config.presets import PRESETS, RIVAL_RATE
 from heedful.config.toml import (
     differences,
     dump_experiment,
@@ -40,6 +40,7 @@ from heedful.config.toml import (
 
 __all__ = [
     "PRESETS",
+    "RIVAL_RATE",
     "Activation",
     "AttentionKind",
     "BestBy",

@@ -10,6 +10,10 @@ and their deep output with maxout. Theirs has one layer on each side; more of th
 decoder's stack does not depend on where it looked, and training computes all of its steps in one call and all attention
 in one product. Theirs reads the source forwards; here both ways, as Bahdanau's does.
 
+Where they differ from their papers: the cells are PyTorch's, whose GRU resets after the product and not before it, and
+so are their beginnings; embeddings can be tied; Bahdanau's output sees the state after its own step, as their code has
+it; and the end of the source, which Sutskever et al. leave in its place, is turned round with the rest.
+
 Either kind of cell goes with each; the forget gates of an LSTM begin open. Dropout is on embeddings, between layers and
 before the output layer, never between two positions (Zaremba et al. 2014).
 """

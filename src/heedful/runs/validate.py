@@ -13,7 +13,7 @@ from heedful.data.batching import Batching, epoch_batches
 from heedful.data.corpus import Corpus
 from heedful.models.seq2seq import AnySeq2Seq
 from heedful.runs.prepare import Prepared
-from heedful.tasks.choose import quick_score
+from heedful.tasks.choose import questions, quick_score
 from heedful.train.objective import smoothed_loss
 from heedful.translator import Translator
 
@@ -62,7 +62,7 @@ def validation_score(model: AnySeq2Seq, prepared: Prepared, experiment: Experime
     """BLEU of greedy translations, or what else the task is judged by."""
     pairs = prepared.valid_pairs[:_SCORED_PAIRS]
     translator = Translator(model, prepared.tokenizers, replace(experiment.search, beam=1), experiment.task)
-    outputs = translator.translate([pair.source for pair in pairs])
-    references = [[pair.target] for pair in pairs]
-    texts = [output.text for output in outputs]
-    return quick_score(experiment.task, texts, references, experiment.evaluate.tokenize)
+    asked = questions(experiment.task, pairs)
+    outputs = [output.text for output in translator.translate([question.source for question in asked])]
+    references = [question.references for question in asked]
+    return quick_score(experiment.task, outputs, references, experiment.evaluate.tokenize)

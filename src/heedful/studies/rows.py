@@ -4,14 +4,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from heedful.config import PRESETS, Experiment, ModelConfig, Task, make_experiment, merge
+from heedful.config import PRESETS, RIVAL_RATE, Experiment, ModelConfig, Task, make_experiment, merge
 from heedful.errors import ConfigError, DataError, did_you_mean
 from heedful.models.size import equal_size, model_size
 from heedful.runs.prepare import resolve
 from heedful.studies.material import Material
 from heedful.studies.plan import Plan
 
-RIVAL_RATE = 0.002
 _CLIPPED = 1.0
 
 
@@ -72,12 +71,14 @@ def row(name: str, experiment: Experiment, changes: Mapping[str, Any]) -> Row:
 def rival(name: str, preset: str, experiment: Experiment, material: Material, **more: object) -> Row:
     """Another family in place of the recipe's Transformer, of as many parameters; all else is the recipe's.
 
-    Only the rate is its own: recurrent and convolutional models learn best with about half of a small Transformer's.
-    The paper's schedule gives a rate by the width of a Transformer, so a rival's falls in the same way from its own.
+    Only the rate is its own, that of the rivals' presets. The paper's schedule gives a rate by the width of a
+    Transformer, so a rival's falls in the same way from its own.
     """
     kept = {key: getattr(experiment.model, key) for key in ("dropout", "sharing", "max_positions")}
     of_preset = {key: value for key, value in PRESETS[preset]["model"].items() if key != "dropout"}
     model = {**asdict(ModelConfig()), "preset": preset, **of_preset, **kept, **more}
+    # Rows of positions that no sentence reaches would be parameters without a use.
+    model["max_positions"] = min(experiment.model.max_positions, experiment.data.max_length)
     total = model_size(experiment.model, material.source, material.target).total
     schedule = experiment.train.schedule
     train = {

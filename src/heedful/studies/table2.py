@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from heedful.config import PRESETS, Experiment, merge
+from heedful.config import PRESETS, RIVAL_RATE, Experiment, merge
 from heedful.device import choose_device, use_threads
 from heedful.metrics.translation import bleu
 from heedful.studies import chart
@@ -14,7 +14,7 @@ from heedful.studies.dry_run import dry_run
 from heedful.studies.material import Material, material
 from heedful.studies.outcome import Cell, Outcome, Table
 from heedful.studies.plan import Plan, Scale
-from heedful.studies.rows import RIVAL_RATE, Row, base, chosen, rival, row
+from heedful.studies.rows import Row, base, chosen, rival, row
 from heedful.studies.scored import test_questions
 from heedful.studies.speed import training_speed
 from heedful.studies.synthetic import write_corpus

@@ -66,10 +66,11 @@ def scaled_rows(experiment: Experiment, factor: Fraction) -> Iterator[Row]:
         preset = name if name in PRESETS else _PREFIX + name
         changes = PRESETS[preset]
         network: dict[str, Any] = asdict(ModelConfig()) | {"preset": preset} | dict(changes.get("model", {}))
+        network["sharing"] = experiment.model.sharing  # which follows from the recipe's vocabularies
         for key in _WIDTHS:
             network[key] = int(network[key] * factor)
-        # Section 6.2: no averaging of checkpoints here, not for big either.
-        train: dict[str, Any] = {**changes.get("train", {}), "average_checkpoints": 1}
+        # Section 6.2: no averaging here, not for big either.
+        train: dict[str, Any] = {**changes.get("train", {}), "average_checkpoints": 1, "ema_decay": 0.0}
         if name == "big":
             train["max_steps"] = _BIG_STEPS * experiment.train.max_steps
         yield row(name, experiment, {"model": network, "train": train})
@@ -97,8 +98,8 @@ def _table(done: Sequence[Done], plan: Plan) -> Table:
         notes(
             plan,
             f"Widths (d_model, d_ff, d_k, d_v) are {FACTORS[plan.scale]} of the paper's; heads, layers, dropout and "
-            f"smoothing are the paper's; all else is the recipe's. Big trains {_BIG_STEPS} times as long, as in the "
-            "paper.",
+            "smoothing are the paper's, and there is no averaging; all else is the recipe's. "
+            f"Big trains {_BIG_STEPS} times as long, as in the paper.",
             "Perplexity per piece and BLEU are of the validation pairs, as the paper's, which are of newstest2013.",
         ),
     )

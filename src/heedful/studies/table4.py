@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 
-from heedful.config import merge
+from heedful.config import RIVAL_RATE, merge
 from heedful.errors import DataError
 from heedful.studies.done import SMOKE, Done, done_rows, interval, notes
 from heedful.studies.dry_run import dry_run
 from heedful.studies.material import material
 from heedful.studies.outcome import Cell, Outcome, Table
 from heedful.studies.plan import Plan
-from heedful.studies.rows import RIVAL_RATE, base, chosen, rival, row
+from heedful.studies.rows import base, chosen, rival, row
 from heedful.studies.scored import test_questions
 from heedful.studies.synthetic_trees import write_treebank
 from heedful.tasks.choose import Question
