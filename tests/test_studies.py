@@ -354,7 +354,7 @@ def test_a_signal_ends_a_study_as_it_ends_a_training(tmp_path: Path, name: str, 
     with mock.patch("heedful.cli.study.signals", lambda: a_signal(name, 3)):
         ran = studied("table3", "--rows", "C-N2", "--out", tmp_path / "study")
     assert ran.code == code
-    assert f"stopped by {name}, all is saved; the same command goes on from there" in ran.err
+    assert f"stopped by {name}; what is finished is kept, and the same command goes on from there" in ran.err
     assert not (tmp_path / "study/result.json").exists()
     ran = studied("table3", "--rows", "C-N2", "--out", tmp_path / "study")
     assert ran.code == 0

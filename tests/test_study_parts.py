@@ -24,7 +24,7 @@ from heedful.studies import parts_train, parts_verdicts, synthetic
 from heedful.studies.outcome import Outcome
 from heedful.studies.parts_list import PARTS, POSITIONS, WHOLE, Part
 from heedful.studies.parts_row import Row, read_row, write_row
-from heedful.studies.plan import Plan, Scale
+from heedful.studies.plan import Plan, Scale, Stopped
 from heedful.train.gradients import Objective, OneByOne, SideBySide
 from heedful.train.schedule import learning_rate
 from model_examples import (
@@ -336,6 +336,13 @@ def test_mistakes_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         study.parts(Plan("laptop", tmp_path, None, Silent()))
     with pytest.raises(ConfigError, match=r"begins with a Transformer, but model.family is 'recurrent'"):
         study.parts(plan_of(tmp_path, recipe={"model": {"preset": "gru"}}))
+
+
+def test_a_signal_ends_it_within_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_small(monkeypatch, FEW, CARRIED)
+    with pytest.raises(Stopped, match="stopped by SIGTERM"):
+        study.parts(replace(plan_of(tmp_path), interrupted=lambda: "SIGTERM"))
+    assert not list(tmp_path.glob("rows/*.json"))
 
 
 # Sentences

@@ -89,7 +89,7 @@ def _run(name: Study, plan: "Plan", as_json: bool) -> int:
     try:
         outcome = _outcome(name, plan)
     except Stopped as stopped:
-        plan.report.say(f"{stopped}, all is saved; the same command goes on from there")
+        plan.report.say(f"{stopped}; what is finished is kept, and the same command goes on from there")
         return code_of(stopped.signal)
     if as_json:
         console.out(outcome.as_json())

@@ -73,7 +73,7 @@ def parts(plan: Plan) -> Outcome:
     def row(number: int, part: Part, experiment: Experiment, prepared: Prepared, folder: Path) -> tuple[Part, Row]:
         plan.report.say(f"row {number} of {total}: {part.changed} ({part.name})")
         material = Material(prepared, sha256(folder / "data" / MANIFEST), orders, limits)
-        return part, make_row(part, experiment, material, plan.folder / "rows" / f"{part.name}.json", plan.report)
+        return part, make_row(part, experiment, material, plan.folder / "rows" / f"{part.name}.json", plan)
 
     rows = [row(number, part, base, everything, plan.folder / "data") for number, part in enumerate(chosen, 1)]
     carried = [

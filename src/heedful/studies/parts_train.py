@@ -19,12 +19,12 @@ from heedful.errors import Diverged
 from heedful.models.transformer import Transformer
 from heedful.runs.memory import memory_errors
 from heedful.runs.prepare import Prepared
-from heedful.runs.report import Reporter
 from heedful.runs.updates import Split, updates
 from heedful.runs.validate import using, validation_loss
 from heedful.studies.parts_list import Part
 from heedful.studies.parts_measure import Material, measure
 from heedful.studies.parts_row import Row, finite, read_row, write_row
+from heedful.studies.plan import Plan, Stopped
 from heedful.train.events import StepDone
 from heedful.train.gradients import Objective, make_gradients, workers_for
 from heedful.train.layers import set_up_layers
@@ -37,7 +37,7 @@ _POINTS = 10  # of a learning curve
 _NO_MATTER = ("name", "data.", "train.threads", "train.device", "train.save_every", "train.validate_", "train.patience")
 
 
-def make_row(part: Part, base: Experiment, material: Material, path: Path, report: Reporter) -> Row:
+def make_row(part: Part, base: Experiment, material: Material, path: Path, plan: Plan) -> Row:
     """The row of this part: the one kept at `path` if all that it depends on is the same, else trained now."""
     experiment = part.experiment(base)
     fingerprint = _fingerprint(part, experiment, material)
@@ -45,7 +45,7 @@ def make_row(part: Part, base: Experiment, material: Material, path: Path, repor
     if kept is not None:
         return kept
     with memory_errors(experiment.train):
-        row = _trained(part, experiment, material, fingerprint, report)
+        row = _trained(part, experiment, material, fingerprint, plan)
     write_row(path, row)
     return row
 
@@ -56,7 +56,7 @@ def _fingerprint(part: Part, experiment: Experiment, material: Material) -> str:
     return sha256(json.dumps(depends_on, sort_keys=True).encode()).hexdigest()
 
 
-def _trained(part: Part, experiment: Experiment, material: Material, fingerprint: str, report: Reporter) -> Row:
+def _trained(part: Part, experiment: Experiment, material: Material, fingerprint: str, plan: Plan) -> Row:
     config, prepared, began = experiment.train, material.prepared, time.monotonic()
     learner = _learner(part, experiment, prepared)
     losses: list[float] = []
@@ -65,7 +65,9 @@ def _trained(part: Part, experiment: Experiment, material: Material, fingerprint
     try:
         for event in _events(learner, experiment, prepared):
             losses.append(event.loss)
-            report.progress(part.name, event.step, config.max_steps)
+            plan.report.progress(part.name, event.step, config.max_steps)
+            if came := plan.interrupted():
+                raise Stopped(came)
             if event.step % max(1, config.max_steps // _POINTS) == 0 or event.step == config.max_steps:
                 curve.append([event.step, _validated(learner, prepared, config.batch_tokens)])
     except Diverged:
