@@ -22,11 +22,13 @@ from model_examples import (
     PAD,
     SOURCE_TYPES,
     TARGET_TYPES,
+    VARIANTS,
     add_gradients,
     batch_of,
     example,
     folded,
     fresh_of_family,
+    label,
     logits_of,
     sentences,
     shaken_of_family,
@@ -34,6 +36,7 @@ from model_examples import (
 )
 
 every_family = pytest.mark.parametrize("config", FAMILIES.values(), ids=FAMILIES)
+every_model = pytest.mark.parametrize("config", [*FAMILIES.values(), *VARIANTS], ids=[*FAMILIES, *map(label, VARIANTS)])
 LOOKING = {name: config for name, config in FAMILIES.items() if shaken_of_family(config).attentions}
 every_attention = pytest.mark.parametrize("config", LOOKING.values(), ids=LOOKING)
 
@@ -46,13 +49,13 @@ def gradients_of(model: AnySeq2Seq) -> dict[str, Tensor]:
 
 
 class TestLaws:
-    @every_family
+    @every_model
     @torch.no_grad()
     def test_folding_step_equals_decode(self, config: ModelConfig) -> None:
         model, batch = shaken_of_family(config), example([4, 2, 7], [5, 8, 3])
         torch.testing.assert_close(torch.cat(folded(model, batch)), logits_of(model, batch), rtol=1e-5, atol=1e-5)
 
-    @every_family
+    @every_model
     @torch.no_grad()
     def test_selecting_rows_commutes_with_step(self, config: ModelConfig) -> None:
         model, batch = shaken_of_family(config), example([4, 2, 7], [5, 8, 3])
@@ -76,7 +79,7 @@ class TestLaws:
         expected, _ = model.step(torch.tensor([5, 5, 5]), state)
         torch.testing.assert_close(model.step(torch.tensor([5]), twice)[0], expected[2:], rtol=1e-5, atol=1e-5)
 
-    @every_family
+    @every_model
     @torch.no_grad()
     def test_a_position_never_depends_on_later_ones(self, config: ModelConfig) -> None:
         model, batch = shaken_of_family(config), example([4, 2, 7], [5, 8, 3])
@@ -91,7 +94,7 @@ class TestLaws:
                 torch.testing.assert_close(new[:place], old[:place], rtol=1e-6, atol=1e-6)
                 assert len(old) <= place or not torch.allclose(new[place:], old[place:], atol=1e-3)
 
-    @every_family
+    @every_model
     @torch.no_grad()
     def test_a_sentence_alone_equals_the_same_beside_longer_and_shorter_ones(self, config: ModelConfig) -> None:
         lengths, target_lengths = [4, 11, 1, 7, 4], [5, 2, 13, 1, 5]

@@ -33,31 +33,8 @@ from model_examples import (
     shaken,
 )
 
-every_variant = pytest.mark.parametrize("config", VARIANTS, ids=label)
-
 
 class TestLaws:
-    @every_variant
-    @torch.no_grad()
-    def test_folding_step_equals_decode(self, config: ModelConfig) -> None:
-        model, batch = shaken(config), example([4, 2, 7], [5, 8, 3])
-        torch.testing.assert_close(torch.cat(folded(model, batch)), logits_of(model, batch), rtol=1e-5, atol=1e-5)
-
-    @every_variant
-    @torch.no_grad()
-    def test_selecting_rows_commutes_with_step(self, config: ModelConfig) -> None:
-        model, batch = shaken(config), example([4, 2, 7], [5, 8, 3])
-        state = model.start(model.encode(batch.source, batch.source_lengths))
-        _, state = model.step(torch.tensor([PAD, PAD, PAD]), state)
-        tokens, after = torch.tensor([3, 6, 9]), torch.tensor([11, 2, 8])
-        late, late_state = model.step(tokens, state)
-        later, _ = model.step(after, late_state)
-        for rows in map(torch.tensor, ([2, 0, 0, 1, 2], [2, 0])):
-            early, early_state = model.step(tokens[rows], state.select(rows))
-            torch.testing.assert_close(early, late[rows], rtol=1e-5, atol=1e-5)
-            early, _ = model.step(after[rows], early_state)
-            torch.testing.assert_close(early, later[rows], rtol=1e-5, atol=1e-5)
-
     @settings(deadline=None, max_examples=15)
     @given(st.lists(st.lists(st.integers(0, 4), min_size=1, max_size=6), min_size=1, max_size=4))
     @torch.no_grad()
@@ -79,32 +56,6 @@ class TestLaws:
         state = model.start(model.encode(batch.source, batch.source_lengths)).select(torch.tensor([0, 0, 1, 1]))
         assert state.select(torch.tensor([1, 0, 3, 3])).source_keys is state.source_keys
         assert state.select(torch.tensor([1, 0, 1, 3])).source_keys is not state.source_keys
-
-    @every_variant
-    @torch.no_grad()
-    def test_a_position_never_depends_on_later_ones(self, config: ModelConfig) -> None:
-        model, batch = shaken(config), example([4, 2, 7], [5, 8, 3])
-        before = logits_of(model, batch).split([5, 8, 3])
-        for place in range(1, 8):
-            later = batch.target_in.clone()
-            starts = (batch.target_lengths.cumsum(0) - batch.target_lengths).tolist()
-            for begin, length in zip(starts, batch.target_lengths.tolist(), strict=True):
-                later[begin + place : begin + length] = (later[begin + place : begin + length] + 5) % TARGET_TYPES
-            after = logits_of(model, replace(batch, target_in=later)).split([5, 8, 3])
-            for old, new in zip(before, after, strict=True):
-                torch.testing.assert_close(new[:place], old[:place], rtol=1e-6, atol=1e-6)
-                assert len(old) <= place or not torch.allclose(new[place:], old[place:], atol=1e-3)
-
-    @every_variant
-    @torch.no_grad()
-    def test_a_sentence_alone_equals_the_same_beside_longer_and_shorter_ones(self, config: ModelConfig) -> None:
-        model, batch = shaken(config), example([4, 11, 1, 7, 4], [5, 2, 13, 1, 5])
-        together = logits_of(model, batch).split(batch.target_lengths.tolist())
-        sources = sentences([4, 11, 1, 7, 4], SOURCE_TYPES)
-        targets = sentences([5, 2, 13, 1, 5], TARGET_TYPES, seed=4)
-        for source, target, logits in zip(sources, targets, together, strict=True):
-            alone = logits_of(model, batch_of([source], [target]))
-            torch.testing.assert_close(alone, logits, rtol=1e-5, atol=1e-5)
 
     @torch.no_grad()
     def test_every_word_of_the_source_matters_to_every_position(self) -> None:

@@ -112,7 +112,7 @@ def _train_elsewhere(row: Row, plan: Plan) -> None:
     """By several processes of their own, such as one for each GPU."""
     write_recipe(row, plan)
     launcher = [sys.executable, "-m", "torch.distributed.run", *_launcher(plan)[1:]]
-    # In a session of their own Ctrl-C does not reach them twice, which would stop them before they have saved.
+    # In a process group of their own Ctrl-C does not reach them twice, which would stop them before they have saved.
     with subprocess.Popen([*launcher, *_arguments(row, plan)], start_new_session=True) as child:  # noqa: S603
         try:
             while child.poll() is None and not plan.interrupted():
