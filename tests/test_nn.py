@@ -270,7 +270,7 @@ class TestPositions:
 class TestEmbedding:
     def test_it_is_drawn_with_spread_d_model_to_the_minus_half_and_scaled_at_look_up(self) -> None:
         torch.manual_seed(1)
-        embedding = Embedding(vocabulary=3001, d_model=64, pad_id=2)
+        embedding = Embedding(vocabulary=3001, d_model=64, pad_id=2, scale=64**0.5)
         rows = embedding.weight[torch.arange(3001) != 2]
         assert rows.std().item() == pytest.approx(1.0 / 8.0, rel=0.01)
         assert abs(rows.mean().item()) < 0.001
@@ -278,7 +278,7 @@ class TestEmbedding:
         assert embedding(torch.arange(3, 3001)).std().item() == pytest.approx(1.0, rel=0.01)
 
     def test_the_row_of_pad_is_zero_and_gets_no_gradient(self) -> None:
-        embedding = Embedding(vocabulary=11, d_model=6, pad_id=2)
+        embedding = Embedding(vocabulary=11, d_model=6, pad_id=2, scale=6**0.5)
         assert (embedding.weight[2] == 0.0).all()
         (embedding(torch.tensor([2, 3])) @ embedding.as_output.T).exp().sum().backward()
         assert embedding.weight.grad is not None

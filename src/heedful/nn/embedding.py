@@ -15,10 +15,10 @@ class Embedding(nn.Module):
     a zero vector, as in the paper's code.
     """
 
-    def __init__(self, vocabulary: int, d_model: int, pad_id: int, scale: float | None = None) -> None:
+    def __init__(self, vocabulary: int, d_model: int, pad_id: int, scale: float) -> None:
         super().__init__()
         self.pad_id = pad_id
-        self.scale = d_model**0.5 if scale is None else scale
+        self.scale = scale
         self.weight = nn.Parameter(torch.empty(vocabulary, d_model))
         nn.init.normal_(self.weight, std=d_model**-0.5)
         with torch.no_grad():
