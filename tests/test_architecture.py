@@ -20,6 +20,7 @@ LAYERS = (
     ("runs",),
     ("translator",),
     ("heads", "store", "tasks"),
+    ("engines",),
     ("train", "search"),
     ("models",),
     ("nn", "data"),

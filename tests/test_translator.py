@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import toy
 from heedful import translator as module
 from heedful.config import SearchConfig
+from heedful.engines.torch import TorchEngine
 from heedful.errors import ConfigError, DataError, FolderError
 from heedful.translator import Translation, Translator
 
@@ -58,7 +59,7 @@ def test_windows_and_batches_of_any_size_give_the_same(translator: Translator, m
     whole = translator.translate(texts, beam=2)
     for window, tokens in ((1, 1), (3, 30), (4, 10_000)):
         monkeypatch.setattr(module, "_WINDOW", window)
-        monkeypatch.setattr(module, "_BATCH_TOKENS", tokens)
+        monkeypatch.setattr(TorchEngine, "batch_tokens", tokens)
         assert_equal(whole, translator.translate(texts, beam=2))
 
 
