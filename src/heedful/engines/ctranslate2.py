@@ -1,6 +1,6 @@
 """CTranslate2: Transformers on a CPU, several times as fast as PyTorch, which is not even imported.
 
-Its beam search grows the same hypotheses as ours, step by step. It differs in three ways, and they are dealt with here:
+Its beam search grows the same hypotheses as ours, step by step. It differs in these ways, and they are dealt with here:
 
 - It ranks by length^alpha, so it is asked for all that it found, and they are ranked anew by our penalty.
 - One maximum length holds for a whole batch. A sentence that went past its own is searched again alone.
@@ -26,7 +26,9 @@ from heedful.search.penalty import length_penalty
 
 # It stops when this times the beam have finished, ours when none that goes on can win any more.
 PATIENCE = 2.0
-_TOGETHER = 1200  # source tokens times beam of what one worker decodes at a time
+_TOGETHER = 6000  # source tokens times beam of what one worker decodes at a time
+_BATCHES = 8  # so many for each worker are asked for at once, so that none waits long for the others
+_SCORED = 1000  # target tokens that are scored at a time; each needs room for the whole vocabulary
 _Found = list[tuple[Ids, float]]  # tokens and log-probability of each hypothesis of one sentence
 
 
@@ -37,16 +39,19 @@ class CTranslate2Engine:
 
     def __init__(self, folder: Path, workers: int = 0) -> None:
         """Load it for so many workers of one thread each; 0: one a core, for that is faster than one that has all."""
-        workers = workers or len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        self.batch_tokens = 16 * workers * _TOGETHER
-        about = _read(folder / "config.json")
-        if not isinstance(about, dict) or not isinstance(about.get("heedful"), dict):
-            raise FolderError(f"{folder}/config.json is not heedful's; export the model again")
-        self.numbers: str = about["heedful"]["numbers"]
-        self._longest: int = about["heedful"]["positions"]
+        workers = workers or _cores()
+        self.batch_tokens = _BATCHES * workers * _TOGETHER
         self._source, self._target = _vocabularies(folder)
         self._ids = {piece: number for number, piece in enumerate(self._target)}
-        self._eos, self._pad = about["eos_token"], about["decoder_start_token"]
+        match _read(folder / "config.json"):
+            case {
+                "eos_token": str(eos),
+                "decoder_start_token": str(pad),
+                "heedful": {"numbers": str(numbers), "positions": int(positions)},
+            }:
+                self._eos, self._pad, self.numbers, self._longest = self._ids[eos], self._ids[pad], numbers, positions
+            case _:
+                raise FolderError(f"{folder}/config.json is not heedful's; export the model again")
         self._translator = _load(folder, "int8" if self.numbers == "int8" else "float32", workers)
 
     def decode(self, sources: Sequence[Ids], search: SearchConfig, n_best: int) -> list[list[Hypothesis]]:
@@ -61,7 +66,7 @@ class CTranslate2Engine:
                 found[index] = self._nothing(source)
             if any(len(tokens) > limit for tokens, _ in found[index]):
                 (found[index],) = self._search([source], limit, search)
-            if any(self._ids[self._pad] in tokens for tokens, _ in found[index]):
+            if any(self._pad in tokens for tokens, _ in found[index]):
                 found[index] = self._search_without_pad(source, limit, search)
         return [self._ranked(several, search)[:n_best] for several in found]
 
@@ -71,7 +76,7 @@ class CTranslate2Engine:
         results = self._translator.score_batch(
             [self._pieces(source) for source in sources],
             [[self._target[number] for number in target[:-1]] for target in targets],  # it adds EOS itself
-            max_batch_size=_TOGETHER,
+            max_batch_size=_SCORED,
             batch_type="tokens",
             max_input_length=0,
         )
@@ -109,15 +114,14 @@ class CTranslate2Engine:
 
     def _search_without_pad(self, source: Ids, limit: int, search: SearchConfig) -> _Found:
         """Where PAD is forbidden, the others take over its probability; so they are scored where it is not."""
-        (found,) = self._search([source], limit, search, without=[self._pad])
-        eos = self._ids[self._eos]
-        ended = [tokens if tokens[-1] == eos else [*tokens, eos] for tokens, _ in found]
+        (found,) = self._search([source], limit, search, without=[self._target[self._pad]])
+        ended = [tokens if tokens[-1] == self._eos else [*tokens, self._eos] for tokens, _ in found]
         scores = self.score([source] * len(ended), ended)
         return [(tokens, sum(scored[: len(tokens)])) for (tokens, _), scored in zip(found, scores, strict=True)]
 
     def _nothing(self, source: Ids) -> _Found:
         """Of nothing comes nothing: EOS at once, with its probability."""
-        nothing = [self._ids[self._eos]]
+        nothing = [self._eos]
         ((score,),) = self.score([source], [nothing])
         return [(nothing, score)]
 
@@ -128,8 +132,7 @@ class CTranslate2Engine:
             if not math.isfinite(log_prob):
                 raise Diverged(NOT_NUMBERS)
             score = log_prob / length_penalty(float(len(tokens)), search.alpha, search.penalty)
-            finished = tokens[-1] == self._ids[self._eos]
-            hypotheses.append(Hypothesis(tuple(tokens), log_prob, score, finished=finished))
+            hypotheses.append(Hypothesis(tuple(tokens), log_prob, score, finished=tokens[-1] == self._eos))
         return sorted(hypotheses, key=lambda hypothesis: (not hypothesis.finished, -hypothesis.score))
 
     def _check_length(self, lengths: Sequence[int]) -> None:
@@ -145,6 +148,11 @@ def _check_able(search: SearchConfig) -> None:
     for key in ("min_length", "no_repeat_ngram"):
         if value := getattr(search, key):
             raise ConfigError(f"search.{key} is {value}, which the ctranslate2 engine cannot do; use --engine torch")
+
+
+def _cores() -> int:
+    """Those that this process may use, where the system tells."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _load(folder: Path, compute_type: str, workers: int) -> Any:

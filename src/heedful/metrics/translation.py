@@ -4,16 +4,15 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 from importlib.metadata import version
-
-from sacrebleu.metrics.base import Metric
-from sacrebleu.metrics.bleu import BLEU
-from sacrebleu.metrics.chrf import CHRF
-from sacrebleu.metrics.ter import TER
-from sacremoses import MosesPunctNormalizer, MosesTokenizer
+from typing import TYPE_CHECKING
 
 from heedful.config.experiment import BleuTokens
 from heedful.errors import ConfigError, DataError
 from heedful.metrics.score import Score
+
+if TYPE_CHECKING:  # to import these takes a quarter of a second, and who translates scores nothing
+    from sacrebleu.metrics.base import Metric
+    from sacrebleu.metrics.bleu import BLEU
 
 # sacreBLEU forms all resamples at once, 72 bytes a sentence for chrF; beyond this, there are fewer resamples, and the
 # signature says how many.
@@ -31,6 +30,9 @@ def translation_scores(
     resamples: int = 1000,
 ) -> list[Score]:
     """BLEU, chrF, TER and "BLEU (paper)", in this order. `references` holds one list for each set of references."""
+    from sacrebleu.metrics.chrf import CHRF
+    from sacrebleu.metrics.ter import TER
+
     _check(hypotheses, references)
     unspaced = language in _UNSPACED_LANGUAGES  # without this, a line of Chinese is one single word for TER
     return [
@@ -66,6 +68,8 @@ def paper_bleu(
 
 def paper_tokens(lines: Iterable[str], language: str) -> list[str]:
     """Lines as the paper's BLEU sees them, tokens between spaces."""
+    from sacremoses import MosesPunctNormalizer, MosesTokenizer
+
     normaliser, tokenizer = MosesPunctNormalizer(), MosesTokenizer(language or "en")
     plain = (normaliser.replace_unicode_punct(line).translate(_QUOTES) for line in lines)
     return [split_compounds(tokenizer.tokenize(line, return_str=True)) for line in plain]
@@ -79,7 +83,9 @@ def split_compounds(line: str) -> str:
     return _COMPOUND.sub(r"\1 ##AT##-##AT## \2", line)
 
 
-def _bleu_metric(tokenize: BleuTokens) -> BLEU:
+def _bleu_metric(tokenize: BleuTokens) -> "BLEU":
+    from sacrebleu.metrics.bleu import BLEU
+
     try:
         return BLEU(tokenize=tokenize, force=True)
     except (ImportError, RuntimeError, OSError) as error:
@@ -90,7 +96,7 @@ def _bleu_metric(tokenize: BleuTokens) -> BLEU:
 
 
 def _measure(
-    name: str, metric: Metric, hypotheses: Sequence[str], references: Sequence[Sequence[str]], resamples: int
+    name: str, metric: "Metric", hypotheses: Sequence[str], references: Sequence[Sequence[str]], resamples: int
 ) -> Score:
     affordable = min(resamples, max(2, _MAX_RESAMPLED_SENTENCES // len(hypotheses)))
     result = metric.corpus_score(hypotheses, references, n_bootstrap=affordable)
