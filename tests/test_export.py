@@ -90,6 +90,23 @@ def test_the_command_tells_the_proof_and_a_damaged_copy_is_refused(tmp_path: Pat
         Translator.load(tmp_path / "out")
 
 
+@pytest.mark.usefixtures("fast")
+def test_who_has_not_installed_ctranslate2_is_told(tmp_path: Path) -> None:
+    run = untrained_run(tmp_path / "run")
+    export(run, "ctranslate2", tmp_path / "out")
+    with (
+        mock.patch.dict(sys.modules, {"ctranslate2": None}),
+        pytest.raises(ConfigError, match=r"needs CTranslate2, which is not installed; install heedful\[fast\]"),
+    ):
+        Translator.load(tmp_path / "out")
+    with (
+        mock.patch("heedful.store.export_ctranslate2.find_spec", return_value=None),
+        pytest.raises(ConfigError, match=r"needs CTranslate2, which is not installed; install heedful\[fast\]"),
+    ):
+        export(run, "ctranslate2", tmp_path / "other")
+    assert not (tmp_path / "other").exists()
+
+
 def test_what_cannot_be_asked_for_is_refused(tmp_path: Path) -> None:
     run = untrained_run(tmp_path / "run")
     out = tmp_path / "out"
@@ -192,7 +209,7 @@ def test_an_export_comes_back_bit_by_bit(sharing: str, tmp_path: Path) -> None:
     assert toy.run("export", run.path, tmp_path / "out", "--to", "huggingface").code == 0
     ran = toy.run("import", tmp_path / "out", tmp_path / "again")
     assert ran.code == 0, ran.err
-    assert "again: the same model. Of 16 sentences, 16 are translated alike" in ran.out
+    assert "again: of 16 sample sentences 16 are translated alike (greedily)" in ran.out
     again = RunFolder.open(tmp_path / "again")
     assert toy.same_bits(toy.weights(run.path), toy.weights(again.path))
     assert (again.experiment().model, again.experiment().search) == (config, run.experiment().search)

@@ -4,7 +4,6 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from importlib.util import find_spec
 from itertools import islice, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, assert_never
@@ -294,8 +293,7 @@ def choose_engine(run: RunFolder, wanted: EngineChoice) -> EngineName:
         )
     if wanted != "auto":
         return wanted
-    # Without the package an exported folder cannot be used at all, and the engine says how it is installed.
-    return "ctranslate2" if exported and (find_spec("ctranslate2") or not run.has_model) else "torch"
+    return "ctranslate2" if exported else "torch"
 
 
 def batches_by_length(

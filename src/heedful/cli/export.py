@@ -44,7 +44,7 @@ def tell(proof: "Proof", out: Path, as_json: bool) -> str:
     if as_json:
         return json.dumps(dataclasses.asdict(proof))
     return (
-        f"{out}: the same model. Of {proof.sentences} sentences, {proof.same} are translated alike; "
+        f"{out}: of {proof.sentences} sample sentences {proof.same} are translated alike (greedily); "
         f"the log-probabilities of {proof.tokens} tokens differ by {proof.largest:.2g} at most"
     )
 
