@@ -251,7 +251,7 @@ def test_what_is_chosen_without_labels_is_nearly_the_best(translator: Translator
 
 
 def test_a_model_without_attention_to_the_source_has_no_alignments(trained: Path, translator: Translator) -> None:
-    without = Translator(translator.model, translator.tokenizers, translator.search)
+    without = Translator.with_model(translator.model, translator.tokenizers, translator.search)
     with (
         mock.patch.object(type(translator.model), "attentions", {}),
         pytest.raises(ConfigError, match=r"--alignments needs attention to the source, and the model of .* has none"),
@@ -374,7 +374,7 @@ def test_alignments_of_a_file_do_not_depend_on_windows_and_batches(
     whole = translator.translate(texts, search=search, n_best=2, aligner=aligner)
     assert (whole[0].alignment, whole[9].alignment) == (whole[0].alternatives[0].alignment, ())
     monkeypatch.setattr("heedful.translator._WINDOW", 3)
-    monkeypatch.setattr("heedful.translator._BATCH_TOKENS", 20)
+    monkeypatch.setattr("heedful.engines.torch.TorchEngine.batch_tokens", 20)
     parts = translator.translate(texts, search=search, n_best=2, aligner=aligner)
     assert [[a.alignment for a in each.alternatives] for each in parts] == [
         [a.alignment for a in each.alternatives] for each in whole

@@ -20,6 +20,7 @@ LAYERS = (
     ("runs",),
     ("translator",),
     ("heads", "store", "tasks"),
+    ("engines",),
     ("train", "search"),
     ("models",),
     ("nn", "data"),
@@ -151,11 +152,12 @@ except SystemExit as end:
         "import heedful.config, heedful.text, heedful.errors",
         "import heedful.metrics.score, heedful.metrics.translation, heedful.tasks.choose",
         "import heedful.models.size",
+        "import heedful.translator, heedful.engines.ctranslate2",
         command("--help"),
         command("train", "--help"),
         command("info", "--preset", "base"),
     ],
-    ids=["heedful", "config-text", "metrics", "size", "help", "train-help", "info"],
+    ids=["heedful", "config-text", "metrics", "size", "translator", "help", "train-help", "info"],
 )
 def test_whoever_needs_no_torch_does_not_wait_for_it(code: str) -> None:
     modules = loaded(code)

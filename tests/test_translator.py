@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import toy
 from heedful import translator as module
 from heedful.config import SearchConfig
+from heedful.engines.torch import TorchEngine
 from heedful.errors import ConfigError, DataError, FolderError
 from heedful.translator import Translation, Translator
 
@@ -58,7 +59,7 @@ def test_windows_and_batches_of_any_size_give_the_same(translator: Translator, m
     whole = translator.translate(texts, beam=2)
     for window, tokens in ((1, 1), (3, 30), (4, 10_000)):
         monkeypatch.setattr(module, "_WINDOW", window)
-        monkeypatch.setattr(module, "_BATCH_TOKENS", tokens)
+        monkeypatch.setattr(TorchEngine, "batch_tokens", tokens)
         assert_equal(whole, translator.translate(texts, beam=2))
 
 
@@ -161,7 +162,7 @@ def test_a_stream_is_read_window_by_window(translator: Translator, monkeypatch: 
 
 def test_progress_is_told_up_to_the_last_text(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_WINDOW", 4)
-    monkeypatch.setattr(module, "_BATCH_TOKENS", 9)
+    monkeypatch.setattr(TorchEngine, "batch_tokens", 9)
     told: list[int] = []
     texts = [*SENTENCES[:3], "", *SENTENCES[:5]]
     search = replace(translator.search, beam=1, max_extra=2)
@@ -175,8 +176,8 @@ def test_progress_is_told_up_to_the_last_text(translator: Translator, monkeypatc
 def test_every_text_is_in_one_batch_and_no_batch_of_several_is_over_the_budget(lengths: list[int], beam: int) -> None:
     sources = [[0] * length for length in lengths]
     wanted = [index for index in range(len(lengths)) if index % 7]
-    batches = list(module.batches_by_length(wanted, sources, beam))
+    batches = list(module.batches_by_length(wanted, sources, beam, 3000))
     assert sorted(index for batch in batches for index in batch) == wanted
     for batch in batches:
         longest = max(lengths[index] for index in batch)
-        assert len(batch) == 1 or len(batch) * longest * beam <= module._BATCH_TOKENS
+        assert len(batch) == 1 or len(batch) * longest * beam <= 3000

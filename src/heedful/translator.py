@@ -6,29 +6,26 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice, repeat
 from pathlib import Path
-
-import torch
+from typing import TYPE_CHECKING, Literal, assert_never
 
 from heedful.config import Device, SearchConfig, Task
-from heedful.data.batch import pack
-from heedful.device import choose_device
+from heedful.engines.engine import Engine, EngineName
 from heedful.errors import ConfigError, DataError
-from heedful.heads.align import Aligner, align, word_pair
-from heedful.heads.forced import Forced, forced
-from heedful.heads.gates import heads_off
-from heedful.heads.names import heads_named
 from heedful.metrics.alignment import Link
-from heedful.models.seq2seq import AnySeq2Seq
-from heedful.search.beam import beam_search
-from heedful.search.greedy import greedy_search
 from heedful.search.hypothesis import Hypothesis
-from heedful.search.stepping import Symbols
 from heedful.store.run_folder import RunFolder, Tokenizers
 from heedful.tasks.choose import finish, source_symbols
 
-_BATCH_TOKENS = 3000  # source tokens times beam that are decoded together
+if TYPE_CHECKING:  # with another engine nothing waits for PyTorch
+    import torch
+
+    from heedful.heads.align import Aligner
+    from heedful.heads.forced import Forced
+    from heedful.models.seq2seq import AnySeq2Seq
+
 _WINDOW = 4096  # lines that are sorted by length together
 _LONGEST = 8192  # pieces of one input; attention needs memory for their square
+EngineChoice = Literal["auto", "torch", "ctranslate2"]
 LONGEST_LOOK = 400  # pieces of a text that is looked into: every head has as many weights as their square
 
 
@@ -70,7 +67,7 @@ class Look:
     """A translation and what went on inside the model, for each of its alternatives."""
 
     translation: Translation
-    inside: tuple[Forced, ...]
+    inside: "tuple[Forced, ...]"
 
 
 class Translator:
@@ -81,24 +78,64 @@ class Translator:
     """
 
     def __init__(
-        self, model: AnySeq2Seq, tokenizers: Tokenizers, search: SearchConfig, task: Task = "translation"
+        self, engine: Engine, tokenizers: Tokenizers, search: SearchConfig, task: Task = "translation"
     ) -> None:
-        self.model = model
+        self.engine = engine
         self.tokenizers = tokenizers
         self.search = search
         self.task: Task = task
-        self.symbols = Symbols(model.pad_id, tokenizers.target.eos_id, (model.pad_id,))
 
     @classmethod
-    def load(cls, folder: str | os.PathLike[str], device: Device = "auto") -> "Translator":
-        """Read a run folder. Nothing in it is executed; damage is an error."""
-        return cls.of(RunFolder.open(Path(folder)), choose_device(device))
+    def load(
+        cls, folder: str | os.PathLike[str], device: Device = "auto", engine: EngineChoice = "auto"
+    ) -> "Translator":
+        """Read a run folder, or one that was exported. Nothing in it is executed; damage is an error."""
+        return cls.using(RunFolder.open(Path(folder)), device, engine)
 
     @classmethod
-    def of(cls, run: RunFolder, device: torch.device) -> "Translator":
+    def using(cls, run: RunFolder, device: Device = "auto", engine: EngineChoice = "auto") -> "Translator":
         """The same for a folder that is open already."""
+        match choose_engine(run, engine):
+            case "torch":
+                from heedful.device import choose_device
+
+                return cls.of(run, choose_device(device))
+            case "ctranslate2":
+                from heedful.engines.ctranslate2 import CTranslate2Engine
+
+                if device not in ("auto", "cpu"):
+                    raise ConfigError(f"the ctranslate2 engine runs on the processor, not on {device}; leave it out")
+                experiment = run.experiment()
+                return cls(CTranslate2Engine(run.ctranslate2), run.tokenizers(), experiment.search, experiment.task)
+            case _ as never:
+                assert_never(never)
+
+    @classmethod
+    def of(cls, run: RunFolder, device: "torch.device") -> "Translator":
+        """The torch engine, on this very device."""
         experiment = run.experiment()
-        return cls(run.model().to(device), run.tokenizers(), experiment.search, experiment.task)
+        return cls.with_model(run.model().to(device), run.tokenizers(), experiment.search, experiment.task)
+
+    @classmethod
+    def with_model(
+        cls, model: "AnySeq2Seq", tokenizers: Tokenizers, search: SearchConfig, task: Task = "translation"
+    ) -> "Translator":
+        """The torch engine of a model that is in memory."""
+        from heedful.engines.torch import TorchEngine
+
+        return cls(TorchEngine(model, tokenizers.target.eos_id), tokenizers, search, task)
+
+    @property
+    def model(self) -> "AnySeq2Seq":
+        """The model itself, for who looks into it; only the torch engine has one."""
+        if self.engine.name == "torch":
+            from heedful.engines.torch import TorchEngine
+
+            if isinstance(self.engine, TorchEngine):
+                return self.engine.model
+        raise ConfigError(
+            f"the {self.engine.name} engine only translates; to look into a model, give the run that it came from"
+        )
 
     def translate(
         self,
@@ -107,7 +144,7 @@ class Translator:
         beam: int | None = None,
         search: SearchConfig | None = None,
         n_best: int = 1,
-        aligner: Aligner | None = None,
+        aligner: "Aligner | None" = None,
     ) -> list[Translation]:
         """Translate each text; the result does not depend on which texts are translated together.
 
@@ -125,7 +162,7 @@ class Translator:
         *,
         search: SearchConfig | None = None,
         n_best: int = 1,
-        aligner: Aligner | None = None,
+        aligner: "Aligner | None" = None,
         done: Callable[[int], None] = lambda _: None,
     ) -> Iterator[Translation]:
         """The same for a stream, in its order and in bounded memory; `done` hears how many are translated so far."""
@@ -147,17 +184,18 @@ class Translator:
         before: int,
         search: SearchConfig,
         n_best: int,
-        aligner: Aligner | None,
+        aligner: "Aligner | None",
         done: Callable[[int], None],
     ) -> list[Translation]:
         sources = self.encode(texts)
         for number, source in enumerate(sources, before + 1):
             if len(source) > _LONGEST:
                 raise DataError(f"text {number} has {len(source)} pieces, over {_LONGEST}; split it into sentences")
-        wanted = [index for index, text in enumerate(texts) if text.strip()]
+        # A foreign tokenizer may leave nothing of a text but its end.
+        wanted = [index for index, text in enumerate(texts) if text.strip() and len(sources[index]) > 1]
         found: dict[int, list[Hypothesis]] = {}
         aligned: dict[int, list[tuple[Link, ...]]] = {}
-        for batch in batches_by_length(wanted, sources, search.beam):
+        for batch in batches_by_length(wanted, sources, search.beam, self.engine.batch_tokens):
             hypotheses = self.decode([sources[index] for index in batch], search, n_best)
             found |= dict(zip(batch, hypotheses, strict=True))
             if aligner:
@@ -168,6 +206,8 @@ class Translator:
 
     def look(self, text: str, *, search: SearchConfig | None = None, n_best: int = 1) -> Look:
         """Translate one text and look inside: what every head attended to, and how sure the model was of each piece."""
+        from heedful.heads.forced import forced
+
         if not self.model.attentions:
             raise ConfigError("this model has no attention, so there are no heads to look at; it can only translate")
         if not text.strip():
@@ -184,6 +224,9 @@ class Translator:
     @contextmanager
     def heads_off(self, names: Iterable[str]) -> Iterator[None]:
         """Translate and look without these heads, for a while: `with translator.heads_off(["encoder.1.2"]): ...`."""
+        from heedful.heads.gates import heads_off
+        from heedful.heads.names import heads_named
+
         with heads_off(self.model, heads_named(self.model, names)):
             yield
 
@@ -191,21 +234,16 @@ class Translator:
         """Texts in, ids out."""
         return self.tokenizers.source.encode_all([source_symbols(self.task, text) for text in texts])
 
-    @torch.inference_mode()
     def decode(self, sources: Sequence[Sequence[int]], search: SearchConfig, n_best: int) -> list[list[Hypothesis]]:
         """Ids in, hypotheses out."""
-        device = next(self.model.parameters()).device
-        ids, lengths = (tensor.to(device) for tensor in pack(sources))
-        state = self.model.start(self.model.encode(ids, lengths))
-        limits = lengths + search.max_extra
-        if search.beam == n_best == 1:  # the same result without a beam's bookkeeping
-            return [[best] for best in greedy_search(self.model.step, state, self.symbols, limits, search)]
-        return beam_search(self.model.step, state, self.symbols, limits, search, n_best=n_best)
+        return self.engine.decode(sources, search, n_best)
 
     def _align(
-        self, texts: Sequence[str], hypotheses: Sequence[Sequence[Hypothesis]], aligner: Aligner
+        self, texts: Sequence[str], hypotheses: Sequence[Sequence[Hypothesis]], aligner: "Aligner"
     ) -> list[list[tuple[Link, ...]]]:
         """The links of every hypothesis of each text."""
+        from heedful.heads.align import align, word_pair
+
         source, target = self.tokenizers.source, self.tokenizers.target
         pairs = [
             word_pair(source, target, source_symbols(self.task, text), hypothesis.tokens)
@@ -245,11 +283,29 @@ def _require_several(texts: Iterable[str]) -> None:
         raise DataError("translate() takes a list of texts, but got one string; write translate([text])")
 
 
-def batches_by_length(indices: Sequence[int], sources: Sequence[Sequence[int]], beam: int) -> Iterator[list[int]]:
-    """Sentences of about the same length together, the longest first: if memory is short, it shows at once."""
+def choose_engine(run: RunFolder, wanted: EngineChoice) -> EngineName:
+    """The engine of this name; "auto" takes the fastest that the folder has a model for."""
+    exported = run.ctranslate2.is_dir()
+    if wanted == "ctranslate2" and not exported:
+        raise ConfigError(
+            f"{run.path} has no model for the ctranslate2 engine; "
+            f"make a folder that has: heedful export {run.path} --to ctranslate2 OUT"
+        )
+    if wanted != "auto":
+        return wanted
+    return "ctranslate2" if exported else "torch"
+
+
+def batches_by_length(
+    indices: Sequence[int], sources: Sequence[Sequence[int]], beam: int, tokens: int
+) -> Iterator[list[int]]:
+    """Sentences of about the same length together, the longest first: if memory is short, it shows at once.
+
+    A batch has at most so many source tokens times beam.
+    """
     batch: list[int] = []
     for index in sorted(indices, key=lambda i: -len(sources[i])):
-        if batch and (len(batch) + 1) * len(sources[batch[0]]) * beam > _BATCH_TOKENS:
+        if batch and (len(batch) + 1) * len(sources[batch[0]]) * beam > tokens:
             yield batch
             batch = []
         batch.append(index)

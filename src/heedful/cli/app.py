@@ -9,9 +9,11 @@ from typing import Annotated, NoReturn
 
 import typer
 
+from heedful.cli.bring import bring
 from heedful.cli.console import complain, say
 from heedful.cli.doctor import doctor
 from heedful.cli.evaluate import evaluate
+from heedful.cli.export import export
 from heedful.cli.heads import heads
 from heedful.cli.info import info
 from heedful.cli.prune import prune
@@ -32,8 +34,9 @@ app = typer.Typer(
     rich_markup_mode=None,  # plain help: drawing boxes would take longer than all the rest
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (train, translate, evaluate, heads, prune, study, doctor, info):
+for command in (train, translate, evaluate, heads, prune, study, export, doctor, info):
     app.command()(command)
+app.command("import")(bring)
 
 
 def _version(wanted: bool) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, cast, get_args
+from typing import TYPE_CHECKING, Annotated, cast, get_args
 
 import typer
 
@@ -11,11 +11,17 @@ from heedful.cli import console
 from heedful.config import Device, SearchConfig, make_experiment, merge, parse_setting
 from heedful.errors import ConfigError, DataError, did_you_mean
 
+if TYPE_CHECKING:
+    from heedful.translator import Translator
+
 BeamOption = Annotated[int | None, typer.Option(min=1, help="Hypotheses kept; default is the model's own.")]
 SearchOption = Annotated[
     list[str] | None, typer.Option("--set", help="Any key of [search], such as search.alpha=1.0, for this time.")
 ]
 DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")]
+EngineOption = Annotated[
+    str, typer.Option(help="auto, torch or ctranslate2; auto: the fastest that the folder has a model for.")
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
@@ -57,3 +63,22 @@ def device_named(name: str) -> Device:
     if name not in known:
         raise ConfigError(f"--device must be one of {', '.join(known)}, but is {name}{did_you_mean(name, known)}")
     return cast(Device, name)
+
+
+def load_translator(folder: Path, device: str, engine: str) -> "Translator":
+    """What translates with the model of this folder; PyTorch, if it does, has all cores."""
+    from heedful.store.run_folder import RunFolder
+    from heedful.translator import EngineChoice, Translator, choose_engine
+
+    known = get_args(EngineChoice)
+    if engine not in known:
+        raise ConfigError(f"--engine must be one of {', '.join(known)}, but is {engine}{did_you_mean(engine, known)}")
+    run = RunFolder.open(folder)
+    chosen = choose_engine(run, cast("EngineChoice", engine))
+    if chosen == "torch":
+        from heedful.device import use_threads
+
+        use_threads(0)
+    elif engine == "auto":
+        console.say(f"engine: {chosen}")
+    return Translator.using(run, device_named(device), chosen)

@@ -13,18 +13,21 @@ from heedful.cli import console
 from heedful.cli.common import (
     BeamOption,
     DeviceOption,
+    EngineOption,
     JsonOption,
     SearchOption,
     check_output,
-    device_named,
+    load_translator,
     search_with,
     write_output,
 )
 from heedful.errors import ConfigError
 
 if TYPE_CHECKING:
+    from heedful.heads.align import Aligner
     from heedful.metrics.alignment import Link
-    from heedful.translator import Translation
+    from heedful.store.run_folder import RunFolder
+    from heedful.translator import Translation, Translator
 
 
 def translate(
@@ -45,6 +48,7 @@ def translate(
     draw: Annotated[Path | None, typer.Option(help="Of a parsing model: draw the tree into this file (.svg).")] = None,
     as_json: JsonOption = False,
     device: DeviceOption = "auto",
+    engine: EngineOption = "auto",
 ) -> None:
     """Translate arguments, a file, or standard input."""
     if texts and source:
@@ -56,19 +60,15 @@ def translate(
     lines = texts or _lines(source)
     if draw:
         lines = _only_one(lines)
-    from heedful.device import use_threads
-    from heedful.runs.align import find_aligner
     from heedful.store.run_folder import RunFolder
-    from heedful.translator import Translator
 
-    use_threads(0)
-    translator = Translator.load(run, device_named(device))
+    translator = load_translator(run, device, engine)
     if draw and translator.task != "parsing":
         raise ConfigError(f"--draw draws parse trees, but {run} is a model for {translator.task}")
     search = search_with(translator.search, beam, settings)
     total = _count(texts, source)
     with console.display() as shown:
-        aligner = find_aligner(RunFolder(run), translator, shown) if alignments else None
+        aligner = _aligner(RunFolder(run), translator, shown) if alignments else None
         found = translator.translate_lines(
             lines,
             search=search,
@@ -79,6 +79,12 @@ def translate(
         if draw:
             found = _drawn(found, draw)
         write_output(target, (line for n, t in enumerate(found) for line in _format(n, t, n_best, alignments, as_json)))
+
+
+def _aligner(run: "RunFolder", translator: "Translator", report: console.Display) -> "Aligner":
+    from heedful.runs.align import find_aligner
+
+    return find_aligner(run, translator, report)
 
 
 def _count(texts: list[str] | None, source: Path | None) -> int:

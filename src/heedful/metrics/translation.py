@@ -4,16 +4,15 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 from importlib.metadata import version
-
-from sacrebleu.metrics.base import Metric
-from sacrebleu.metrics.bleu import BLEU
-from sacrebleu.metrics.chrf import CHRF, CHRFScore
-from sacrebleu.metrics.ter import TER
-from sacremoses import MosesPunctNormalizer, MosesTokenizer
+from typing import TYPE_CHECKING
 
 from heedful.config.experiment import BleuTokens
 from heedful.errors import ConfigError, DataError
 from heedful.metrics.score import Score
+
+if TYPE_CHECKING:  # to import these takes a quarter of a second, and who translates scores nothing
+    from sacrebleu.metrics.base import Metric
+    from sacrebleu.metrics.bleu import BLEU
 
 # sacreBLEU forms all resamples at once, 72 bytes a sentence for chrF; beyond this, there are fewer resamples, and the
 # signature says how many.
@@ -21,15 +20,6 @@ _MAX_RESAMPLED_SENTENCES = 10_000_000
 _UNSPACED_LANGUAGES = ("zh", "ja")
 _COMPOUND = re.compile(r"(\S)-(\S)")
 _QUOTES = str.maketrans({"„": '"', "‟": '"', "«": '"', "»": '"', "‘": "'", "‚": "'", "‛": "'", "‹": "'", "›": "'"})
-
-
-class _Chrf(CHRF):
-    """sacreBLEU's, whose zeros are Python's and whose other values NumPy's: its bootstrap cannot take their mean."""
-
-    def _compute_score_from_stats(self, stats: list[int]) -> CHRFScore:
-        score = super()._compute_score_from_stats(stats)
-        score.score = float(score.score)
-        return score
 
 
 def translation_scores(
@@ -40,11 +30,15 @@ def translation_scores(
     resamples: int = 1000,
 ) -> list[Score]:
     """BLEU, chrF, TER and "BLEU (paper)", in this order. `references` holds one list for each set of references."""
+    from sacrebleu.metrics.ter import TER
+
+    from heedful.metrics.chrf import Chrf
+
     _check(hypotheses, references)
     unspaced = language in _UNSPACED_LANGUAGES  # without this, a line of Chinese is one single word for TER
     return [
         _measure("BLEU", _bleu_metric(tokenize), hypotheses, references, resamples),
-        _measure("chrF", _Chrf(), hypotheses, references, resamples),
+        _measure("chrF", Chrf(), hypotheses, references, resamples),
         _measure("TER", TER(normalized=unspaced, asian_support=unspaced), hypotheses, references, resamples),
         paper_bleu(hypotheses, references, language, resamples),
     ]
@@ -75,6 +69,8 @@ def paper_bleu(
 
 def paper_tokens(lines: Iterable[str], language: str) -> list[str]:
     """Lines as the paper's BLEU sees them, tokens between spaces."""
+    from sacremoses import MosesPunctNormalizer, MosesTokenizer
+
     normaliser, tokenizer = MosesPunctNormalizer(), MosesTokenizer(language or "en")
     plain = (normaliser.replace_unicode_punct(line).translate(_QUOTES) for line in lines)
     return [split_compounds(tokenizer.tokenize(line, return_str=True)) for line in plain]
@@ -88,7 +84,9 @@ def split_compounds(line: str) -> str:
     return _COMPOUND.sub(r"\1 ##AT##-##AT## \2", line)
 
 
-def _bleu_metric(tokenize: BleuTokens) -> BLEU:
+def _bleu_metric(tokenize: BleuTokens) -> "BLEU":
+    from sacrebleu.metrics.bleu import BLEU
+
     try:
         return BLEU(tokenize=tokenize, force=True)
     except (ImportError, RuntimeError, OSError) as error:
@@ -99,7 +97,7 @@ def _bleu_metric(tokenize: BleuTokens) -> BLEU:
 
 
 def _measure(
-    name: str, metric: Metric, hypotheses: Sequence[str], references: Sequence[Sequence[str]], resamples: int
+    name: str, metric: "Metric", hypotheses: Sequence[str], references: Sequence[Sequence[str]], resamples: int
 ) -> Score:
     affordable = min(resamples, max(2, _MAX_RESAMPLED_SENTENCES // len(hypotheses)))
     result = metric.corpus_score(hypotheses, references, n_bootstrap=affordable)

@@ -49,7 +49,7 @@ def survey(lens: Lens, lines: Sequence[str], report: Reporter) -> Survey:
 
 def _translated(lens: Lens, sources: Sequence[Ids], report: Reporter) -> list[Ids]:
     found: dict[int, Ids] = {}
-    for batch in batches_by_length(range(len(sources)), sources, lens.search.beam):
+    for batch in batches_by_length(range(len(sources)), sources, lens.search.beam, lens.translator.engine.batch_tokens):
         hypotheses = lens.translator.decode([sources[i] for i in batch], lens.search, 1)
         found |= {i: best[0].tokens for i, best in zip(batch, hypotheses, strict=True)}
         report.progress("translating", len(found), len(sources))
@@ -62,7 +62,7 @@ def _measured(lens: Lens, sources: Sequence[Ids], targets: Sequence[Ids], report
     target_pieces = [tokenizers.target.pieces(ids) for ids in targets]
     rare_source, rare_target = rare_pieces(source_pieces), rare_pieces(target_pieces)
     longest = [max(source, target, key=len) for source, target in zip(sources, targets, strict=True)]
-    for batch in batches_by_length(range(len(sources)), longest, 1):
+    for batch in batches_by_length(range(len(sources)), longest, 1, lens.translator.engine.batch_tokens):
         views = forced(lens.translator.model, [sources[i] for i in batch], [targets[i] for i in batch])
         for i, view in zip(batch, views, strict=True):
             tally.add(view.attention, marks(source_pieces[i], rare_source), marks(target_pieces[i], rare_target))

@@ -7,12 +7,13 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from heedful.config.experiment import SearchConfig
-from heedful.errors import ConfigError, Diverged
+from heedful.errors import Diverged
+from heedful.search.check import NOT_NUMBERS, check_search
 from heedful.search.hypothesis import Hypothesis
-from heedful.search.penalty import penalty_table
+from heedful.search.penalty_table import penalty_table
 from heedful.search.pool import Candidates, Trace, empty_pool
 from heedful.search.rules import rules_of
-from heedful.search.stepping import NEVER, NOT_NUMBERS, S, Step, Symbols, select_rows
+from heedful.search.stepping import NEVER, S, Step, Symbols, select_rows
 from heedful.search.top import top_log_probs
 
 
@@ -45,7 +46,7 @@ def beam_search(
 
     With a beam of 1 there is one candidate, so that it is greedy search: an EOS in second place isn't taken.
     """
-    _check(config, n_best)
+    check_search(config, n_best)
     device, sentences = max_lengths.device, len(max_lengths)
     rules = rules_of(symbols, config, device)
     max_lengths = max_lengths.clamp(min=1)
@@ -79,19 +80,6 @@ def beam_search(
     if not all(results):
         raise Diverged(NOT_NUMBERS)
     return results
-
-
-def _check(config: SearchConfig, n_best: int) -> None:
-    if config.beam < 1:
-        raise ConfigError(f"search.beam is {config.beam} but must be at least 1; set --beam to 1 or more")
-    if n_best < 1:
-        raise ConfigError(f"{n_best} translations were asked for; ask for at least 1")
-    if n_best > config.beam:
-        raise ConfigError(
-            f"search.beam is {config.beam} but {n_best} translations were asked for; set --beam to at least {n_best}"
-        )
-    if not config.alpha >= 0:  # longer would then score lower, and no bound would hold
-        raise ConfigError(f"search.alpha is {config.alpha} but must not be negative; set --alpha to 0 or more")
 
 
 def _start(sentences: int, symbols: Symbols, beam: int, device: torch.device) -> Live:

@@ -6,10 +6,11 @@ from torch import Tensor
 
 from heedful.config.experiment import SearchConfig
 from heedful.errors import Diverged
+from heedful.search.check import NOT_NUMBERS
 from heedful.search.hypothesis import Hypothesis
-from heedful.search.penalty import penalty_table
+from heedful.search.penalty_table import penalty_table
 from heedful.search.rules import rules_of
-from heedful.search.stepping import NOT_NUMBERS, S, Step, Symbols, select_rows
+from heedful.search.stepping import S, Step, Symbols, select_rows
 from heedful.search.top import top_log_probs
 
 

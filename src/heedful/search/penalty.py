@@ -1,14 +1,15 @@
 """Length penalties: what a log-probability is divided by, so that short outputs don't win for being short."""
 
-from typing import TypeVar, assert_never
+from typing import TYPE_CHECKING, TypeVar, assert_never
 
-import torch
-from jaxtyping import Float
-from torch import Tensor
+from heedful.config.experiment import Penalty
 
-from heedful.config.experiment import Penalty, SearchConfig
+if TYPE_CHECKING:
+    from torch import Tensor
 
-Length = TypeVar("Length", float, Tensor)
+    Length = TypeVar("Length", float, Tensor)
+else:  # an engine that needs no PyTorch should not wait for it
+    Length = TypeVar("Length")
 
 
 def length_penalty(length: Length, alpha: float, kind: Penalty) -> Length:
@@ -20,9 +21,3 @@ def length_penalty(length: Length, alpha: float, kind: Penalty) -> Length:
             return length**alpha
         case _:
             assert_never(kind)
-
-
-def penalty_table(longest: int, config: SearchConfig, device: torch.device) -> Float[Tensor, " lengths"]:
-    """The penalty of every length from 0 to `longest`, at its own index."""
-    lengths = torch.arange(longest + 1, dtype=torch.float32, device=device)
-    return length_penalty(lengths, config.alpha, config.penalty)

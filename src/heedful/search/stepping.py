@@ -9,7 +9,6 @@ from torch import Tensor
 
 Same = TypeVar("Same")
 NEVER = float("-inf")  # the log-probability of what cannot be
-NOT_NUMBERS = "the model gives no numbers, so it cannot translate; use a checkpoint from before it diverged"
 
 
 @runtime_checkable

@@ -16,12 +16,14 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import torch
 from safetensors import safe_open
-from torch import Tensor
 
 from heedful.errors import FolderError, HeedfulError, OutOfSpace, UserError
+
+if TYPE_CHECKING:  # a folder can be read, and files written, without PyTorch
+    from torch import Tensor
 
 MANIFEST = "manifest.json"
 OLD = ".old"
@@ -35,16 +37,9 @@ _WRONG_PATH = {
     *(errno.ENAMETOOLONG, errno.ELOOP),
 }
 _DTYPES = {
-    torch.float64: "F64",
-    torch.float32: "F32",
-    torch.float16: "F16",
-    torch.bfloat16: "BF16",
-    torch.int64: "I64",
-    torch.int32: "I32",
-    torch.int16: "I16",
-    torch.int8: "I8",
-    torch.uint8: "U8",
-    torch.bool: "BOOL",
+    **{f"torch.float{bits}": f"F{bits}" for bits in (64, 32, 16)},
+    **{f"torch.int{bits}": f"I{bits}" for bits in (64, 32, 16, 8)},
+    **{"torch.bfloat16": "BF16", "torch.uint8": "U8", "torch.bool": "BOOL"},
 }
 
 
@@ -349,7 +344,7 @@ def _reason(error: Exception) -> str:
 # Tensors
 
 
-def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
+def save_tensors(path: Path, tensors: "Mapping[str, Tensor]", metadata: Mapping[str, str]) -> None:
     """Write a safetensors file, atomically; views and shared memory are written out in full under each name.
 
     The format is written by hand, one tensor after the other: the library's own writer does not fsync, and its
@@ -361,7 +356,7 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[st
     _write(path, _chunks(header, (tensors[name] for name in names)))
 
 
-def load_tensors(path: Path, prefix: str = "") -> dict[str, Tensor]:
+def load_tensors(path: Path, prefix: str = "") -> "dict[str, Tensor]":
     """Read the tensors of a safetensors file whose names start with `prefix`; FolderError if the file is not one.
 
     The tensors own their memory: what happens to the file later does not reach them. Never unpickles anything.
@@ -376,20 +371,22 @@ def load_tensors(path: Path, prefix: str = "") -> dict[str, Tensor]:
         raise DamagedError(path, _reason(error)) from error
 
 
-def _header(tensors: Iterable[tuple[str, Tensor]], metadata: Mapping[str, str]) -> bytes:
+def _header(tensors: "Iterable[tuple[str, Tensor]]", metadata: Mapping[str, str]) -> bytes:
     content: dict[str, object] = {"__metadata__": dict(metadata)}
     end = 0
     for name, tensor in tensors:
-        if name == "__metadata__" or tensor.dtype not in _DTYPES:
+        if name == "__metadata__" or str(tensor.dtype) not in _DTYPES:
             raise ValueError(f"a tensor named {name!r} of {tensor.dtype} has no place in a safetensors file")
         start, end = end, end + tensor.numel() * tensor.element_size()
-        content[name] = {"dtype": _DTYPES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [start, end]}
+        content[name] = {"dtype": _DTYPES[str(tensor.dtype)], "shape": list(tensor.shape), "data_offsets": [start, end]}
     text = json.dumps(content, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
     return struct.pack("<Q", len(text)) + text
 
 
-def _chunks(header: bytes, tensors: Iterable[Tensor]) -> Iterator[bytes | memoryview]:
+def _chunks(header: bytes, tensors: "Iterable[Tensor]") -> Iterator[bytes | memoryview]:
+    import torch
+
     yield header
     for tensor in tensors:
         whole = tensor.detach().cpu().contiguous()

@@ -19,19 +19,15 @@
 import dataclasses
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
 from safetensors import safe_open
-from torch import Tensor
 
 from heedful.config import Experiment, ModelConfig, SearchConfig, dump_experiment, load_recipe, make_experiment
 from heedful.errors import ConfigError, FolderError
-from heedful.models.build import Vocabulary, build_model
-from heedful.models.seq2seq import AnySeq2Seq
 from heedful.models.size import model_size
 from heedful.store.files import (
     DamagedError,
@@ -45,6 +41,12 @@ from heedful.store.files import (
 )
 from heedful.store.lock import LOCK
 from heedful.text import Tokenizer
+
+if TYPE_CHECKING:  # who needs no weights does not wait for PyTorch
+    from torch import Tensor, nn
+
+    from heedful.models.build import Vocabulary
+    from heedful.models.seq2seq import AnySeq2Seq
 
 FORMAT = 1
 _CHECKED = ("config.json", "generation_config.json", "experiment.toml")
@@ -63,8 +65,10 @@ class Tokenizers:
         return self.source is self.target
 
     @property
-    def vocabulary(self) -> Vocabulary:
+    def vocabulary(self) -> "Vocabulary":
         """What the model must know of them."""
+        from heedful.models.build import Vocabulary
+
         sizes = (self.source.vocabulary_size, self.target.vocabulary_size)
         return Vocabulary(*sizes, self.target.pad_id, self.target.eos_id)
 
@@ -119,6 +123,11 @@ class RunFolder:
         """Whether there are weights to translate with."""
         return (self.path / "model.safetensors").exists()
 
+    @property
+    def ctranslate2(self) -> Path:
+        """Where an exported folder keeps its model in CTranslate2's format."""
+        return self.path / "ctranslate2"
+
     def begin(self, experiment: Experiment) -> None:
         """Write what is to be done, so that it can be resumed from the first moment on."""
         write_atomically(self.path / "experiment.toml", dump_experiment(experiment))
@@ -135,14 +144,17 @@ class RunFolder:
             raise FolderError(f"{self.path}/about.json is damaged: resumed_with is not a table")
         return changes
 
-    def describe(self, experiment: Experiment, tokenizers: Tokenizers) -> None:
-        """Write what does not change in training: configuration and tokenizers, with their checksums."""
+    def describe(self, experiment: Experiment, tokenizers: Tokenizers, others: Sequence[str] = ()) -> None:
+        """Write what does not change in training: configuration and tokenizers, with their checksums.
+
+        The checksums are also those of `others`, which are files that stand there already.
+        """
         write_atomically(self.path / "config.json", _config_json(experiment, tokenizers))
         write_atomically(self.path / "generation_config.json", _generation_json(experiment.search, tokenizers))
         files = _tokenizer_files(tokenizers)
         for name, tokenizer in files.items():
             write_atomically(self.path / name, tokenizer.to_json())
-        write_manifest(self.path, (*_CHECKED, *files))
+        write_manifest(self.path, (*_CHECKED, *files, *others))
 
     def experiment(self) -> Experiment:
         """Every option of the training."""
@@ -154,19 +166,25 @@ class RunFolder:
     def tokenizers(self) -> Tokenizers:
         """Both sides' tokenizers."""
         if (joint := self.path / "tokenizer.json").exists():
-            tokenizer = _read_tokenizer(joint)
+            tokenizer = read_tokenizer(joint)
             return Tokenizers(tokenizer, tokenizer)
-        source, target = (_read_tokenizer(self.path / f"tokenizer.{side}.json") for side in ("source", "target"))
+        source, target = (read_tokenizer(self.path / f"tokenizer.{side}.json") for side in ("source", "target"))
         return Tokenizers(source, target)
 
-    def write_weights(self, weights: Mapping[str, Tensor], note: str) -> None:
+    def write_weights(self, weights: "Mapping[str, Tensor]", note: str) -> None:
         """Make these the folder's model, in one rename; `note` says where they come from."""
         metadata = {"format": "pt", "heedful": str(FORMAT), "note": note}
         path = self.path / "model.safetensors"
         save_tensors(path, weights, metadata | {"sha256": _digest(weights, metadata)})
 
-    def model(self) -> AnySeq2Seq:
+    def model(self) -> "AnySeq2Seq":
         """The model, ready to use."""
+        import torch
+
+        from heedful.models.build import build_model
+
+        if not self.has_model and self.ctranslate2.exists():
+            raise FolderError(f"{self.path} has no weights for PyTorch, only for CTranslate2; use the run it came from")
         if not self.has_model:
             raise FolderError(f"{self.path} has no model yet; go on training with: heedful train --resume {self.path}")
         path = self.path / "model.safetensors"
@@ -210,8 +228,10 @@ def check_free(path: Path) -> None:
         raise FolderError(f"{path} exists already; go on with it by --resume {path}, or choose another --out")
 
 
-def fill_model(model: torch.nn.Module, weights: Mapping[str, Tensor], origin: str) -> None:
+def fill_model(model: "nn.Module", weights: "Mapping[str, Tensor]", origin: str) -> None:
     """Copy named weights into the model; every name and shape must fit."""
+    import torch
+
     wanted = dict(model.named_parameters())
     for name in sorted(wanted.keys() ^ weights.keys()):
         state = "has no" if name in wanted else "has an unknown"
@@ -233,7 +253,7 @@ def _check_format(path: Path) -> None:
             raise FolderError(f"{path}/config.json is not heedful's: it has no heedful_format")
 
 
-def _check_size(config: ModelConfig, vocabulary: Vocabulary, weights: Mapping[str, Tensor], path: Path) -> None:
+def _check_size(config: ModelConfig, vocabulary: "Vocabulary", weights: "Mapping[str, Tensor]", path: Path) -> None:
     """Refuse a description of a far larger model before it is built: it could take all memory and time there is.
 
     What differs less is named weight by weight when the model is filled.
@@ -252,7 +272,8 @@ def _tokenizer_files(tokenizers: Tokenizers) -> dict[str, Tokenizer]:
     return {"tokenizer.source.json": tokenizers.source, "tokenizer.target.json": tokenizers.target}
 
 
-def _read_tokenizer(path: Path) -> Tokenizer:
+def read_tokenizer(path: Path) -> Tokenizer:
+    """A tokenizer.json, if all of it is allowed."""
     try:
         with disk_errors(path):
             text = path.read_text(encoding="utf-8")
@@ -297,8 +318,10 @@ def _metadata(path: Path) -> dict[str, str]:
         raise FolderError(f"{path} is damaged ({error}); copy it again, or train --resume to remake it") from error
 
 
-def _digest(weights: Mapping[str, Tensor], metadata: Mapping[str, str]) -> str:
+def _digest(weights: "Mapping[str, Tensor]", metadata: Mapping[str, str]) -> str:
     """A checksum over names, shapes, types, values and metadata."""
+    import torch
+
     digest = hashlib.sha256(json.dumps(sorted(metadata.items())).encode())
     for name in sorted(weights):
         tensor = weights[name].detach().cpu().contiguous()
@@ -307,9 +330,9 @@ def _digest(weights: Mapping[str, Tensor], metadata: Mapping[str, str]) -> str:
     return digest.hexdigest()
 
 
-def mean_weights(several: Iterable[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+def mean_weights(several: "Iterable[Mapping[str, Tensor]]") -> "dict[str, Tensor]":
     """The mean of checkpoints (section 6.1), added up in double precision."""
-    sums: dict[str, Tensor] = {}
+    sums: "dict[str, Tensor]" = {}
     count = 0
     for weights in several:
         count += 1

@@ -35,7 +35,7 @@ class Material:
 def measure(model: AnySeq2Seq, experiment: Experiment, material: Material) -> dict[str, Any]:
     """All of a `Row` that does not come from its training."""
     pairs, tokenize = material.prepared.valid_pairs[:_MOST_PAIRS], experiment.evaluate.tokenize
-    translator = Translator(model, material.prepared.tokenizers, replace(experiment.search, beam=1))
+    translator = Translator.with_model(model, material.prepared.tokenizers, replace(experiment.search, beam=1))
     sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
     ids = material.prepared.tokenizers.source.encode_all(sources)
     outputs = _by_batches(translator, ids)
@@ -59,7 +59,7 @@ def measure(model: AnySeq2Seq, experiment: Experiment, material: Material) -> di
 def _by_batches(translator: Translator, ids: Sequence[Sequence[int]]) -> list[str]:
     """Translations, of about the same length together."""
     found: dict[int, str] = {}
-    for batch in batches_by_length(range(len(ids)), ids, beam=1):
+    for batch in batches_by_length(range(len(ids)), ids, 1, translator.engine.batch_tokens):
         found |= zip(batch, _together(translator, [ids[index] for index in batch]), strict=True)
     return [found[index] for index in range(len(ids))]
 

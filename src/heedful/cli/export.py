@@ -1,0 +1,54 @@
+"""`heedful export`"""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, cast
+
+import typer
+
+from heedful.cli import console
+from heedful.cli.common import JsonOption
+from heedful.errors import ConfigError, did_you_mean
+
+if TYPE_CHECKING:
+    from heedful.runs.export import Format
+    from heedful.runs.proof import Proof
+    from heedful.store.export_ctranslate2 import Numbers
+
+_FORMATS = ("ctranslate2", "huggingface")
+_NUMBERS = ("float32", "float16", "int8")
+
+
+def export(
+    run: Annotated[Path, typer.Argument(help="A run folder.")],
+    out: Annotated[Path, typer.Argument(help="The new folder.")],
+    to: Annotated[str, typer.Option(help="ctranslate2 or huggingface.")],
+    numbers: Annotated[str, typer.Option(help="float32, float16 or int8; for ctranslate2.")] = "float32",
+    as_json: JsonOption = False,
+) -> None:
+    """Write a model in the format of another program, and prove that it is the same one there."""
+    _check("--to", to, _FORMATS)
+    _check("--numbers", numbers, _NUMBERS)
+    from heedful.device import use_threads
+    from heedful.runs.export import export as write
+    from heedful.store.run_folder import RunFolder
+
+    use_threads(0)
+    proof = write(RunFolder.open(run), cast("Format", to), out, cast("Numbers", numbers))
+    console.out(tell(proof, out, as_json))
+
+
+def tell(proof: "Proof", out: Path, as_json: bool) -> str:
+    """What a conversion has shown."""
+    if as_json:
+        return json.dumps(dataclasses.asdict(proof))
+    return (
+        f"{out}: of {proof.sentences} sample sentences {proof.same} are translated alike (greedily); "
+        f"the log-probabilities of {proof.tokens} tokens differ by {proof.largest:.2g} at most"
+    )
+
+
+def _check(option: str, value: str, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise ConfigError(f"{option} must be one of {', '.join(known)}, but is {value}{did_you_mean(value, known)}")

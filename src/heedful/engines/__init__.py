@@ -1,0 +1,1 @@
+"""What runs a model: token ids in, hypotheses out."""

@@ -1,0 +1,36 @@
+"""The one face of all engines."""
+
+from collections.abc import Sequence
+from typing import Literal, Protocol
+
+from heedful.config import SearchConfig
+from heedful.search.hypothesis import Hypothesis
+
+EngineName = Literal["torch", "ctranslate2"]
+
+Ids = Sequence[int]
+
+
+class Engine(Protocol):
+    """Runs one model. The same sentence gives the same result in every engine and every company, up to rounding.
+
+    What an engine cannot do it refuses with a ConfigError.
+    """
+
+    @property
+    def name(self) -> EngineName:
+        """What people choose it by."""
+        ...
+
+    @property
+    def batch_tokens(self) -> int:
+        """Source tokens times beam that it wants to be given together, so that it is neither idle nor out of memory."""
+        ...
+
+    def decode(self, sources: Sequence[Ids], search: SearchConfig, n_best: int) -> list[list[Hypothesis]]:
+        """The best hypotheses of each sentence, best first."""
+        ...
+
+    def score(self, sources: Sequence[Ids], targets: Sequence[Ids]) -> list[list[float]]:
+        """The log-probability of every token of each target, which ends in EOS, after those before it."""
+        ...
