@@ -24,31 +24,58 @@ from heedful.errors import ConfigError
 
 if TYPE_CHECKING:
     from heedful.metrics.alignment import Link
+    from heedful.text.terms import Wishes
     from heedful.translator import Translation
+
+
+TextsArgument = Annotated[list[str] | None, typer.Argument(help="What to translate; else --input or standard input.")]
+InputOption = Annotated[Path | None, typer.Option("--input", help="A file, one text a line; - is standard input.")]
+OutputOption = Annotated[Path | None, typer.Option("--output", help="Where to write; else standard output.")]
+WithOption = Annotated[
+    list[Path] | None, typer.Option("--with", help="Another run of the same vocabulary, to take together. Repeatable.")
+]
+NBestOption = Annotated[int, typer.Option(min=1, help="Translations of each text.")]
+MethodOption = Annotated[str, typer.Option(help="beam, sample, or mbr: of samples the one that the others agree with.")]
+SeedOption = Annotated[int | None, typer.Option(help="Of sampling.")]
+PrefixOption = Annotated[str, typer.Option(help="What every translation begins with.")]
+GlossaryOption = Annotated[
+    Path | None, typer.Option(help="Terms to hold to: a file of lines with a source term, a tab and a target term.")
+]
+KeepOption = Annotated[list[str] | None, typer.Option(help="A term that is kept as it is in the source. Repeatable.")]
+AlignmentsOption = Annotated[
+    bool, typer.Option("--alignments", help="Tell which source word each word comes from: text ||| 0-0 1-2.")
+]
+ConfidenceOption = Annotated[
+    bool, typer.Option("--confidence", help="With --json: how sure the model is of each word.")
+]
+DrawOption = Annotated[Path | None, typer.Option(help="Of a parsing model: draw the tree into this file (.svg).")]
 
 
 def translate(
     run: Annotated[Path, typer.Argument(help="A run folder.")],
-    texts: Annotated[
-        list[str] | None, typer.Argument(help="What to translate; else --input or standard input.")
-    ] = None,
-    source: Annotated[
-        Path | None, typer.Option("--input", help="A file, one text a line; - is standard input.")
-    ] = None,
-    target: Annotated[Path | None, typer.Option("--output", help="Where to write; else standard output.")] = None,
+    texts: TextsArgument = None,
+    source: InputOption = None,
+    target: OutputOption = None,
+    others: WithOption = None,
     beam: BeamOption = None,
-    n_best: Annotated[int, typer.Option(min=1, help="Translations of each text.")] = 1,
+    n_best: NBestOption = 1,
+    method: MethodOption = "",
+    seed: SeedOption = None,
     settings: SearchOption = None,
-    alignments: Annotated[
-        bool, typer.Option("--alignments", help="Tell which source word each word comes from: text ||| 0-0 1-2.")
-    ] = False,
-    draw: Annotated[Path | None, typer.Option(help="Of a parsing model: draw the tree into this file (.svg).")] = None,
+    prefix: PrefixOption = "",
+    glossary: GlossaryOption = None,
+    keep: KeepOption = None,
+    alignments: AlignmentsOption = False,
+    confidence: ConfidenceOption = False,
+    draw: DrawOption = None,
     as_json: JsonOption = False,
     device: DeviceOption = "auto",
 ) -> None:
     """Translate arguments, a file, or standard input."""
     if texts and source:
         raise ConfigError("give either texts or --input, not both")
+    if confidence and not as_json:
+        raise ConfigError("--confidence has numbers for every word, which only --json can show; give both")
     check_output(target)
     check_output(draw, "--draw")
     lines = texts or _lines(source)
@@ -59,11 +86,12 @@ def translate(
     from heedful.store.run_folder import RunFolder
     from heedful.translator import Translator
 
+    wishes = _wishes(glossary, keep, prefix)
     use_threads(0)
-    translator = Translator.load(run, device_named(device))
+    translator = Translator.load(run, device_named(device), others or ())
     if draw and translator.task != "parsing":
         raise ConfigError(f"--draw draws parse trees, but {run} is a model for {translator.task}")
-    search = search_with(translator.search, beam, settings)
+    search = search_with(translator.search, beam, [*(settings or []), *_drawing(method, seed)])
     total = _count(texts, source)
     with console.display() as shown:
         aligner = find_aligner(RunFolder(run), translator, shown) if alignments else None
@@ -72,11 +100,30 @@ def translate(
             search=search,
             n_best=n_best,
             aligner=aligner,
+            wishes=wishes,
+            confidence=confidence,
             done=lambda count: shown.progress("translating", count, total),
         )
         if draw:
             found = _drawn(found, draw)
         write_output(target, (line for n, t in enumerate(found) for line in _format(n, t, n_best, alignments, as_json)))
+
+
+def _drawing(method: str, seed: int | None) -> list[str]:
+    """The options that stand for keys."""
+    given = {"method": method, "seed": "" if seed is None else seed}
+    return [f"search.{key}={value}" for key, value in given.items() if value != ""]
+
+
+def _wishes(glossary: Path | None, keep: list[str] | None, prefix: str) -> "Wishes":
+    from heedful.data.pairs import read_lines
+    from heedful.text.terms import Wishes, read_glossary
+
+    kept = {term.strip(): term.strip() for term in keep or []}
+    if "" in kept:
+        raise ConfigError("--keep is empty; name a term that is to be kept as it is")
+    listed = read_glossary(read_lines(glossary), str(glossary)) if glossary else {}
+    return Wishes(listed | kept, prefix)
 
 
 def _count(texts: list[str] | None, source: Path | None) -> int:
@@ -131,13 +178,13 @@ def _format(number: int, translation: "Translation", n_best: int, aligned: bool,
 
 
 def _fields(translation: "Translation", aligned: bool) -> dict[str, object]:
-    """All that is known of a translation; alignments only where they were asked for."""
+    """All that is known of a translation; alignments and confidence only where they were asked for."""
     fields = dataclasses.asdict(translation)
-    if aligned:
-        return fields | {"alignment": translation.alignment}
     for alternative in fields["alternatives"]:
-        del alternative["alignment"]
-    return fields
+        for key in ("alignment", "confidence"):
+            if alternative[key] is None:  # not asked for
+                del alternative[key]
+    return fields | {"alignment": translation.alignment} if aligned else fields
 
 
 def _links(alignment: "Iterable[Link] | None") -> str:

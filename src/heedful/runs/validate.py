@@ -61,7 +61,8 @@ def validation_loss(model: AnySeq2Seq, corpus: Corpus, batch_tokens: int) -> flo
 def validation_score(model: AnySeq2Seq, prepared: Prepared, experiment: Experiment) -> float:
     """BLEU of greedy translations, or what else the task is judged by."""
     pairs = prepared.valid_pairs[:_SCORED_PAIRS]
-    translator = Translator(model, prepared.tokenizers, replace(experiment.search, beam=1), experiment.task)
+    greedy = replace(experiment.search, method="beam", beam=1, groups=1, guard=False)
+    translator = Translator(model, prepared.tokenizers, greedy, experiment.task)
     outputs = translator.translate([pair.source for pair in pairs])
     references = [[pair.target] for pair in pairs]
     texts = [output.text for output in outputs]
