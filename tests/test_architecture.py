@@ -50,6 +50,7 @@ PUBLIC = [
     "Translation",
     "Translator",
     "UserError",
+    "Wishes",
     "__version__",
     "record_attention",
 ]

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from heedful.heads.record import AttentionRecord, record_attention
     from heedful.metrics.score import Score
     from heedful.text import Tokenizer
+    from heedful.text.terms import Wishes
     from heedful.translator import Alternative, Look, Translation, Translator
 
     __version__: str
@@ -38,6 +39,7 @@ __all__ = [
     "Translation",
     "Translator",
     "UserError",
+    "Wishes",
     "__version__",
     "record_attention",
 ]
@@ -53,6 +55,7 @@ _LAZY = {
     "Tokenizer": "heedful.text",
     "Translation": "heedful.translator",
     "Translator": "heedful.translator",
+    "Wishes": "heedful.text.terms",
     "record_attention": "heedful.heads.record",
 }
 
