@@ -233,9 +233,9 @@ def test_the_shell_asks_for_terms_samples_and_several_models(trained: Path, tmp_
     begun = toy.run("translate", run, WORDS[0], "--prefix", "Nun")
     assert begun.lines[0].startswith("Nun")
     options = ("--method", "sample", "--seed", "5", "--n-best", "3", "--set", "search.temperature=4.0")
-    drawn = [toy.run("translate", run, TEXTS[0], *options).out for _ in range(2)]
+    drawn = [toy.run("translate", run, TEXTS[0], *options).lines for _ in range(2)]
     assert drawn[0] == drawn[1]
-    assert len(drawn[0].splitlines()) == 3
+    assert len(drawn[0]) == 3
     sure = json.loads(toy.run("translate", run, TEXTS[0], "--json", "--confidence").out)
     assert [entry["word"] for entry in sure["alternatives"][0]["confidence"]] == sure["text"].split()
     assert "confidence" not in json.loads(toy.run("translate", run, TEXTS[0], "--json").out)["alternatives"][0]

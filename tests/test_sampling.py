@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heedful.config.experiment import SearchConfig
-from heedful.errors import Diverged
+from heedful.errors import ConfigError, Diverged
 from heedful.search.greedy import greedy_search
 from heedful.search.hypothesis import Hypothesis
 from heedful.search.penalty import length_penalty
@@ -100,6 +100,11 @@ def test_a_flat_nucleus_is_found_beyond_the_first_look() -> None:
     drawn = {hypothesis.tokens[0] for hypothesis in found[0]}
     assert max(drawn) <= 203  # of equal ones the first half, but for rounding
     assert len(drawn) >= 195
+
+
+def test_no_draws_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"^0 translations were asked for; ask for at least 1$"):
+        draw(random_table(1, vocabulary=9), [1], [3], SearchConfig(), draws=0)
 
 
 def test_drawing_from_no_numbers_is_told_of() -> None:

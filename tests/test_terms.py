@@ -24,7 +24,8 @@ WORDS = ("haus", "hausboot", "boot", "über", "see", "(see)", "am", "ufer", "x-y
 def tokenizer(kind: TokenizerKind) -> Tokenizer:
     pick = random.Random(7)
     lines = [" ".join(pick.choices(WORDS, k=9)) for _ in range(200)]
-    return learn_tokenizer(lines, TextConfig(kind=kind, vocabulary_size=540 if kind == "wordpiece" else 270))
+    size = {"wordpiece": 540, "unigram": 260}.get(kind, 270)
+    return learn_tokenizer(lines, TextConfig(kind=kind, vocabulary_size=size))
 
 
 @pytest.mark.parametrize("kind", KINDS)

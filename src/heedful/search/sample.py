@@ -13,6 +13,7 @@ from jaxtyping import Float, Float64, Int
 from torch import Tensor
 
 from heedful.config.experiment import SearchConfig
+from heedful.errors import ConfigError
 from heedful.nn.noise import GOLDEN, LEVELS, MASK, mix, row_keys
 from heedful.search.hypothesis import Hypothesis
 from heedful.search.stepping import NEVER, S, Step, Symbols, select_rows
@@ -43,6 +44,8 @@ def sample_search(
 
     `temperature` comes first, then `top_k`, then `top_p` of what is left. Log-probabilities are the model's own.
     """
+    if draws < 1:
+        raise ConfigError(f"{draws} translations were asked for; ask for at least 1")
     sentences = len(max_lengths)
     rows = torch.arange(sentences, device=max_lengths.device).repeat_interleave(draws)
     numbers = torch.arange(draws, device=max_lengths.device).repeat(sentences)
