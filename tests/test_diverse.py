@@ -80,6 +80,15 @@ def test_a_group_takes_another_token_where_the_first_has_the_likeliest() -> None
         assert [hypothesis.tokens[0] for hypothesis in found] == ([3] if second is None else [3, second])
 
 
+def test_every_group_has_its_place_among_the_alternatives() -> None:
+    table = table_of({3: 0.5, 4: 0.3, 5: 0.2}, {EOS: 1.0})
+    limits, together = torch.tensor([2]), SearchConfig(beam=4)
+    apart = SearchConfig(beam=4, groups=2, diversity=9.0)
+    for config, expected in ((together, [3, 4]), (apart, [3, 5])):  # the first group has 3 and 4, the second 5 and 3
+        [found] = diverse_search(by_position(table), Clock(0), SYMBOLS, limits, config, n_best=2)
+        assert [hypothesis.tokens[0] for hypothesis in found] == expected
+
+
 def test_groups_that_do_not_divide_the_beam_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"^search\.beam is 4, which 3 groups do not divide; change either$"):
         diverse(random_table(0, vocabulary=9), [1], [4], SearchConfig(groups=3))

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import cycle, islice
 
 import torch
 from jaxtyping import Float, Int
@@ -37,7 +38,7 @@ def diverse_search(
     n_best: int = 1,
     prefixes: Sequence[Sequence[int]] = (),
 ) -> list[list[Hypothesis]]:
-    """The best hypotheses of each sentence, best first; of those that differ there may be fewer than were asked for.
+    """Hypotheses of each sentence, best first, of as many groups as can be; there may be fewer than were asked for.
 
     The groups search one after the other at each position. To a group, a token counts as less probable by `diversity`
     for every hypothesis of the groups before that has it there; this decides who lives on, and goes into no score.
@@ -127,6 +128,13 @@ def _searched(
 
 
 def _best_of(several: Sequence[Sequence[Hypothesis]], n_best: int) -> list[Hypothesis]:
-    """Those of all groups, each once."""
-    found = {hypothesis.tokens: hypothesis for group in several for hypothesis in group}
-    return sorted(found.values(), key=lambda h: (not h.finished, -h.score))[:n_best]
+    """The best of each group, then the next of each that differs, until there are enough; what ended goes first."""
+    chosen: dict[tuple[int, ...], Hypothesis] = {}
+    for finished in (True, False):
+        groups = [[hypothesis for hypothesis in group if hypothesis.finished == finished] for group in several]
+        groups = sorted(filter(None, groups), key=lambda group: -group[0].score)
+        for group in islice(cycle(groups), n_best * len(groups)):
+            fresh = [hypothesis for hypothesis in group if hypothesis.tokens not in chosen]
+            if fresh and len(chosen) < n_best:
+                chosen[fresh[0].tokens] = fresh[0]
+    return sorted(chosen.values(), key=lambda hypothesis: (not hypothesis.finished, -hypothesis.score))
