@@ -12,7 +12,7 @@ import typer
 from typer.main import get_command
 
 from heedful.cli.app import INTERRUPTED, app
-from heedful.cli.train import _SAVED_AND_STOPPED
+from heedful.cli.signals import _SAVED_AND_STOPPED
 from heedful.config import PRESETS, Experiment, flat, load_recipe, make_experiment, merge, parse_setting
 from heedful.errors import Diverged, HeedfulError, OutOfSpace, UserError
 

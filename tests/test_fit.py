@@ -366,7 +366,7 @@ def test_a_vocabulary_is_learnt_from_lines_all_over_the_files(
     model=st.booleans(),
 )
 def test_every_choice_is_a_valid_experiment(pairs: int, words: int, distinct: int, device: str, model: bool) -> None:
-    choice = choose("translation", Survey(pairs, words, distinct), device, model=model)
+    choice = choose(Survey(pairs, words, distinct), device, model=model)
     experiment = make_experiment({}, under=choice.tables)
     assert experiment.text.vocabulary_size >= 258
     assert experiment.train.warmup_steps <= experiment.train.max_steps
@@ -378,7 +378,7 @@ def test_every_choice_is_a_valid_experiment(pairs: int, words: int, distinct: in
 
 def test_more_data_gets_a_larger_model_and_vocabulary() -> None:
     found = [
-        make_experiment({}, under=choose("translation", Survey(pairs, 20 * pairs, pairs), "cuda", model=True).tables)
+        make_experiment({}, under=choose(Survey(pairs, 20 * pairs, pairs), "cuda", model=True).tables)
         for pairs in (1000, 30_000, 500_000, 5_000_000)
     ]
     assert [experiment.model.d_model for experiment in found] == [128, 128, 256, 512]

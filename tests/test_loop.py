@@ -248,7 +248,7 @@ class TestEvents:
         "event",
         [
             Started(0, 9, None, 5, 3, 1, "cpu"),
-            Validated(3, 1.5, 4.5, None, True, 0.25),
+            Validated(3, 1.5, 4.5, None, "BLEU", True, 0.25),
             Saved(3, "a/b"),
             Finished(3, 'all "9" steps', 1.5, ""),
         ],

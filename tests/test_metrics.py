@@ -181,3 +181,9 @@ def test_a_tokenizer_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPa
         ConfigError, match=r"evaluate.tokenize = 'ja-mecab' needs .* \(mecab is not there\.\); take '13a'"
     ):
         bleu(["a"], [["a"]], "ja-mecab")
+
+
+def test_an_output_that_shares_no_character_does_not_break_the_interval() -> None:
+    scores = translation_scores(["zzz", "zzz", "a dog"], [["a cat", "a cow", "a dog"]], "13a", "en", resamples=50)
+    chrf = next(score for score in scores if score.metric == "chrF")
+    assert 0.0 <= chrf.low < chrf.value < chrf.high <= 100.0

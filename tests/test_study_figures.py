@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from unittest import mock
 from xml.etree import ElementTree
@@ -12,7 +11,7 @@ import pytest
 
 import toy
 from heedful.config import merge
-from heedful.errors import ConfigError, FolderError
+from heedful.errors import ConfigError
 from heedful.heads.names import Head
 from heedful.runs.figures import FIGURES, Found, Link
 from heedful.runs.report import Silent
@@ -164,17 +163,6 @@ def test_heads_are_measured_on_the_right_words(outcome: tuple[Plan, Outcome]) ->
         assert 0.3 * chance < share < 3 * chance  # it has learnt nothing in two steps
 
 
-def test_a_trained_row_is_kept_and_no_other_is_taken_for_it(outcome: tuple[Plan, Outcome]) -> None:
-    smoke, _ = outcome
-    run = RunFolder(smoke.folder / "rows" / "heads")
-    with mock.patch("heedful.runs.fit.train") as train, mock.patch("heedful.runs.fit.resume") as resume:
-        assert figure_heads._trained(smoke, run.experiment()).path == run.path
-    assert not train.called
-    assert not resume.called
-    with pytest.raises(FolderError, match="was trained with seed = 1, but now it is 7"):
-        figure_heads._trained(smoke, replace(run.experiment(), seed=7))
-
-
 def test_the_paper_sentences_have_a_picture_and_their_strongest_heads() -> None:
     look = mock.Mock(inside=[mock.Mock(attention="weights")])
     links = tuple(Link(Head("encoder", 4, index), 0.5 - index / 10) for index in range(4))
@@ -195,7 +183,7 @@ def test_the_paper_sentences_have_a_picture_and_their_strongest_heads() -> None:
 
 
 def test_a_larger_scale_needs_a_recipe_from_english(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="study figures at scale laptop trains a model from English to look into"):
+    with pytest.raises(ConfigError, match="study figures --scale laptop needs a recipe"):
         figure_heads.heads(plan(tmp_path, "laptop"))
     recipe: dict[str, object] = {"data": {"source": "a.de", "target": "a.en"}}
     with pytest.raises(ConfigError, match="are English, but the recipe translates from 'de'"):

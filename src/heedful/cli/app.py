@@ -16,6 +16,7 @@ from heedful.cli.heads import heads
 from heedful.cli.info import info
 from heedful.cli.prune import prune
 from heedful.cli.score import score
+from heedful.cli.study import study
 from heedful.cli.train import train
 from heedful.cli.translate import translate
 from heedful.errors import HeedfulError, did_you_mean, out_of_memory
@@ -32,7 +33,7 @@ app = typer.Typer(
     rich_markup_mode=None,  # plain help: drawing boxes would take longer than all the rest
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (train, translate, evaluate, score, heads, prune, doctor, info):
+for command in (train, translate, evaluate, score, heads, prune, study, doctor, info):
     app.command()(command)
 
 

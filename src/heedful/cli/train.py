@@ -1,17 +1,16 @@
 """`heedful train`"""
 
 import math
-import signal
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, assert_never
 
 import typer
 
 from heedful.cli import console
+from heedful.cli.signals import Signals, code_of, signals
 from heedful.config import Experiment, load_recipe, make_experiment, merge, parse_setting
 from heedful.errors import ConfigError
 
@@ -19,8 +18,6 @@ if TYPE_CHECKING:
     from heedful.processes import Crew
     from heedful.train.events import Event, Finished, Started, StepDone
 
-_SAVED_AND_STOPPED = 75
-_CTRL_C = 130
 _STEPS_BEFORE_A_GUESS = 10
 
 Files = Annotated[list[str] | None, typer.Option(help="Text, one sentence a line; .gz too. Can be repeated.")]
@@ -52,7 +49,7 @@ def train(
         _check_both_sides(files)
     if resume and (recipe or files or out):
         raise ConfigError("--resume goes on with what its folder says; leave out recipe, files and --out")
-    with _signals() as interrupted:
+    with signals() as interrupted:
         raise typer.Exit(_run(recipe, files, given, out, resume, interrupted, as_json))
 
 
@@ -62,7 +59,7 @@ def _run(
     given: dict[str, Any],
     out: Path | None,
     resume: Path | None,
-    interrupted: "_Signals",
+    interrupted: Signals,
     as_json: bool,
 ) -> int:
     """Train as one of the processes that torchrun has started, or alone; give the exit code."""
@@ -90,7 +87,7 @@ def _start(
     folder: Path,
     recipe: bool,
     shown: console.Display,
-    interrupted: "_Signals",
+    interrupted: Signals,
     as_json: bool,
     crew: "Crew",
 ) -> int:
@@ -112,7 +109,7 @@ def _start(
     found = survey(counted(pairs, "reading", 0, shown))
     experiment = asked
     if not recipe:
-        choice = choose(asked.task, found, device.type, model="preset" not in tables.get("model", {}))
+        choice = choose(found, device.type, model="preset" not in tables.get("model", {}))
         for key, reason in choice.reasons.items():
             table, _, name = key.partition(".")
             if name not in tables.get(table, {}):
@@ -199,7 +196,7 @@ def _minutes(seconds: float) -> str:
 def _ended(event: "Finished", shown: console.Display, folder: Path) -> int:
     if event.reason in ("SIGINT", "SIGTERM", "SIGUSR1"):
         shown.say(f"stopped by {event.reason} at step {event.step}, saved; go on with: heedful train --resume {folder}")
-        return _CTRL_C if event.reason == "SIGINT" else _SAVED_AND_STOPPED
+        return code_of(event.reason)
     shown.say(f"done after {event.step} steps and {event.minutes:.1f} minutes: {event.reason}; model: {event.model}")
     shown.say(f'translate with: heedful translate {folder} "..."')
     return 0
@@ -236,46 +233,3 @@ def _default_out(recipe: Path | None, files: dict[str, Any]) -> Path:
         return Path("runs") / recipe.stem
     first = (files.get("source") or files.get("tsv") or ["model"])[0]
     return Path("runs") / Path(first).name.split(".")[0]
-
-
-class _Signals:
-    """The signals that ask to stop. Once training asks for them, one is obeyed after the current step.
-
-    Before that, and at a second Ctrl-C, it is obeyed at once: there is nothing to save, or it is not wanted.
-    """
-
-    def __init__(self) -> None:
-        self.told = True  # whether to say that one came
-        self._came = ""
-        self._asked = False
-
-    def __call__(self) -> str:
-        """The name of the first that came, or nothing."""
-        self._asked = True
-        return self._came
-
-    def hear(self, number: int, _: object) -> None:
-        """What the operating system calls."""
-        name = signal.Signals(number).name
-        if number == signal.SIGINT and (self._came or not self._asked):
-            raise KeyboardInterrupt
-        if not self._asked:
-            raise SystemExit(_SAVED_AND_STOPPED)
-        self._came = self._came or name
-        if not self.told:
-            return
-        with suppress(RuntimeError):  # the signal may come in the middle of another line to standard error
-            console.say(f"{name}: saving after this step (a second Ctrl-C stops at once)")
-
-
-@contextmanager
-def _signals() -> Iterator[_Signals]:
-    """Hear them for as long as the block runs."""
-    signals = _Signals()
-    wanted = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGUSR1") if hasattr(signal, name)]
-    before = {number: signal.signal(number, signals.hear) for number in wanted}
-    try:
-        yield signals
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -157,7 +157,7 @@ class Experiment:
     """One TOML file: everything that a training run depends on."""
 
     name: str = ""
-    task: Task = "translation"  # what the pairs are, how outputs are finished and scored
+    task: Task = "translation"  # what the pairs are, how outputs are finished and scored; it changes some defaults
     seed: int = 1
     model: ModelConfig = field(default_factory=ModelConfig)
     text: TextConfig = field(default_factory=TextConfig)

@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args, get_origin
 
 from heedful.config.check import check_experiment
 from heedful.config.experiment import Experiment
-from heedful.config.presets import preset
+from heedful.config.presets import of_task, preset
 from heedful.errors import ConfigError, did_you_mean
 
 Tables = dict[str, Any]
@@ -57,11 +57,11 @@ def merge(*layers: Mapping[str, Any]) -> Tables:
 
 
 def make_experiment(tables: Mapping[str, Any], under: Mapping[str, Any] | None = None) -> Experiment:
-    """Fill in what the tables leave out: from `under`, then from the preset they name, then from the paper."""
+    """Fill in what the tables leave out: from `under`, the task, the preset they name, and the paper."""
     named = merge(under or {}, tables)
     model = named.get("model", {})
     name = model.get("preset", "paper") if isinstance(model, Mapping) else "paper"
-    layers = merge(preset(str(name)), under or {}, tables)
+    layers = merge(preset(str(name)), of_task(str(named.get("task"))), under or {}, tables)
     experiment: Experiment = _parse_table(Experiment, layers, "")
     check_experiment(experiment)
     return experiment

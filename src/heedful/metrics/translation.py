@@ -7,7 +7,7 @@ from importlib.metadata import version
 
 from sacrebleu.metrics.base import Metric
 from sacrebleu.metrics.bleu import BLEU
-from sacrebleu.metrics.chrf import CHRF
+from sacrebleu.metrics.chrf import CHRF, CHRFScore
 from sacrebleu.metrics.ter import TER
 from sacremoses import MosesPunctNormalizer, MosesTokenizer
 
@@ -23,6 +23,15 @@ _COMPOUND = re.compile(r"(\S)-(\S)")
 _QUOTES = str.maketrans({"„": '"', "‟": '"', "«": '"', "»": '"', "‘": "'", "‚": "'", "‛": "'", "‹": "'", "›": "'"})
 
 
+class _Chrf(CHRF):
+    """sacreBLEU's, whose zeros are Python's and whose other values NumPy's: its bootstrap cannot take their mean."""
+
+    def _compute_score_from_stats(self, stats: list[int]) -> CHRFScore:
+        score = super()._compute_score_from_stats(stats)
+        score.score = float(score.score)
+        return score
+
+
 def translation_scores(
     hypotheses: Sequence[str],
     references: Sequence[Sequence[str]],
@@ -35,7 +44,7 @@ def translation_scores(
     unspaced = language in _UNSPACED_LANGUAGES  # without this, a line of Chinese is one single word for TER
     return [
         _measure("BLEU", _bleu_metric(tokenize), hypotheses, references, resamples),
-        _measure("chrF", CHRF(), hypotheses, references, resamples),
+        _measure("chrF", _Chrf(), hypotheses, references, resamples),
         _measure("TER", TER(normalized=unspaced, asian_support=unspaced), hypotheses, references, resamples),
         paper_bleu(hypotheses, references, language, resamples),
     ]

@@ -4,7 +4,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from heedful.config import Task
 from heedful.data.pairs import Pair
 
 _SAMPLED_PAIRS = 200_000  # pairs whose distinct words are counted
@@ -43,7 +42,7 @@ def survey(pairs: Iterable[Pair]) -> Survey:
     return Survey(count, words, len(distinct))
 
 
-def choose(task: Task, found: Survey, device: str, *, model: bool) -> Choice:
+def choose(found: Survey, device: str, *, model: bool) -> Choice:
     """Vocabulary, batch, schedule and, if wanted, the model by the size of the corpus and the kind of machine."""
     size, epochs, why = _size(found.pairs, device)
     vocabulary = min(_vocabulary(found.pairs), _ALPHABET + found.distinct_words // 2)
@@ -51,13 +50,9 @@ def choose(task: Task, found: Survey, device: str, *, model: bool) -> Choice:
     batch = max(256, min(4096 if device == "cpu" else 25_000, pieces // 16))
     steps = max(200, round(epochs * pieces / batch))
     every = max(50, min(1000, steps // 20))
-    parsing = task == "parsing"
     tables: dict[str, Any] = {
-        "model": ({"preset": "modern", **size} if model else {}) | ({"sharing": "target"} if parsing else {}),
-        "text": {"vocabulary_size": vocabulary} | ({"vocabularies": "separate"} if parsing else {}),
-        # A tree has several brackets a word (section 6.3 adds 300 symbols to the length of the source).
-        "data": {"max_length": 1024} if parsing else {},
-        "search": {"max_extra": 300} if parsing else {},
+        "model": {"preset": "modern", **size} if model else {},
+        "text": {"vocabulary_size": vocabulary},
         "train": {
             "batch_tokens": batch,
             # In halves where the model is larger: the activations of a whole batch would take over a gigabyte.

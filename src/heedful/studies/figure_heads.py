@@ -1,28 +1,24 @@
 """Figures 3 to 5: where the heads of a trained model look."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from statistics import fmean
 from typing import Any
 
-from heedful.config import Experiment, differences, make_experiment
 from heedful.data.pairs import Pair
 from heedful.device import use_threads
-from heedful.errors import ConfigError, FolderError
+from heedful.errors import ConfigError
 from heedful.heads.draw import draw_attention
 from heedful.heads.forced import forced
 from heedful.heads.names import Head, all_heads
-from heedful.runs import fit
 from heedful.runs.figures import Found, find_figures
 from heedful.runs.look import Lens
-from heedful.runs.prepare import check_other_files, resolve
 from heedful.store.run_folder import RunFolder
 from heedful.studies.chart import can_draw
 from heedful.studies.outcome import Table
 from heedful.studies.plan import Plan
+from heedful.studies.rows import Row, base
 from heedful.studies.synthetic import comes_from, pairs, write_corpus
-from heedful.tasks.choose import read_pairs
-from heedful.train.events import StepDone
+from heedful.studies.trained import train_row
 from heedful.translator import Look, Translator
 
 _SIZES, _CLAUSES = (8000, 100, 100), (1,)  # short sentences, which a tiny model learns in seconds
@@ -36,18 +32,13 @@ def heads(plan: Plan) -> Shown:
     """Of the recipe's model on the paper's sentences; for smoke, of a tiny one on the small language."""
     if plan.scale == "smoke":
         return small_language(plan)
-    if plan.recipe is None:
-        raise ConfigError(
-            f"study figures at scale {plan.scale} trains a model from English to look into; name its recipe, "
-            "or take --scale smoke"
-        )
-    experiment = _resolved(plan.recipe)
+    experiment = base("figures", plan, {}, "recipes/multi30k-en-de.toml")
     if (language := experiment.data.source_language) not in ("", "en"):
         raise ConfigError(
             f"the sentences of figures 3 to 5 are English, but the recipe translates from '{language}'; "
             "swap its sources and targets"
         )
-    return paper_sentences(_lens(_trained(plan, experiment)))
+    return paper_sentences(_lens(train_row(Row("heads", experiment), plan)))
 
 
 def paper_sentences(lens: Lens) -> Shown:
@@ -70,8 +61,9 @@ def _links(found: Found) -> Iterator[tuple[str, str, str, str, float, float]]:
 
 def small_language(plan: Plan) -> Shown:
     """All heads on one sentence, and how much each cross head looks at the word that the next one comes from."""
-    write_corpus(plan.folder / "rows" / "heads-data", _SIZES, _CLAUSES)
-    lens = _lens(_trained(plan, _resolved(_small_recipe(plan))))
+    write_corpus(plan.folder / "data", _SIZES, _CLAUSES)
+    experiment = base("figures", plan, _small_recipe(plan), "")
+    lens = _lens(train_row(Row("heads", experiment), plan))
     held_out = pairs(_SIZES[2], _TEST_SEED, _CLAUSES)
     right = [
         made.text == pair.target
@@ -129,7 +121,7 @@ def _small_recipe(plan: Plan) -> dict[str, Any]:
         },
         "text": {"kind": "words", "vocabulary_size": 600},
         "data": {
-            "folder": str(plan.folder / "rows" / "heads-data"),
+            "folder": str(plan.folder / "data"),
             "source": ["train.en"],
             "target": ["train.xx"],
             "valid_source": ["valid.en"],
@@ -146,35 +138,6 @@ def _small_recipe(plan: Plan) -> dict[str, Any]:
             "ema_decay": 0.0,
         },
     }
-
-
-def _resolved(tables: Any) -> Experiment:
-    experiment = make_experiment(tables)
-    return replace(experiment, name=experiment.name or "heads", data=resolve(experiment.data))
-
-
-def _trained(plan: Plan, experiment: Experiment) -> RunFolder:
-    """The run of this experiment: trained here, gone on with, or found finished."""
-    run = RunFolder(plan.folder / "rows" / "heads")
-    begun = (run.path / "experiment.toml").exists()
-    if begun:
-        for key, before, now in differences(run.experiment(), experiment):
-            raise FolderError(
-                f"{run.path} was trained with {key} = {before}, but now it is {now}; give another --out, or delete it"
-            )
-    if begun and "finished" in run.about():
-        plan.report.say(f"{run.path} is trained already")
-        return run
-    if begun:
-        events = fit.resume(run.path, {}, plan.report, str)
-    else:
-        check_other_files(experiment.task, experiment.data)
-        total = sum(1 for _ in read_pairs(experiment.task, experiment.data))
-        events = fit.train(RunFolder.create(run.path), experiment, total, plan.report, str)
-    for event in events:
-        if isinstance(event, StepDone):
-            plan.report.progress("training", event.step, experiment.train.max_steps)
-    return run
 
 
 def _lens(run: RunFolder) -> Lens:

@@ -1,0 +1,131 @@
+"""`heedful study`"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal, assert_never, cast, get_args
+
+import typer
+
+from heedful.cli import console
+from heedful.cli.common import JsonOption
+from heedful.cli.signals import code_of, signals
+from heedful.config import load_recipe, merge, parse_setting
+from heedful.errors import ConfigError, did_you_mean
+
+if TYPE_CHECKING:
+    from heedful.studies.outcome import Outcome
+    from heedful.studies.plan import Plan, Scale
+
+Study = Literal["table1", "table2", "table3", "table4", "figures", "parts"]
+_STUDIES: tuple[Study, ...] = get_args(Study)
+_SCALES = ("smoke", "laptop", "paper")
+_TRAINED = ("table2", "table3", "table4")
+
+
+def study(
+    name: Annotated[str, typer.Argument(help=f"{', '.join(_STUDIES)}, or all of them: all.")],
+    recipe: Annotated[Path | None, typer.Argument(help="Data and training, as a TOML file; smoke needs none.")] = None,
+    scale: Annotated[str, typer.Option(help="smoke: seconds; laptop: hours; paper: eight GPUs.")] = "smoke",
+    out: Annotated[Path | None, typer.Option(help="Where rows and results are kept; default studies/NAME.")] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="Any key of a recipe, such as train.max_steps=200.")
+    ] = None,
+    rows: Annotated[str, typer.Option(help="Only these rows, such as base,A-h1.")] = "",
+    processes: Annotated[int, typer.Option(min=1, help="Processes that train a row together, one for each GPU.")] = 1,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Tell what would be trained, and by which command.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Run one of the paper's comparisons, and show ours beside the paper's.
+
+    Finished rows are kept: the same command goes on where it stopped.
+    """
+    names = _named(name)
+    if scale not in _SCALES:
+        raise ConfigError(f"--scale must be one of {', '.join(_SCALES)}, but is {scale}{did_you_mean(scale, _SCALES)}")
+    if (rows or dry_run or processes > 1) and not set(names) <= set(_TRAINED):
+        raise ConfigError(
+            f"--rows, --processes and --dry-run are for {', '.join(_TRAINED)}, which train rows; "
+            f"leave them out for {name}"
+        )
+    tables = merge(load_recipe(recipe) if recipe else {}, *map(parse_setting, settings or []))
+    wanted = tuple(part.strip() for part in rows.split(",") if part.strip())
+    from heedful.studies.plan import Plan
+
+    for each in names:
+        folder = _folder(name, each, out)
+        with signals() as interrupted, console.display() as shown:
+            plan = Plan(cast("Scale", scale), folder, tables or None, shown, wanted, processes, dry_run, interrupted)
+            code = _run(each, plan, as_json)
+        if code:
+            raise typer.Exit(code)
+
+
+def _named(name: str) -> tuple[Study, ...]:
+    if name == "all":
+        return _STUDIES
+    if name not in _STUDIES:
+        known = (*_STUDIES, "all")
+        raise ConfigError(f"unknown study: {name}{did_you_mean(name, known) or '; there are ' + ', '.join(known)}")
+    return (name,)
+
+
+def _folder(asked: str, name: Study, out: Path | None) -> Path:
+    """Of all of them each has a folder in the one that is given."""
+    if out is None:
+        return Path("studies") / name
+    return out / name if asked == "all" else out
+
+
+def _run(name: Study, plan: "Plan", as_json: bool) -> int:
+    """Run it, show and keep what it found; give the exit code."""
+    from heedful.studies.plan import Stopped
+
+    try:
+        outcome = _outcome(name, plan)
+    except Stopped as stopped:
+        plan.report.say(f"{stopped}, all is saved; the same command goes on from there")
+        return code_of(stopped.signal)
+    if as_json:
+        console.out(outcome.as_json())
+    else:
+        _show(outcome)
+    if not plan.dry_run:  # which must not take the place of results
+        plan.report.say(f"written: {', '.join(map(str, outcome.write(plan.folder)))}")
+    return 0
+
+
+def _outcome(name: Study, plan: "Plan") -> "Outcome":
+    """The one place that knows which study is which."""
+    match name:
+        case "table1":
+            from heedful.studies.table1 import table1
+
+            return table1(plan)
+        case "table2":
+            from heedful.studies.table2 import table2
+
+            return table2(plan)
+        case "table3":
+            from heedful.studies.table3 import table3
+
+            return table3(plan)
+        case "table4":
+            from heedful.studies.table4 import table4
+
+            return table4(plan)
+        case "figures":
+            from heedful.studies.figures import figures
+
+            return figures(plan)
+        case "parts":
+            from heedful.studies.parts import parts
+
+            return parts(plan)
+        case _:
+            assert_never(name)
+
+
+def _show(outcome: "Outcome") -> None:
+    for table in outcome.tables:
+        console.out("\n\n".join([table.title, console.table(table.cells), *table.notes]) + "\n")

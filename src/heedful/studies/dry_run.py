@@ -1,0 +1,58 @@
+"""What a study would train, told without training it."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from heedful.data.batching import Batching, epoch_batches
+from heedful.models.flops import training_flops
+from heedful.models.size import model_size
+from heedful.studies.material import Material
+from heedful.studies.outcome import Outcome, Table
+from heedful.studies.plan import Plan
+from heedful.studies.rows import Row
+from heedful.studies.trained import command, write_recipe
+
+_SENTENCE = 28  # pieces of a sentence of WMT 2014, about
+
+
+def dry_run(title: str, rows: Sequence[Row], material: Material, plan: Plan) -> Outcome:
+    """The rows, what they take, and the command of each. Their recipes are written: the commands name them."""
+    costs = [_cost(row, material) for row in rows]
+    table = Table(
+        title,
+        ("row", "parameters", "steps", "tokens", "training FLOPs"),
+        tuple((row.name, *cost) for row, cost in zip(rows, costs, strict=True)),
+        (_note(material),),
+    )
+    for row in rows:
+        write_recipe(row, plan)
+    commands = Table(
+        "The command of each row", ("row", "command"), tuple((row.name, command(row, plan)) for row in rows)
+    )
+    return Outcome(f"{title}: a dry run", (table, commands))
+
+
+def _cost(row: Row, material: Material) -> tuple[int, int, float, float]:
+    """Parameters, steps, tokens of both sides, FLOPs."""
+    model, train = row.experiment.model, row.experiment.train
+    size = model_size(model, material.source, material.target).total
+    if material.lengths is None:
+        pairs = train.max_steps * train.batch_tokens / _SENTENCE
+        one = np.array([_SENTENCE])
+        return size, train.max_steps, 2.0 * pairs * _SENTENCE, pairs * training_flops(model, material.target, one, one)
+    source, target = material.lengths
+    batches = len(epoch_batches(source, target, Batching(train.batch_tokens, row.experiment.seed), 0))
+    epochs = train.max_steps / batches
+    tokens = epochs * (int(source.sum()) + int(target.sum()))
+    return size, train.max_steps, tokens, epochs * training_flops(model, material.target, source, target)
+
+
+def _note(material: Material) -> str:
+    counted = f"Models are sized for {material.source} and {material.target} pieces of source and target."
+    if material.lengths is None:
+        return (
+            f"The text is not here: FLOPs are of full batches of sentences of {_SENTENCE} pieces a side, and the sizes "
+            f"of text.vocabulary_size. {counted}"
+        )
+    return f"FLOPs are counted over the real lengths of all {len(material.lengths[0])} pairs. {counted}"
