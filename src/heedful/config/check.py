@@ -190,9 +190,7 @@ def _check_search(search: SearchConfig) -> None:
             f"search.beam is {search.beam}, which {search.groups} groups do not divide; change search.groups or --beam"
         )
     if not search.temperature > 0.0:
-        raise ConfigError(
-            f"search.temperature must be above 0, but is {search.temperature} instead; search.top_k = 1 is greedy"
-        )
+        raise ConfigError(f"search.temperature must be above 0, but is {search.temperature} instead")
     if not 0.0 < search.top_p <= 1.0:
         raise ConfigError(f"search.top_p must be above 0 and at most 1, but is {search.top_p} instead")
     if not 0 <= search.seed < _SEEDS:
