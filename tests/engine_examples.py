@@ -32,7 +32,7 @@ def engines(
     source = target if config.sharing == "all" else [f"s{number}" for number in range(SOURCE_TYPES - 2)]
     # The special pieces are called alike on both sides.
     pieces = Pieces(source if config.sharing == "all" else [*target[:2], *source], target, target[PAD], target[EOS])
-    export_ctranslate2(model, pieces, folder, numbers)
+    export_ctranslate2(model, pieces, folder, numbers, "these")
     return TorchEngine(model, EOS), CTranslate2Engine(folder, workers=1)
 
 

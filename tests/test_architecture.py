@@ -19,6 +19,7 @@ LAYERS = (
     ("serve", "studies"),
     ("runs",),
     ("translator",),
+    ("searcher", "translation"),
     ("heads", "store", "tasks"),
     ("engines",),
     ("train", "search"),
@@ -51,6 +52,7 @@ PUBLIC = [
     "Translation",
     "Translator",
     "UserError",
+    "Wishes",
     "__version__",
     "record_attention",
 ]

@@ -101,14 +101,15 @@ class TestRanges:
         "train.warmup_steps": 0, "train.weight_decay": 0, "train.clip_norm": 0, "train.save_every": 1,
         "train.validate_every": 1, "train.patience": 0, "train.average_checkpoints": 1, "train.threads": 0,
         "search.beam": 1, "search.alpha": 0, "search.max_extra": 0, "search.min_length": 0,
-        "search.no_repeat_ngram": 0,
+        "search.no_repeat_ngram": 0, "search.groups": 1, "search.diversity": 0, "search.samples": 1, "search.top_k": 0,
     }  # fmt: skip
     BELOW_ONE = (
         "model.dropout", "model.attention_dropout", "model.activation_dropout", "text.bpe_dropout",
         "train.label_smoothing", "train.beta1", "train.beta2", "train.ema_decay",
     )  # fmt: skip
-    ABOVE_ZERO = ("train.learning_rate", "train.epsilon", "train.timeout_minutes")
-    ELSEWHERE = ("seed", "text.vocabulary_size")  # below; and where the text is known, in `text`
+    ABOVE_ZERO = ("train.learning_rate", "train.epsilon", "train.timeout_minutes", "search.temperature")
+    # Below; and where the text is known, in `text`.
+    ELSEWHERE = ("seed", "search.seed", "search.top_p", "text.vocabulary_size")
 
     def test_every_number_has_a_range(self) -> None:
         numbers = {key for key, value in flat(Experiment()).items() if type(value) in (int, float)}
@@ -151,6 +152,18 @@ class TestRanges:
         assert str(caught.value) == f"seed must be at least 0 and below 9223372036854775808, but is {seed} instead"
         assert make_experiment({"seed": 2**63 - 1}).seed == 2**63 - 1
 
+    def test_a_seed_of_the_search_is_one_too(self) -> None:
+        assert mistake("[search]\nseed = -3") == (
+            "search.seed must be at least 0 and below 9223372036854775808, but is -3 instead"
+        )
+
+    @pytest.mark.parametrize("value", ["0.0", "1.5", "-0.1"])
+    def test_a_nucleus_has_some_probability_and_at_most_all(self, value: str) -> None:
+        assert mistake(f"[search]\ntop_p = {value}") == (
+            f"search.top_p must be above 0 and at most 1, but is {value} instead"
+        )
+        assert make_experiment({"search": {"top_p": 1.0}}).search.top_p == 1.0
+
 
 class TestFit:
     """Values that are right each and wrong together."""
@@ -158,6 +171,11 @@ class TestFit:
     def test_heads_must_divide_the_width(self) -> None:
         assert mistake("[model]\nd_model = 10\nnum_heads = 4") == (
             "model.d_model is 10, which 4 heads do not divide; change model.num_heads, or set model.d_k and model.d_v"
+        )
+
+    def test_groups_must_divide_the_beam(self) -> None:
+        assert mistake("[search]\nbeam = 4\ngroups = 3") == (
+            "search.beam is 4, which 3 groups do not divide; change search.groups or --beam"
         )
 
     def test_one_width_of_its_own_is_not_enough(self) -> None:
@@ -358,7 +376,7 @@ def experiments(draw: st.DrawFn) -> Experiment:
         text=text if text.kind == "bpe" else dataclasses.replace(text, bpe_dropout=0.0),
         data=draw(tables_of(page.DataConfig)),
         train=dataclasses.replace(draw(tables_of(TrainConfig)), accumulate=draw(st.integers(1, 5))),
-        search=draw(tables_of(page.SearchConfig)),
+        search=dataclasses.replace(draw(tables_of(page.SearchConfig)), groups=1),
         evaluate=draw(tables_of(page.EvaluateConfig)),
     )
 

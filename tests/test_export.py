@@ -22,6 +22,7 @@ from heedful.runs.export import export
 from heedful.runs.proof import prove
 from heedful.search.hypothesis import Hypothesis
 from heedful.store.run_folder import RunFolder
+from heedful.text.terms import Wishes
 from heedful.translator import Translator
 from model_examples import EOS, SMALL, SOURCE_TYPES, sentences, shaken
 
@@ -50,7 +51,7 @@ def test_an_exported_folder_translates_as_the_run_does(joint: bool, tmp_path: Pa
         theirs.look(TEXTS[0])
     with pytest.raises(FolderError, match="no weights for PyTorch, only for CTranslate2"):
         Translator.load(tmp_path / "out", engine="torch")
-    with pytest.raises(ConfigError, match="has no model for the ctranslate2 engine; make a folder that has"):
+    with pytest.raises(ConfigError, match="has no model for the ctranslate2 engine; add one"):
         Translator.load(run.path, engine="ctranslate2")
 
 
@@ -86,7 +87,7 @@ def test_the_command_tells_the_proof_and_a_damaged_copy_is_refused(tmp_path: Pat
     content = bytearray(model.read_bytes())
     content[len(content) // 2] ^= 1
     model.write_bytes(content)
-    with pytest.raises(FolderError, match=r"ctranslate2/model.bin: sha256 differs"):
+    with pytest.raises(FolderError, match=r"ctranslate2 is damaged \(model.bin: sha256 differs\)"):
         Translator.load(tmp_path / "out")
 
 
@@ -235,3 +236,70 @@ def test_what_our_models_cannot_be_is_not_imported(tmp_path: Path) -> None:
     refused({"encoder_layers": 2}, r"has no weight \S+; it is of another model")
     (out / "tokenizer.json").unlink()
     refused({}, "has no tokenizer.json, and SentencePiece files cannot be imported")
+
+
+# Both engines in one run
+
+
+@pytest.mark.usefixtures("fast")
+def test_a_run_that_was_exported_into_itself_falls_to_torch_for_what_the_other_engine_cannot(tmp_path: Path) -> None:
+    run = untrained_run(tmp_path / "run")
+    slow = Translator.load(run.path)
+    export(run, "ctranslate2")
+    both = Translator.load(run.path)
+    assert (slow.engine.name, both.engine.name) == ("torch", "ctranslate2")
+    for search in (
+        replace(slow.search, no_repeat_ngram=2),
+        replace(slow.search, min_length=3),
+        replace(slow.search, method="sample", seed=3),
+    ):
+        ours, theirs = (one.translate(TEXTS, search=search) for one in (slow, both))
+        assert ours == theirs  # to the bit: it was the same engine
+    wishes = Wishes(prefix=slow.tokenizers.target.decode([7]))
+    assert [found.text for found in both.translate(TEXTS, wishes=wishes)] == [
+        found.text for found in slow.translate(TEXTS, wishes=wishes)
+    ]
+    assert both.look(TEXTS[0]).inside[0].attention
+    assert both.engine.name == "ctranslate2"
+
+
+@pytest.mark.usefixtures("fast")
+def test_heads_are_off_whatever_engine_there_is(tmp_path: Path) -> None:
+    run = untrained_run(tmp_path / "run")
+    slow = Translator.load(run.path)
+    export(run, "ctranslate2")
+    both = Translator.load(run.path)
+    names = ["cross.1.1", "encoder.1.1"]
+    with slow.heads_off(names), both.heads_off(names):
+        assert both.translate(TEXTS) == slow.translate(TEXTS)
+    assert both.engine.name == "ctranslate2"
+
+
+@pytest.mark.usefixtures("fast")
+def test_an_export_of_weights_that_have_changed_is_not_used(tmp_path: Path) -> None:
+    run = untrained_run(tmp_path / "run")
+    export(run, "ctranslate2")
+    weights = {name: tensor + 0.01 for name, tensor in run.model().named_parameters()}
+    run.write_weights(weights, "trained on")
+    assert Translator.load(run.path).engine.name == "torch"
+    ran = toy.run("translate", run.path, TEXTS[0])
+    assert ran.code == 0, ran.err
+    assert "engine: torch, for its export is of an older model; export it again" in ran.err
+    export(run, "ctranslate2")
+    assert Translator.load(run.path).engine.name == "ctranslate2"
+
+
+@pytest.mark.usefixtures("fast")
+def test_what_only_the_torch_engine_can_do_is_refused_where_there_is_none(tmp_path: Path) -> None:
+    run = untrained_run(tmp_path / "run")
+    export(run, "ctranslate2", tmp_path / "out")
+    alone = Translator.load(tmp_path / "out")
+    with pytest.raises(ConfigError, match=r"search.groups is 3, which the ctranslate2 engine cannot do; use --engine"):
+        alone.translate(TEXTS, search=replace(alone.search, groups=3, beam=3))
+    with pytest.raises(ConfigError, match="must have a certain beginning or terms, which the ctranslate2 engine"):
+        alone.translate(TEXTS, wishes=Wishes(prefix=alone.tokenizers.target.decode([7])))
+    with pytest.raises(ConfigError, match="runs one model, not several together"):
+        Translator.load(tmp_path / "out", engine="ctranslate2", others=[run.path])
+    ran = toy.run("export", run.path, "--to", "huggingface")
+    assert (ran.code, ran.out) == (2, "")
+    assert "give the export a folder" in ran.err

@@ -10,11 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import toy
-from heedful import translator as module
+from heedful import translator as translator_module
 from heedful.config import SearchConfig
+from heedful.data import stream
 from heedful.engines.torch import TorchEngine
 from heedful.errors import ConfigError, DataError, FolderError
-from heedful.translator import Translation, Translator
+from heedful.translation import Translation
+from heedful.translator import Translator
 
 # Of many lengths, some of which the model has never seen, and with characters that it does not know.
 SENTENCES = [
@@ -58,7 +60,7 @@ def test_windows_and_batches_of_any_size_give_the_same(translator: Translator, m
     texts = ["", *SENTENCES[:7], "  ", SENTENCES[2]]
     whole = translator.translate(texts, beam=2)
     for window, tokens in ((1, 1), (3, 30), (4, 10_000)):
-        monkeypatch.setattr(module, "_WINDOW", window)
+        monkeypatch.setattr(stream, "WINDOW", window)
         monkeypatch.setattr(TorchEngine, "batch_tokens", tokens)
         assert_equal(whole, translator.translate(texts, beam=2))
 
@@ -120,8 +122,8 @@ def test_one_string_is_not_taken_for_a_list_of_letters(translator: Translator) -
 
 
 def test_a_text_over_the_limit_is_named_by_its_place(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_WINDOW", 3)
-    monkeypatch.setattr(module, "_LONGEST", 20)
+    monkeypatch.setattr(stream, "WINDOW", 3)
+    monkeypatch.setattr(translator_module, "_LONGEST", 20)
     long = " ".join(["x"] * 20)
     found = translator.translate_lines(["x", "x", "x", "x", long])
     assert [next(found).source for _ in range(3)] == ["x"] * 3
@@ -143,7 +145,7 @@ def test_a_folder_that_is_none_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_stream_is_read_window_by_window(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_WINDOW", 8)
+    monkeypatch.setattr(stream, "WINDOW", 8)
     read = 0
 
     def endless() -> Iterator[str]:
@@ -161,7 +163,7 @@ def test_a_stream_is_read_window_by_window(translator: Translator, monkeypatch: 
 
 
 def test_progress_is_told_up_to_the_last_text(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_WINDOW", 4)
+    monkeypatch.setattr(stream, "WINDOW", 4)
     monkeypatch.setattr(TorchEngine, "batch_tokens", 9)
     told: list[int] = []
     texts = [*SENTENCES[:3], "", *SENTENCES[:5]]
@@ -176,7 +178,7 @@ def test_progress_is_told_up_to_the_last_text(translator: Translator, monkeypatc
 def test_every_text_is_in_one_batch_and_no_batch_of_several_is_over_the_budget(lengths: list[int], beam: int) -> None:
     sources = [[0] * length for length in lengths]
     wanted = [index for index in range(len(lengths)) if index % 7]
-    batches = list(module.batches_by_length(wanted, sources, beam, 3000))
+    batches = list(stream.batches_by_length(wanted, sources, beam, 3000))
     assert sorted(index for batch in batches for index in batch) == wanted
     for batch in batches:
         longest = max(lengths[index] for index in batch)

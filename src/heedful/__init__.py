@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from heedful.heads.record import AttentionRecord, record_attention
     from heedful.metrics.score import Score
     from heedful.text import Tokenizer
-    from heedful.translator import Alternative, Look, Translation, Translator
+    from heedful.text.terms import Wishes
+    from heedful.translation import Alternative, Look, Translation
+    from heedful.translator import Translator
 
     __version__: str
 
@@ -38,21 +40,23 @@ __all__ = [
     "Translation",
     "Translator",
     "UserError",
+    "Wishes",
     "__version__",
     "record_attention",
 ]
 
 # These import PyTorch or other libraries that take seconds; whoever only asks for help should not wait for them.
 _LAZY = {
-    "Alternative": "heedful.translator",
+    "Alternative": "heedful.translation",
     "Attention": "heedful.heads.forced",
     "AttentionRecord": "heedful.heads.record",
     "Head": "heedful.heads.names",
-    "Look": "heedful.translator",
+    "Look": "heedful.translation",
     "Score": "heedful.metrics.score",
     "Tokenizer": "heedful.text",
-    "Translation": "heedful.translator",
+    "Translation": "heedful.translation",
     "Translator": "heedful.translator",
+    "Wishes": "heedful.text.terms",
     "record_attention": "heedful.heads.record",
 }
 

@@ -3,139 +3,129 @@
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from itertools import islice, repeat
+from dataclasses import replace
+from importlib.util import find_spec
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, assert_never
+from typing import TYPE_CHECKING, Literal
 
 from heedful.config import Device, SearchConfig, Task
-from heedful.engines.engine import Engine, EngineName
+from heedful.data.stream import Arriving, windows
+from heedful.engines.engine import Engine, EngineName, Ids
 from heedful.errors import ConfigError, DataError
-from heedful.metrics.alignment import Link
+from heedful.search.demand import Demand
 from heedful.search.hypothesis import Hypothesis
+from heedful.search.loops import loops
+from heedful.searcher import Asked, Found, Job, Searcher
+from heedful.store.alike import require_alike
+from heedful.store.files import check_manifest
 from heedful.store.run_folder import RunFolder, Tokenizers
 from heedful.tasks.choose import finish, source_symbols
+from heedful.tasks.terms import Demands
+from heedful.text.terms import Wishes
+from heedful.translation import Alternative, Look, Translation
 
 if TYPE_CHECKING:  # with another engine nothing waits for PyTorch
     import torch
 
+    from heedful.engines.torch import TorchEngine
     from heedful.heads.align import Aligner
-    from heedful.heads.forced import Forced
     from heedful.models.seq2seq import AnySeq2Seq
 
-_WINDOW = 4096  # lines that are sorted by length together
 _LONGEST = 8192  # pieces of one input; attention needs memory for their square
-EngineChoice = Literal["auto", "torch", "ctranslate2"]
 LONGEST_LOOK = 400  # pieces of a text that is looked into: every head has as many weights as their square
-
-
-@dataclass(frozen=True, slots=True)
-class Alternative:
-    """One way to say it."""
-
-    text: str
-    score: float  # what hypotheses are ranked by: log-probability over length penalty
-    log_prob: float
-    pieces: tuple[str, ...]
-    finished: bool = True  # False: cut off at the maximum length
-    alignment: tuple[Link, ...] | None = None  # which source word each word comes from; None: not asked for
-
-
-@dataclass(frozen=True, slots=True)
-class Translation:
-    """What became of one source text; `alternatives` has all that were asked for, the best first."""
-
-    source: str
-    text: str
-    score: float
-    source_pieces: tuple[str, ...]
-    alternatives: tuple[Alternative, ...]
-
-    @property
-    def pieces(self) -> tuple[str, ...]:
-        """The pieces of the best alternative."""
-        return self.alternatives[0].pieces if self.alternatives else ()
-
-    @property
-    def alignment(self) -> tuple[Link, ...] | None:
-        """That of the best alternative; of an empty text there is nothing to align."""
-        return self.alternatives[0].alignment if self.alternatives else ()
-
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    """A translation and what went on inside the model, for each of its alternatives."""
-
-    translation: Translation
-    inside: "tuple[Forced, ...]"
+EngineChoice = Literal["auto", "torch", "ctranslate2"]
 
 
 class Translator:
-    """A trained model and its tokenizers.
+    """What runs a trained model, and its tokenizers.
 
     >>> translator = Translator.load("runs/en-de")      # doctest: +SKIP
     >>> translator.translate(["A man rides a horse."])  # doctest: +SKIP
     """
 
     def __init__(
-        self, engine: Engine, tokenizers: Tokenizers, search: SearchConfig, task: Task = "translation"
+        self,
+        engine: Engine,
+        tokenizers: Tokenizers,
+        search: SearchConfig,
+        task: Task = "translation",
+        spare: "Callable[[], TorchEngine] | None" = None,
     ) -> None:
-        self.engine = engine
+        """`spare` makes an engine of the same model for what the first cannot do."""
         self.tokenizers = tokenizers
         self.search = search
         self.task: Task = task
+        self._searcher = Searcher(engine, tokenizers, task, spare)
 
     @classmethod
     def load(
-        cls, folder: str | os.PathLike[str], device: Device = "auto", engine: EngineChoice = "auto"
+        cls,
+        folder: str | os.PathLike[str],
+        device: Device = "auto",
+        engine: EngineChoice = "auto",
+        others: Sequence[str | os.PathLike[str]] = (),
     ) -> "Translator":
-        """Read a run folder, or one that was exported. Nothing in it is executed; damage is an error."""
-        return cls.using(RunFolder.open(Path(folder)), device, engine)
+        """Read a run folder, or one that was exported, and others to translate together with.
+
+        Nothing in it is executed; damage is an error.
+        """
+        first, *more = (RunFolder.open(Path(one)) for one in (folder, *others))
+        return cls.using(first, device, engine, more)
 
     @classmethod
-    def using(cls, run: RunFolder, device: Device = "auto", engine: EngineChoice = "auto") -> "Translator":
-        """The same for a folder that is open already."""
-        match choose_engine(run, engine):
-            case "torch":
-                from heedful.device import choose_device
+    def using(
+        cls, run: RunFolder, device: Device = "auto", engine: EngineChoice = "auto", others: Sequence[RunFolder] = ()
+    ) -> "Translator":
+        """The same for folders that are open already."""
 
-                return cls.of(run, choose_device(device))
-            case "ctranslate2":
-                from heedful.engines.ctranslate2 import CTranslate2Engine
+        def on_torch() -> Translator:
+            from heedful.device import choose_device
 
-                if device not in ("auto", "cpu"):
-                    raise ConfigError(f"the ctranslate2 engine runs on the processor, not on {device}; leave it out")
-                experiment = run.experiment()
-                return cls(CTranslate2Engine(run.ctranslate2), run.tokenizers(), experiment.search, experiment.task)
-            case _ as never:
-                assert_never(never)
+            return cls.of(run, choose_device(device), others)
+
+        if choose_engine(run, engine, device, others) == "torch":
+            return on_torch()
+        from heedful.engines.ctranslate2 import CTranslate2Engine
+
+        experiment = run.experiment()
+        spare = (lambda: on_torch()._searcher.torch) if engine == "auto" and run.has_model else None
+        check_manifest(run.ctranslate2)
+        fast = CTranslate2Engine(run.ctranslate2)
+        return cls(fast, run.tokenizers(), experiment.search, experiment.task, spare)
 
     @classmethod
-    def of(cls, run: RunFolder, device: "torch.device") -> "Translator":
+    def of(cls, run: RunFolder, device: "torch.device", others: Sequence[RunFolder] = ()) -> "Translator":
         """The torch engine, on this very device."""
         experiment = run.experiment()
-        return cls.with_model(run.model().to(device), run.tokenizers(), experiment.search, experiment.task)
+        for other in others:
+            require_alike(run, other)
+        models = [one.model().to(device) for one in (run, *others)]
+        return cls.with_model(models[0], run.tokenizers(), experiment.search, experiment.task, models[1:])
 
     @classmethod
     def with_model(
-        cls, model: "AnySeq2Seq", tokenizers: Tokenizers, search: SearchConfig, task: Task = "translation"
+        cls,
+        model: "AnySeq2Seq",
+        tokenizers: Tokenizers,
+        search: SearchConfig,
+        task: Task = "translation",
+        others: "Sequence[AnySeq2Seq]" = (),
     ) -> "Translator":
         """The torch engine of a model that is in memory."""
         from heedful.engines.torch import TorchEngine
 
-        return cls(TorchEngine(model, tokenizers.target.eos_id), tokenizers, search, task)
+        return cls(TorchEngine(model, tokenizers.target.eos_id, others), tokenizers, search, task)
+
+    @property
+    def engine(self) -> Engine:
+        """What translates."""
+        return self._searcher.engine
 
     @property
     def model(self) -> "AnySeq2Seq":
-        """The model itself, for who looks into it; only the torch engine has one."""
-        if self.engine.name == "torch":
-            from heedful.engines.torch import TorchEngine
-
-            if isinstance(self.engine, TorchEngine):
-                return self.engine.model
-        raise ConfigError(
-            f"the {self.engine.name} engine only translates; to look into a model, give the run that it came from"
-        )
+        """The model itself, for who looks into it."""
+        return self._searcher.torch.model
 
     def translate(
         self,
@@ -145,64 +135,70 @@ class Translator:
         search: SearchConfig | None = None,
         n_best: int = 1,
         aligner: "Aligner | None" = None,
+        wishes: Wishes | None = None,
+        confidence: bool = False,
     ) -> list[Translation]:
         """Translate each text; the result does not depend on which texts are translated together.
 
         The search is the model's own unless another is given; `beam` changes only its width. With an aligner, words
         are linked to those that they come from; `heedful.runs.align.find_aligner` knows the best one of a run.
+        `wishes` are terms and a beginning that translations must have; `confidence` tells how sure each word is.
         """
         _require_several(texts)
         search = search or self.search
         search = search if beam is None else replace(search, beam=beam)
-        return list(self.translate_lines(texts, search=search, n_best=n_best, aligner=aligner))
+        found = self.translate_lines(
+            texts, search=search, n_best=n_best, aligner=aligner, wishes=wishes, confidence=confidence
+        )
+        return list(found)
 
     def translate_lines(
         self,
-        texts: Iterable[str],
+        texts: Iterable[str] | Arriving,
         *,
         search: SearchConfig | None = None,
         n_best: int = 1,
         aligner: "Aligner | None" = None,
+        wishes: Wishes | None = None,
+        confidence: bool = False,
         done: Callable[[int], None] = lambda _: None,
     ) -> Iterator[Translation]:
-        """The same for a stream, in its order and in bounded memory; `done` hears how many are translated so far."""
+        """The same for a stream, in its order and in bounded memory; `done` hears how many are translated so far.
+
+        Of a stream that is `Arriving`, nothing is waited for: what has arrived is translated.
+        """
         _require_several(texts)
-        search = search or self.search
-        iterator = iter(texts)
+        demands = Demands(self.tokenizers.target, wishes or Wishes())
+        job = Job(search or self.search, n_best, demands, aligner, confidence)
         before = 0
-        while window := list(islice(iterator, _WINDOW)):
+        for window in windows(texts):
 
             def tell(count: int, start: int = before) -> None:
                 done(start + count)
 
-            yield from self._window(window, before, search, n_best, aligner, tell)
+            yield from self._window(window, before, job, tell)
             before += len(window)
 
     def _window(
-        self,
-        texts: Sequence[str],
-        before: int,
-        search: SearchConfig,
-        n_best: int,
-        aligner: "Aligner | None",
-        done: Callable[[int], None],
-    ) -> list[Translation]:
+        self, texts: Sequence[str], before: int, job: Job, done: Callable[[int], None]
+    ) -> Iterator[Translation]:
+        """Each translation as soon as it and those before it are there."""
         sources = self.encode(texts)
         for number, source in enumerate(sources, before + 1):
             if len(source) > _LONGEST:
                 raise DataError(f"text {number} has {len(source)} pieces, over {_LONGEST}; split it into sentences")
+        asked = [Asked(*both, job.demands.of(both[0])) for both in zip(texts, sources, strict=True)]
         # A foreign tokenizer may leave nothing of a text but its end.
-        wanted = [index for index, text in enumerate(texts) if text.strip() and len(sources[index]) > 1]
-        found: dict[int, list[Hypothesis]] = {}
-        aligned: dict[int, list[tuple[Link, ...]]] = {}
-        for batch in batches_by_length(wanted, sources, search.beam, self.engine.batch_tokens):
-            hypotheses = self.decode([sources[index] for index in batch], search, n_best)
-            found |= dict(zip(batch, hypotheses, strict=True))
-            if aligner:
-                links = self._align([texts[index] for index in batch], hypotheses, aligner)
-                aligned |= dict(zip(batch, links, strict=True))
-            done(len(found) + len(texts) - len(wanted))
-        return [self._finish(text, sources[i], found.get(i, []), aligned.get(i)) for i, text in enumerate(texts)]
+        wanted = [number for number, one in enumerate(asked) if one.text.strip() and len(one.source) > 1]
+        empty = sorted(set(range(len(asked))).difference(wanted))
+        found: dict[int, Found] = {}
+        given = 0
+        for batch, several in chain([(empty, [Found(())] * len(empty))], self._searcher.batches(asked, wanted, job)):
+            found |= dict(zip(batch, several, strict=True))
+            done(given + len(found))
+            while given in found:
+                yield self._finish(texts[given], sources[given], found.pop(given))
+                given += 1
 
     def look(self, text: str, *, search: SearchConfig | None = None, n_best: int = 1) -> Look:
         """Translate one text and look inside: what every head attended to, and how sure the model was of each piece."""
@@ -217,9 +213,11 @@ class Translator:
             raise DataError(
                 f"the text has {len(source)} pieces, over the {LONGEST_LOOK} that can be shown; give it in sentences"
             )
-        (hypotheses,) = self.decode([source], search or self.search, n_best)
+        job = Job(search or self.search, n_best, Demands(self.tokenizers.target, Wishes()))
+        (found,) = self._searcher.batch(self._searcher.torch, [Asked(text, source, Demand())], job)
+        hypotheses = found.hypotheses
         inside = forced(self.model, [source] * len(hypotheses), [hypothesis.tokens for hypothesis in hypotheses])
-        return Look(self._finish(text, source, hypotheses), tuple(inside))
+        return Look(self._finish(text, source, found), tuple(inside))
 
     @contextmanager
     def heads_off(self, names: Iterable[str]) -> Iterator[None]:
@@ -227,40 +225,20 @@ class Translator:
         from heedful.heads.gates import heads_off
         from heedful.heads.names import heads_named
 
-        with heads_off(self.model, heads_named(self.model, names)):
+        with self._searcher.only_torch(), heads_off(self.model, heads_named(self.model, names)):
             yield
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Texts in, ids out."""
         return self.tokenizers.source.encode_all([source_symbols(self.task, text) for text in texts])
 
-    def decode(self, sources: Sequence[Sequence[int]], search: SearchConfig, n_best: int) -> list[list[Hypothesis]]:
+    def decode(self, sources: Sequence[Ids], search: SearchConfig, n_best: int) -> list[list[Hypothesis]]:
         """Ids in, hypotheses out."""
-        return self.engine.decode(sources, search, n_best)
+        return self._searcher.engine_for(search).decode(sources, search, n_best)
 
-    def _align(
-        self, texts: Sequence[str], hypotheses: Sequence[Sequence[Hypothesis]], aligner: "Aligner"
-    ) -> list[list[tuple[Link, ...]]]:
-        """The links of every hypothesis of each text."""
-        from heedful.heads.align import align, word_pair
-
-        source, target = self.tokenizers.source, self.tokenizers.target
-        pairs = [
-            word_pair(source, target, source_symbols(self.task, text), hypothesis.tokens)
-            for text, several in zip(texts, hypotheses, strict=True)
-            for hypothesis in several
-        ]
-        links = iter(align(self.model, aligner, pairs))
-        return [list(islice(links, len(several))) for several in hypotheses]
-
-    def _finish(
-        self,
-        text: str,
-        source: Sequence[int],
-        hypotheses: Sequence[Hypothesis],
-        aligned: Sequence[tuple[Link, ...]] | None = None,
-    ) -> Translation:
-        target = self.tokenizers.target
+    def _finish(self, text: str, source: Sequence[int], found: Found) -> Translation:
+        target, hypotheses, calm = self.tokenizers.target, found.hypotheses, self.task != "translation" or loops(source)
+        nothing = [None] * len(hypotheses)
         alternatives = tuple(
             Alternative(
                 finish(self.task, text, target.decode(h.tokens)),
@@ -269,45 +247,38 @@ class Translator:
                 tuple(target.pieces(h.tokens)),
                 h.finished,
                 links,
+                not calm and loops(h.tokens),
+                sure,
             )
-            for h, links in zip(hypotheses, aligned or repeat(None, len(hypotheses)), strict=True)
+            for h, links, sure in zip(hypotheses, found.links or nothing, found.confidence or nothing, strict=True)
         )
         pieces = tuple(self.tokenizers.source.pieces(source))
         if not alternatives:  # an empty line stays one
             return Translation(text, "", 0.0, pieces, ())
-        return Translation(text, alternatives[0].text, alternatives[0].score, pieces, alternatives)
+        return Translation(text, alternatives[0].text, alternatives[0].score, pieces, alternatives, found.redone)
 
 
-def _require_several(texts: Iterable[str]) -> None:
+def _require_several(texts: Iterable[str] | Arriving) -> None:
     if isinstance(texts, str):  # which is an iterable of characters, too
         raise DataError("translate() takes a list of texts, but got one string; write translate([text])")
 
 
-def choose_engine(run: RunFolder, wanted: EngineChoice) -> EngineName:
-    """The engine of this name; "auto" takes the fastest that the folder has a model for."""
-    exported = run.ctranslate2.is_dir()
-    if wanted == "ctranslate2" and not exported:
-        raise ConfigError(
-            f"{run.path} has no model for the ctranslate2 engine; "
-            f"make a folder that has: heedful export {run.path} --to ctranslate2 OUT"
-        )
-    if wanted != "auto":
+def choose_engine(
+    run: RunFolder, wanted: EngineChoice, device: Device = "auto", others: Sequence[RunFolder] = ()
+) -> EngineName:
+    """The engine of this name; "auto" takes the fastest that can run what the folder has."""
+    if wanted == "ctranslate2":
+        if not run.ctranslate2.is_dir():
+            raise ConfigError(
+                f"{run.path} has no model for the ctranslate2 engine; add one: "
+                f"heedful export {run.path} --to ctranslate2"
+            )
+        if others:
+            raise ConfigError("the ctranslate2 engine runs one model, not several together; use --engine torch")
+        if device not in ("auto", "cpu"):
+            raise ConfigError(f"the ctranslate2 engine runs on the processor, not on {device}; use --engine torch")
         return wanted
-    return "ctranslate2" if exported else "torch"
-
-
-def batches_by_length(
-    indices: Sequence[int], sources: Sequence[Sequence[int]], beam: int, tokens: int
-) -> Iterator[list[int]]:
-    """Sentences of about the same length together, the longest first: if memory is short, it shows at once.
-
-    A batch has at most so many source tokens times beam.
-    """
-    batch: list[int] = []
-    for index in sorted(indices, key=lambda i: -len(sources[i])):
-        if batch and (len(batch) + 1) * len(sources[batch[0]]) * beam > tokens:
-            yield batch
-            batch = []
-        batch.append(index)
-    if batch:
-        yield batch
+    if wanted == "torch" or others or device not in ("auto", "cpu"):
+        return "torch"
+    usable = run.has_fresh_ctranslate2 and (find_spec("ctranslate2") or not run.has_model)
+    return "ctranslate2" if usable else "torch"

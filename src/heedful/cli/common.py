@@ -1,5 +1,6 @@
 """What several commands need."""
 
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -42,19 +43,20 @@ def check_output(target: Path | None, option: str = "--output") -> None:
 
 
 def write_output(target: Path | None, lines: Iterable[str]) -> None:
-    """Write to standard output, or to a file that is there whole or not at all."""
+    """Write each line as it comes to standard output, or all to a file that is there whole or not at all."""
     if target is None or str(target) == "-":
         for line in lines:
             console.out(line)
+            sys.stdout.flush()  # who waits at the other end of a pipe may answer with the next line
         return
-    from heedful.store.files import disk_errors, write_atomically
+    from heedful.store.files import disk_errors, write_lines
 
     if target.is_symlink() or (target.exists() and not target.is_file()):
         # A file that takes the place of /dev/null or of a pipe would be a surprise.
         with disk_errors(target), target.open("w", encoding="utf-8", newline="\n") as file:
             file.writelines(line + "\n" for line in lines)
         return
-    write_atomically(target, "".join(line + "\n" for line in lines))
+    write_lines(target, lines)
 
 
 def device_named(name: str) -> Device:
@@ -65,7 +67,9 @@ def device_named(name: str) -> Device:
     return cast(Device, name)
 
 
-def load_translator(folder: Path, device: str, engine: str) -> "Translator":
+def load_translator(
+    folder: Path, device: str = "auto", engine: str = "auto", others: Sequence[Path] | None = None
+) -> "Translator":
     """What translates with the model of this folder; PyTorch, if it does, has all cores."""
     from heedful.store.run_folder import RunFolder
     from heedful.translator import EngineChoice, Translator, choose_engine
@@ -73,12 +77,14 @@ def load_translator(folder: Path, device: str, engine: str) -> "Translator":
     known = get_args(EngineChoice)
     if engine not in known:
         raise ConfigError(f"--engine must be one of {', '.join(known)}, but is {engine}{did_you_mean(engine, known)}")
-    run = RunFolder.open(folder)
-    chosen = choose_engine(run, cast("EngineChoice", engine))
+    run, runs = RunFolder.open(folder), [RunFolder.open(other) for other in others or ()]
+    choice, where = cast("EngineChoice", engine), device_named(device)
+    chosen = choose_engine(run, choice, where, runs)
     if chosen == "torch":
         from heedful.device import use_threads
 
         use_threads(0)
-    elif engine == "auto":
-        console.say(f"engine: {chosen}")
-    return Translator.using(run, device_named(device), chosen)
+    if engine == "auto" and run.ctranslate2.is_dir():
+        stale = "" if run.has_fresh_ctranslate2 else ", for its export is of an older model; export it again"
+        console.say(f"engine: {chosen}{stale}")
+    return Translator.using(run, where, choice, runs)

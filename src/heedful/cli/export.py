@@ -22,8 +22,10 @@ _NUMBERS = ("float32", "float16", "int8")
 
 def export(
     run: Annotated[Path, typer.Argument(help="A run folder.")],
-    out: Annotated[Path, typer.Argument(help="The new folder.")],
     to: Annotated[str, typer.Option(help="ctranslate2 or huggingface.")],
+    out: Annotated[
+        Path | None, typer.Argument(help="The new folder; without one, ctranslate2 goes into the run itself.")
+    ] = None,
     numbers: Annotated[str, typer.Option(help="float32, float16 or int8; for ctranslate2.")] = "float32",
     as_json: JsonOption = False,
 ) -> None:
@@ -36,7 +38,7 @@ def export(
 
     use_threads(0)
     proof = write(RunFolder.open(run), cast("Format", to), out, cast("Numbers", numbers))
-    console.out(tell(proof, out, as_json))
+    console.out(tell(proof, out or run, as_json))
 
 
 def tell(proof: "Proof", out: Path, as_json: bool) -> str:

@@ -23,7 +23,7 @@ from heedful.errors import ConfigError, HeedfulError, did_you_mean
 
 if TYPE_CHECKING:
     from heedful.runs.look import Lens
-    from heedful.translator import Look
+    from heedful.translation import Look
 
 EXAMPLE = "The animal didn't cross the street because it was too tired."
 _STRONGEST = 3  # heads that are told of each link of the paper

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import sys
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -24,28 +25,55 @@ from heedful.cli.common import (
 from heedful.errors import ConfigError
 
 if TYPE_CHECKING:
+    from heedful.data.stream import Arriving
     from heedful.heads.align import Aligner
     from heedful.metrics.alignment import Link
     from heedful.store.run_folder import RunFolder
-    from heedful.translator import Translation, Translator
+    from heedful.text.terms import Wishes
+    from heedful.translation import Translation
+    from heedful.translator import Translator
+
+
+TextsArgument = Annotated[list[str] | None, typer.Argument(help="What to translate; else --input or standard input.")]
+InputOption = Annotated[Path | None, typer.Option("--input", help="A file, one text a line; - is standard input.")]
+OutputOption = Annotated[Path | None, typer.Option("--output", help="Where to write; else standard output.")]
+WithOption = Annotated[
+    list[Path] | None, typer.Option("--with", help="Another run of the same vocabulary, to take together. Repeatable.")
+]
+NBestOption = Annotated[int, typer.Option(min=1, help="Translations of each text.")]
+MethodOption = Annotated[str, typer.Option(help="beam, sample, or mbr: of samples the one that the others agree with.")]
+SeedOption = Annotated[int | None, typer.Option(help="Of sampling.")]
+PrefixOption = Annotated[str, typer.Option(help="What every translation begins with.")]
+GlossaryOption = Annotated[
+    Path | None, typer.Option(help="Terms to hold to: a file of lines with a source term, a tab and a target term.")
+]
+KeepOption = Annotated[list[str] | None, typer.Option(help="A term that is kept as it is in the source. Repeatable.")]
+AlignmentsOption = Annotated[
+    bool, typer.Option("--alignments", help="Tell which source word each word comes from: text ||| 0-0 1-2.")
+]
+ConfidenceOption = Annotated[
+    bool, typer.Option("--confidence", help="With --json: how sure the model is of each word.")
+]
+DrawOption = Annotated[Path | None, typer.Option(help="Of a parsing model: draw the tree into this file (.svg).")]
 
 
 def translate(
     run: Annotated[Path, typer.Argument(help="A run folder.")],
-    texts: Annotated[
-        list[str] | None, typer.Argument(help="What to translate; else --input or standard input.")
-    ] = None,
-    source: Annotated[
-        Path | None, typer.Option("--input", help="A file, one text a line; - is standard input.")
-    ] = None,
-    target: Annotated[Path | None, typer.Option("--output", help="Where to write; else standard output.")] = None,
+    texts: TextsArgument = None,
+    source: InputOption = None,
+    target: OutputOption = None,
+    others: WithOption = None,
     beam: BeamOption = None,
-    n_best: Annotated[int, typer.Option(min=1, help="Translations of each text.")] = 1,
+    n_best: NBestOption = 1,
+    method: MethodOption = "",
+    seed: SeedOption = None,
     settings: SearchOption = None,
-    alignments: Annotated[
-        bool, typer.Option("--alignments", help="Tell which source word each word comes from: text ||| 0-0 1-2.")
-    ] = False,
-    draw: Annotated[Path | None, typer.Option(help="Of a parsing model: draw the tree into this file (.svg).")] = None,
+    prefix: PrefixOption = "",
+    glossary: GlossaryOption = None,
+    keep: KeepOption = None,
+    alignments: AlignmentsOption = False,
+    confidence: ConfidenceOption = False,
+    draw: DrawOption = None,
     as_json: JsonOption = False,
     device: DeviceOption = "auto",
     engine: EngineOption = "auto",
@@ -53,6 +81,8 @@ def translate(
     """Translate arguments, a file, or standard input."""
     if texts and source:
         raise ConfigError("give either texts or --input, not both")
+    if confidence and not as_json:
+        raise ConfigError("--confidence has numbers for every word, which only --json can show; give both")
     check_output(target)
     check_output(draw, "--draw")
     if draw and draw.suffix.lower() != ".svg":
@@ -62,10 +92,11 @@ def translate(
         lines = _only_one(lines)
     from heedful.store.run_folder import RunFolder
 
-    translator = load_translator(run, device, engine)
+    wishes = _wishes(glossary, keep, prefix)
+    translator = load_translator(run, device, engine, others)
     if draw and translator.task != "parsing":
         raise ConfigError(f"--draw draws parse trees, but {run} is a model for {translator.task}")
-    search = search_with(translator.search, beam, settings)
+    search = search_with(translator.search, beam, [*(settings or []), *_drawing(method, seed)])
     total = _count(texts, source)
     with console.display() as shown:
         aligner = _aligner(RunFolder(run), translator, shown) if alignments else None
@@ -74,6 +105,8 @@ def translate(
             search=search,
             n_best=n_best,
             aligner=aligner,
+            wishes=wishes,
+            confidence=confidence,
             done=lambda count: shown.progress("translating", count, total),
         )
         if draw:
@@ -87,6 +120,23 @@ def _aligner(run: "RunFolder", translator: "Translator", report: console.Display
     return find_aligner(run, translator, report)
 
 
+def _drawing(method: str, seed: int | None) -> list[str]:
+    """The options that stand for keys."""
+    given = {"method": method, "seed": "" if seed is None else seed}
+    return [f"search.{key}={value}" for key, value in given.items() if value != ""]
+
+
+def _wishes(glossary: Path | None, keep: list[str] | None, prefix: str) -> "Wishes":
+    from heedful.data.pairs import read_lines
+    from heedful.text.terms import Wishes, read_glossary
+
+    kept = {term.strip(): term.strip() for term in keep or []}
+    if "" in kept:
+        raise ConfigError("--keep is empty; name a term that is to be kept as it is")
+    listed = read_glossary(read_lines(glossary), str(glossary)) if glossary else {}
+    return Wishes(listed | kept, prefix)
+
+
 def _count(texts: list[str] | None, source: Path | None) -> int:
     """How many lines there are to translate; 0 if only the end will tell."""
     from heedful.data.pairs import read_lines
@@ -96,17 +146,21 @@ def _count(texts: list[str] | None, source: Path | None) -> int:
     return sum(1 for _ in read_lines(source)) if source and source.is_file() else 0
 
 
-def _lines(source: Path | None) -> Iterable[str]:
+def _lines(source: Path | None) -> "Iterable[str] | Arriving":
     from heedful.data.pairs import read_lines
+    from heedful.data.stream import Arriving
 
     if source is None and sys.stdin.isatty():
         console.say("reading from the keyboard, one text a line; end with Ctrl-D")
-    return read_lines(source or Path("-"))
+    lines = read_lines(source or Path("-"))
+    return lines if source and source.is_file() else Arriving(lines)
 
 
-def _only_one(lines: Iterable[str]) -> list[str]:
+def _only_one(lines: "Iterable[str] | Arriving") -> list[str]:
     """The text whose tree is drawn."""
-    texts = list(lines)
+    from heedful.data.stream import windows
+
+    texts = list(chain.from_iterable(windows(lines)))
     if len(texts) != 1:
         raise ConfigError(f"--draw draws the tree of one text, but there are {len(texts)}; give one")
     if not texts[0].strip():
@@ -139,13 +193,13 @@ def _format(number: int, translation: "Translation", n_best: int, aligned: bool,
 
 
 def _fields(translation: "Translation", aligned: bool) -> dict[str, object]:
-    """All that is known of a translation; alignments only where they were asked for."""
+    """All that is known of a translation; alignments and confidence only where they were asked for."""
     fields = dataclasses.asdict(translation)
-    if aligned:
-        return fields | {"alignment": translation.alignment}
     for alternative in fields["alternatives"]:
-        del alternative["alignment"]
-    return fields
+        for key in ("alignment", "confidence"):
+            if alternative[key] is None:  # not asked for
+                del alternative[key]
+    return fields | {"alignment": translation.alignment} if aligned else fields
 
 
 def _links(alignment: "Iterable[Link] | None") -> str:

@@ -2,7 +2,7 @@
 
 from typing import assert_never
 
-from heedful.config.experiment import Experiment, ModelConfig, TextConfig, TrainConfig
+from heedful.config.experiment import Experiment, ModelConfig, SearchConfig, TextConfig, TrainConfig
 from heedful.errors import ConfigError
 
 _LEAST = {
@@ -34,7 +34,17 @@ _LEAST = {
         "average_checkpoints": 1,
         "threads": 0,
     },
-    "search": {"beam": 1, "alpha": 0, "max_extra": 0, "min_length": 0, "no_repeat_ngram": 0},
+    "search": {
+        "beam": 1,
+        "alpha": 0,
+        "max_extra": 0,
+        "min_length": 0,
+        "no_repeat_ngram": 0,
+        "groups": 1,
+        "diversity": 0,
+        "samples": 1,
+        "top_k": 0,
+    },
 }
 _SEEDS = 1 << 63  # what every generator and TOML itself can hold
 _PROBABILITIES = {
@@ -62,6 +72,7 @@ def check_experiment(experiment: Experiment) -> None:
     _check_sharing(experiment.model, experiment.text)
     _check_task(experiment)
     _check_train(experiment.train)
+    _check_search(experiment.search)
 
 
 def check_model(model: ModelConfig) -> None:
@@ -171,3 +182,16 @@ def _check_train(train: TrainConfig) -> None:
         raise ConfigError(
             f"train.accumulate is {train.accumulate} but a batch has only {train.batch_tokens} tokens; lower it"
         )
+
+
+def _check_search(search: SearchConfig) -> None:
+    if search.beam % search.groups:
+        raise ConfigError(
+            f"search.beam is {search.beam}, which {search.groups} groups do not divide; change search.groups or --beam"
+        )
+    if not search.temperature > 0.0:
+        raise ConfigError(f"search.temperature must be above 0, but is {search.temperature} instead")
+    if not 0.0 < search.top_p <= 1.0:
+        raise ConfigError(f"search.top_p must be above 0 and at most 1, but is {search.top_p} instead")
+    if not 0 <= search.seed < _SEEDS:
+        raise ConfigError(f"search.seed must be at least 0 and below {_SEEDS}, but is {search.seed} instead")

@@ -19,6 +19,7 @@ BestBy = Literal["loss", "bleu"]
 Device = Literal["auto", "cpu", "cuda", "mps"]
 Parallel = Literal["copies", "shards"]
 PrecisionKind = Literal["auto", "float32", "bfloat16", "float16"]
+Method = Literal["beam", "sample", "mbr"]
 Penalty = Literal["paper", "power"]
 BleuTokens = Literal["13a", "intl", "none", "char", "zh", "ja-mecab", "ko-mecab", "flores200"]
 
@@ -133,6 +134,15 @@ class SearchConfig:
     max_extra: int = 50  # an output has at most source length + this many pieces
     min_length: int = 0
     no_repeat_ngram: int = 0  # n-grams of this size may not come twice; 0: off
+    guard: bool = True  # a translation that loops or does not end is searched for once more, without repeats
+    groups: int = 1  # parts of the beam that are kept apart from each other (Vijayakumar et al., 2018)
+    diversity: float = 0.0  # what a token costs for every group before that has it at the same place
+    method: Method = "beam"  # sample: draw outputs; mbr: of many drawn the one that the others agree with most
+    samples: int = 32  # drawn for mbr
+    temperature: float = 1.0  # of drawing: below 1 likely tokens become likelier
+    top_k: int = 0  # draw from so many tokens; 0: from all
+    top_p: float = 1.0  # draw from the likeliest tokens that together have this probability
+    seed: int = 1  # of drawing; what is drawn depends on it and on the sentence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,13 +21,13 @@ from heedful.config import SearchConfig
 from heedful.engines.engine import EngineName, Ids
 from heedful.errors import ConfigError, DataError, Diverged, FolderError
 from heedful.search.check import NOT_NUMBERS, check_search
+from heedful.search.demand import ANYWHERE, Borders, Demand
 from heedful.search.hypothesis import Hypothesis
 from heedful.search.penalty import length_penalty
 
 # It stops when this times the beam have finished, ours when none that goes on can win any more.
 PATIENCE = 2.0
 _TOGETHER = 6000  # source tokens times beam of what one worker decodes at a time
-_BATCHES = 8  # so many for each worker are asked for at once, so that none waits long for the others
 _SCORED = 1000  # target tokens that are scored at a time; each needs room for the whole vocabulary
 _Found = list[tuple[Ids, float]]  # tokens and log-probability of each hypothesis of one sentence
 
@@ -36,11 +36,11 @@ class CTranslate2Engine:
     """A model in CTranslate2's format, as `heedful.store.export_ctranslate2` writes it."""
 
     name: EngineName = "ctranslate2"
+    batch_tokens = _TOGETHER
 
     def __init__(self, folder: Path, workers: int = 0) -> None:
         """Load it for so many workers of one thread each; 0: one a core, for that is faster than one that has all."""
-        workers = workers or _cores()
-        self.batch_tokens = _BATCHES * workers * _TOGETHER
+        self.workers = workers or _cores()
         self._source, self._target = _vocabularies(folder)
         self._ids = {piece: number for number, piece in enumerate(self._target)}
         match _read(folder / "config.json"):
@@ -52,12 +52,29 @@ class CTranslate2Engine:
                 self._eos, self._pad, self.numbers, self._longest = self._ids[eos], self._ids[pad], numbers, positions
             case _:
                 raise FolderError(f"{folder}/config.json is not heedful's; export the model again")
-        self._translator = _load(folder, "int8" if self.numbers == "int8" else "float32", workers)
+        self._translator = _load(folder, "int8" if self.numbers == "int8" else "float32", self.workers)
 
-    def decode(self, sources: Sequence[Ids], search: SearchConfig, n_best: int) -> list[list[Hypothesis]]:
-        """The best hypotheses of each sentence, best first."""
+    def cannot(self, search: SearchConfig, demand: Demand) -> str:
+        """It could do some of these in its own way, which gives other results than ours."""
+        plain = {"method": "beam", "groups": 1, "min_length": 0, "no_repeat_ngram": 0}
+        for key, usual in plain.items():
+            if (value := getattr(search, key)) != usual:
+                return f"search.{key} is {value}"
+        return "a translation must have a certain beginning or terms" if demand != Demand() else ""
+
+    def decode(
+        self,
+        sources: Sequence[Ids],
+        search: SearchConfig,
+        n_best: int,
+        demands: Sequence[Demand] = (),
+        borders: Borders = ANYWHERE,
+    ) -> list[list[Hypothesis]]:
+        """The best hypotheses of each sentence, best first; nothing may be demanded of them."""
         check_search(search, n_best)
-        _check_able(search)
+        for demand in demands or [Demand()]:
+            if reason := self.cannot(search, demand):
+                raise ConfigError(f"{reason}, which the ctranslate2 engine cannot do; use --engine torch")
         limits = [len(source) + search.max_extra for source in sources]
         self._check_length(limits)
         found = self._search(sources, max(limits, default=1), search)
@@ -141,13 +158,6 @@ class CTranslate2Engine:
                 f"a text may become {longest} pieces, but this model was exported for {self._longest}; "
                 "split it into sentences, or use --engine torch"
             )
-
-
-def _check_able(search: SearchConfig) -> None:
-    """It could do these in its own way, which gives other results than ours."""
-    for key in ("min_length", "no_repeat_ngram"):
-        if value := getattr(search, key):
-            raise ConfigError(f"search.{key} is {value}, which the ctranslate2 engine cannot do; use --engine torch")
 
 
 def _cores() -> int:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Literal, Protocol
 
 from heedful.config import SearchConfig
+from heedful.search.demand import ANYWHERE, Borders, Demand
 from heedful.search.hypothesis import Hypothesis
 
 EngineName = Literal["torch", "ctranslate2"]
@@ -27,8 +28,24 @@ class Engine(Protocol):
         """Source tokens times beam that it wants to be given together, so that it is neither idle nor out of memory."""
         ...
 
-    def decode(self, sources: Sequence[Ids], search: SearchConfig, n_best: int) -> list[list[Hypothesis]]:
-        """The best hypotheses of each sentence, best first."""
+    @property
+    def workers(self) -> int:
+        """How many threads may ask it at the same time, and are answered faster than one."""
+        ...
+
+    def cannot(self, search: SearchConfig, demand: Demand) -> str:
+        """What is asked for that it would do in another way than the rest, or not at all; empty: nothing."""
+        ...
+
+    def decode(
+        self,
+        sources: Sequence[Ids],
+        search: SearchConfig,
+        n_best: int,
+        demands: Sequence[Demand] = (),
+        borders: Borders = ANYWHERE,
+    ) -> list[list[Hypothesis]]:
+        """The best hypotheses of each sentence, best first; `demands` are none, or one a sentence."""
         ...
 
     def score(self, sources: Sequence[Ids], targets: Sequence[Ids]) -> list[list[float]]:

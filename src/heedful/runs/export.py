@@ -12,7 +12,7 @@ from heedful.runs.about import versions
 from heedful.runs.proof import Model, Proof, prove, samples
 from heedful.store.export_ctranslate2 import Numbers, Pieces, export_ctranslate2
 from heedful.store.export_huggingface import MarianCopy, export_huggingface
-from heedful.store.files import disk_errors, new_folder
+from heedful.store.files import disk_errors, new_folder, write_manifest
 from heedful.store.run_folder import RunFolder, Tokenizers
 from heedful.text import Tokenizer
 from heedful.translator import Translator
@@ -23,46 +23,58 @@ Format = Literal["ctranslate2", "huggingface"]
 _TOLERANCE: dict[Numbers, float] = {"float32": 1e-3, "float16": 0.1, "int8": 3.0}
 
 
-def export(run: RunFolder, to: Format, out: Path, numbers: Numbers = "float32") -> Proof:
-    """Write the run's model into a new folder, which is there afterwards only if the two models agree."""
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+def export(run: RunFolder, to: Format, out: Path | None = None, numbers: Numbers = "float32") -> Proof:
+    """Write the run's model into a new folder, which is there afterwards only if the two models agree.
+
+    Without `out`, a model for CTranslate2 goes into the run itself, which then has both.
+    """
+    if out and out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise FolderError(f"{out} exists already; choose another folder to export to")
     if to == "huggingface" and numbers != "float32":
         raise ConfigError(f"--numbers {numbers} is for CTranslate2; Hugging Face converts by itself, when it loads")
     translator = Translator.of(run, torch.device("cpu"))
-    sources = samples(run, translator)
-    with new_folder(out) as folder:
-        match to:
-            case "ctranslate2":
-                theirs: Model = _to_ctranslate2(translator, RunFolder(folder), numbers)
-            case "huggingface":
-                theirs = _to_huggingface(translator, folder)
-            case _:
-                assert_never(to)
-        proof = prove(translator.engine, theirs, sources, translator.tokenizers.target.eos_id, _TOLERANCE[numbers])
-        if to == "ctranslate2":
-            _describe(run, RunFolder(folder), numbers, proof)
+    match to:
+        case "ctranslate2" if out:
+            with new_folder(out) as folder:
+                proof = _to_ctranslate2(run, translator, RunFolder(folder).ctranslate2, numbers)
+                _describe(run, RunFolder(folder), numbers, proof)
+        case "ctranslate2":
+            proof = _to_ctranslate2(run, translator, run.ctranslate2, numbers)
+        case "huggingface":
+            if not out:
+                raise ConfigError("give the export a folder: heedful export RUN OUT --to huggingface")
+            with new_folder(out) as folder:
+                proof = _to_huggingface(run, translator, folder)
+        case _:
+            assert_never(to)
     return proof
 
 
-def _to_ctranslate2(translator: Translator, folder: RunFolder, numbers: Numbers) -> CTranslate2Engine:
-    with disk_errors(folder.path):
-        folder.ctranslate2.mkdir()
-        export_ctranslate2(translator.model, _pieces(translator.tokenizers), folder.ctranslate2, numbers)
-    return CTranslate2Engine(folder.ctranslate2, workers=1)
+def _to_ctranslate2(run: RunFolder, translator: Translator, out: Path, numbers: Numbers) -> Proof:
+    with new_folder(out) as folder:
+        with disk_errors(folder):
+            export_ctranslate2(translator.model, _pieces(translator.tokenizers), folder, numbers, run.weights_id)
+        proof = _proven(run, translator, CTranslate2Engine(folder, workers=1), _TOLERANCE[numbers])
+        write_manifest(folder, sorted(path.name for path in folder.iterdir()))
+    return proof
 
 
-def _to_huggingface(translator: Translator, folder: Path) -> MarianCopy:
+def _to_huggingface(run: RunFolder, translator: Translator, folder: Path) -> Proof:
     export_huggingface(translator.model, translator.tokenizers, translator.search, folder)
-    return MarianCopy(folder, translator.tokenizers.target.eos_id)
+    theirs = MarianCopy(folder, translator.tokenizers.target.eos_id)
+    return _proven(run, translator, theirs, _TOLERANCE["float32"])
+
+
+def _proven(run: RunFolder, translator: Translator, theirs: Model, tolerance: float) -> Proof:
+    eos_id = translator.tokenizers.target.eos_id
+    return prove(translator.engine, theirs, samples(run, translator), eos_id, tolerance)
 
 
 def _describe(run: RunFolder, folder: RunFolder, numbers: Numbers, proof: Proof) -> None:
     """All that translating needs besides the weights, so that the folder can be used as the run was."""
     experiment = run.experiment()
     folder.begin(experiment)
-    files = [f"{folder.ctranslate2.name}/{path.name}" for path in sorted(folder.ctranslate2.iterdir())]
-    folder.describe(experiment, run.tokenizers(), files)
+    folder.describe(experiment, run.tokenizers())
     exported = {"parent": str(run.path), "parent_weights": run.note(), "numbers": numbers, **dataclasses.asdict(proof)}
     folder.write_about({"data": run.about().get("data", {}), "versions": versions(), "exported": exported})
 

@@ -7,7 +7,7 @@ from heedful.errors import ConfigError
 from heedful.heads.names import Head, all_heads
 from heedful.runs.look import Lens
 from heedful.text.words import words_of_text
-from heedful.translator import Look
+from heedful.translation import Look
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,8 @@ from heedful.heads.forced import START, Forced, HeadWeights
 from heedful.heads.names import KINDS
 from heedful.store.run_folder import RunFolder
 from heedful.text.tokenizer import Tokenizer
-from heedful.translator import Alternative, Look, Translator
+from heedful.translation import Alternative, Look
+from heedful.translator import Translator
 
 _STEPS = 65535  # a page is told a weight in so many steps: exact enough to read, and half the size of a float
 

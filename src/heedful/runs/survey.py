@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from heedful.data.pairs import Pair
+from heedful.data.stream import batches_by_length
 from heedful.errors import ConfigError, DataError
 from heedful.heads.forced import forced
 from heedful.heads.importance import ablation
@@ -14,7 +15,7 @@ from heedful.runs.look import Lens
 from heedful.runs.prune import paired_batches
 from heedful.runs.report import Reporter
 from heedful.store.run_folder import RunFolder
-from heedful.translator import LONGEST_LOOK, batches_by_length
+from heedful.translator import LONGEST_LOOK
 
 Ids = Sequence[int]
 

@@ -61,7 +61,8 @@ def validation_loss(model: AnySeq2Seq, corpus: Corpus, batch_tokens: int) -> flo
 def validation_score(model: AnySeq2Seq, prepared: Prepared, experiment: Experiment) -> float:
     """BLEU of greedy translations, or what else the task is judged by."""
     pairs = prepared.valid_pairs[:_SCORED_PAIRS]
-    translator = Translator.with_model(model, prepared.tokenizers, replace(experiment.search, beam=1), experiment.task)
+    greedy = replace(experiment.search, method="beam", beam=1, groups=1, guard=False)
+    translator = Translator.with_model(model, prepared.tokenizers, greedy, experiment.task)
     asked = questions(experiment.task, pairs)
     outputs = [output.text for output in translator.translate([question.source for question in asked])]
     references = [question.references for question in asked]

@@ -1,5 +1,6 @@
 """Beam search as in section 6.1, over any step function."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -35,6 +36,7 @@ def beam_search(
     config: SearchConfig,
     *,
     n_best: int = 1,
+    prefixes: Sequence[Sequence[int]] = (),
 ) -> list[list[Hypothesis]]:
     """The best hypotheses of each sentence, best first; `state` has one row a sentence, `max_lengths` count EOS.
 
@@ -45,27 +47,28 @@ def beam_search(
     What is cut off at the maximum length counts only where fewer than `n_best` have finished.
 
     With a beam of 1 there is one candidate, so that it is greedy search: an EOS in second place isn't taken.
+    Each output begins with its sentence's prefix, if there are any.
     """
     check_search(config, n_best)
     device, sentences = max_lengths.device, len(max_lengths)
-    rules = rules_of(symbols, config, device)
+    rules = rules_of(symbols, config, device, prefixes)
     max_lengths = max_lengths.clamp(min=1)
     penalties = penalty_table(int(max_lengths.max()) if sentences else 0, config, device)
     largest = penalties[max_lengths]
     pool = cut_off = empty_pool(sentences, n_best, device)
     trace = Trace()
-    live = _start(sentences, symbols, config.beam, device)
+    live = start(sentences, symbols, config.beam, device)
     length = 0
     while len(live.tokens):
         length += 1
         logits, state = step(live.tokens, state)
-        log_probs = rules.log_probs(logits, length, live.history)
-        found = _grow(live, log_probs, sentences, config.beam, length=length, penalty=penalties[length])
+        log_probs = rules.log_probs(logits, length, live.history, live.places // config.beam)
+        found = grow(live, log_probs, sentences, config.beam, length=length, penalty=penalties[length])
 
         ends = found.token == symbols.eos
         if ends.any():
             pool = pool.joined_by_score(found.only(ends))
-        goes_on = _can_win(found, pool, ends, largest, config.beam)
+        goes_on = can_win(found, pool, ends, largest, config.beam)
         last = max_lengths <= length
         if last.any():
             cut_off = cut_off.joined_by_score(found.only(goes_on & last.unsqueeze(1)))
@@ -82,14 +85,14 @@ def beam_search(
     return results
 
 
-def _start(sentences: int, symbols: Symbols, beam: int, device: torch.device) -> Live:
+def start(sentences: int, symbols: Symbols, beam: int, device: torch.device) -> Live:
     """One hypothesis a sentence, with nothing said."""
     places = torch.arange(sentences, device=device) * beam
     tokens = torch.full_like(places, symbols.start)
     return Live(places, torch.zeros(sentences, device=device), tokens, tokens.new_empty(sentences, 0))
 
 
-def _grow(
+def grow(
     live: Live,
     log_probs: Float[Tensor, "rows vocabulary"],
     sentences: int,
@@ -115,7 +118,7 @@ def _grow(
     return Candidates(best / penalty, best, torch.full_like(row, length), row, token)
 
 
-def _can_win(
+def can_win(
     found: Candidates,
     pool: Candidates,
     ends: Bool[Tensor, "sentences candidates"],

@@ -1,5 +1,6 @@
 """Which token may come next, and with what log-probability."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -18,17 +19,47 @@ class Rules:
     banned: Int[Tensor, " banned"]
     min_length: int  # tokens before EOS, at least
     ngram: int  # 0: repeating is no matter
+    prefixes: Int[Tensor, "sentences longest"]  # what each output begins with; -1 where it may go on as it likes
 
     def log_probs(
-        self, logits: Float[Tensor, "rows vocabulary"], length: int, history: Int[Tensor, "rows produced"]
+        self,
+        logits: Float[Tensor, "rows vocabulary"],
+        length: int,
+        history: Int[Tensor, "rows produced"],
+        sentences: Int[Tensor, " rows"],
     ) -> Float[Tensor, "rows vocabulary"]:
         """Log-probabilities of the token at position `length` (from 1), -inf where it may not be.
 
         They are normalised over the whole vocabulary first: to forbid a token makes no other one more probable.
+        `sentences` tells whose hypothesis each row is. What an output must begin with is stronger than other rules.
         """
         # A fresh tensor even for a view of the model's own weights, so it may be written into. On a CPU this is
         # also faster than logsumexp, which makes a copy too.
         log_probs = logits.float().log_softmax(dim=1)
+        if length <= self.prefixes.shape[1]:
+            return self._begun(log_probs, length, history, sentences)
+        return self._restrained(log_probs, length, history)
+
+    def _begun(
+        self,
+        log_probs: Float[Tensor, "rows vocabulary"],
+        length: int,
+        history: Int[Tensor, "rows produced"],
+        sentences: Int[Tensor, " rows"],
+    ) -> Float[Tensor, "rows vocabulary"]:
+        """Nothing but the prefix where it isn't over yet."""
+        token = self.prefixes[sentences, length - 1]
+        rows = (token >= 0).nonzero()[:, 0]
+        value = log_probs[rows, token[rows]]
+        log_probs = self._restrained(log_probs, length, history)
+        log_probs[rows] = NEVER
+        log_probs[rows, token[rows]] = value
+        return log_probs
+
+    def _restrained(
+        self, log_probs: Float[Tensor, "rows vocabulary"], length: int, history: Int[Tensor, "rows produced"]
+    ) -> Float[Tensor, "rows vocabulary"]:
+        """Without what these options forbid, in place."""
         end = log_probs[:, self.eos].clone()
         log_probs.index_fill_(1, self.banned, NEVER)
         if 0 < self.ngram < length:
@@ -48,10 +79,15 @@ class Rules:
         return torch.cat([history.index_select(0, rows), tokens.unsqueeze(1)], dim=1)
 
 
-def rules_of(symbols: Symbols, config: SearchConfig, device: torch.device) -> Rules:
-    """What these symbols and options allow."""
+def rules_of(
+    symbols: Symbols, config: SearchConfig, device: torch.device, prefixes: Sequence[Sequence[int]] = ()
+) -> Rules:
+    """What these symbols and options allow; `prefixes` are none, or one a sentence."""
     banned = torch.tensor(symbols.banned, dtype=torch.long, device=device)
-    return Rules(symbols.eos, banned, config.min_length, config.no_repeat_ngram)
+    longest = max(map(len, prefixes), default=0)
+    grid = [[*prefix, *[-1] * (longest - len(prefix))] for prefix in prefixes]
+    begun = torch.tensor(grid, dtype=torch.long, device=device).view(len(prefixes), longest)
+    return Rules(symbols.eos, banned, config.min_length, config.no_repeat_ngram, begun)
 
 
 def _bar_repeats(

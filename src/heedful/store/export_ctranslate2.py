@@ -35,8 +35,8 @@ class Pieces:
     eos: str
 
 
-def export_ctranslate2(model: AnySeq2Seq, pieces: Pieces, folder: Path, numbers: Numbers) -> None:
-    """Write the model into an existing folder, its numbers rounded to these."""
+def export_ctranslate2(model: AnySeq2Seq, pieces: Pieces, folder: Path, numbers: Numbers, weights: str) -> None:
+    """Write the model into an existing folder, its numbers rounded to these; `weights` is what they are called."""
     if not isinstance(model, Transformer):
         raise ConfigError(
             f"CTranslate2 knows Transformers only, but this model is a {type(model).__name__}; "
@@ -53,7 +53,7 @@ def export_ctranslate2(model: AnySeq2Seq, pieces: Pieces, folder: Path, numbers:
     spec.config.unk_token = spec.config.bos_token = spec.config.decoder_start_token = pieces.pad
     spec.config.eos_token = pieces.eos
     spec.config.layer_norm_epsilon = NORM_EPSILON
-    spec.config.add_attribute("heedful", {"numbers": numbers, "positions": POSITIONS})
+    spec.config.add_attribute("heedful", {"numbers": numbers, "positions": POSITIONS, "weights": weights})
     spec.register_source_vocabulary(list(pieces.source))
     spec.register_target_vocabulary(list(pieces.target))
     spec.validate()

@@ -95,6 +95,11 @@ def write_atomically(path: Path, content: bytes | str) -> None:
     _write(path, [content.encode() if isinstance(content, str) else content])
 
 
+def write_lines(path: Path, lines: Iterable[str]) -> None:
+    """The same for lines that are made one after the other; they need not fit into memory."""
+    _write(path, (f"{line}\n".encode() for line in lines))
+
+
 def _write(path: Path, chunks: Iterable[bytes | memoryview]) -> None:
     temporary = _temporary_beside(path)
     with disk_errors(path):

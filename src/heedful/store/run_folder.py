@@ -19,7 +19,7 @@
 import dataclasses
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -125,8 +125,28 @@ class RunFolder:
 
     @property
     def ctranslate2(self) -> Path:
-        """Where an exported folder keeps its model in CTranslate2's format."""
+        """Where a folder keeps its model in CTranslate2's format, if it was exported."""
         return self.path / "ctranslate2"
+
+    @property
+    def has_fresh_ctranslate2(self) -> bool:
+        """Whether that is the model of today: training on makes it an old one."""
+        if not self.ctranslate2.is_dir():
+            return False
+        try:
+            config = json.loads((self.ctranslate2 / "config.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise FolderError(f"{self.ctranslate2}/config.json cannot be read ({error}); export it again") from error
+        match config:
+            case {"heedful": {"weights": str(weights)}}:
+                return not self.has_model or weights == self.weights_id
+            case _:
+                raise FolderError(f"{self.ctranslate2}/config.json is not heedful's; export the model again")
+
+    @property
+    def weights_id(self) -> str:
+        """What these very weights, and no others, are called."""
+        return _metadata(self.path / "model.safetensors").get("sha256", "")
 
     def begin(self, experiment: Experiment) -> None:
         """Write what is to be done, so that it can be resumed from the first moment on."""
@@ -144,17 +164,14 @@ class RunFolder:
             raise FolderError(f"{self.path}/about.json is damaged: resumed_with is not a table")
         return changes
 
-    def describe(self, experiment: Experiment, tokenizers: Tokenizers, others: Sequence[str] = ()) -> None:
-        """Write what does not change in training: configuration and tokenizers, with their checksums.
-
-        The checksums are also those of `others`, which are files that stand there already.
-        """
+    def describe(self, experiment: Experiment, tokenizers: Tokenizers) -> None:
+        """Write what does not change in training: configuration and tokenizers, with their checksums."""
         write_atomically(self.path / "config.json", _config_json(experiment, tokenizers))
         write_atomically(self.path / "generation_config.json", _generation_json(experiment.search, tokenizers))
         files = _tokenizer_files(tokenizers)
         for name, tokenizer in files.items():
             write_atomically(self.path / name, tokenizer.to_json())
-        write_manifest(self.path, (*_CHECKED, *files, *others))
+        write_manifest(self.path, (*_CHECKED, *files))
 
     def experiment(self) -> Experiment:
         """Every option of the training."""
@@ -312,7 +329,7 @@ def _generation_json(search: SearchConfig, tokenizers: Tokenizers) -> str:
 
 def _metadata(path: Path) -> dict[str, str]:
     try:
-        with safe_open(path, framework="pt") as file:
+        with safe_open(path, framework="np") as file:
             return dict(file.metadata() or {})
     except Exception as error:  # as in `load_tensors`: whatever it raises, the file is not what was written
         raise FolderError(f"{path} is damaged ({error}); copy it again, or train --resume to remake it") from error

@@ -19,7 +19,8 @@ from heedful.studies.plan import Plan
 from heedful.studies.rows import Row, base
 from heedful.studies.synthetic import comes_from, pairs, write_corpus
 from heedful.studies.trained import train_row
-from heedful.translator import Look, Translator
+from heedful.translation import Look
+from heedful.translator import Translator
 
 _SIZES, _CLAUSES = (8000, 100, 100), (1,)  # short sentences, which a tiny model learns in seconds
 _TEST_SEED = 2  # of the test set of `write_corpus`

@@ -10,12 +10,13 @@ from torch import Tensor
 
 from heedful.config import BleuTokens, Experiment
 from heedful.data.batch import pack
+from heedful.data.stream import batches_by_length
 from heedful.errors import Diverged
 from heedful.metrics.translation import bleu
 from heedful.models.seq2seq import AnySeq2Seq
 from heedful.runs.prepare import Prepared
 from heedful.studies.parts_row import finite
-from heedful.translator import Translator, batches_by_length
+from heedful.translator import Translator
 
 _MOST_PAIRS = 1000  # of the validation pairs that are translated
 _TOGETHER = 50  # of them that are translated once more, beside a longer one

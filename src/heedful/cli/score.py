@@ -1,0 +1,68 @@
+"""`heedful score`"""
+
+import dataclasses
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from heedful.cli import console
+from heedful.cli.common import (
+    DeviceOption,
+    EngineOption,
+    JsonOption,
+    check_output,
+    load_translator,
+    write_output,
+)
+
+if TYPE_CHECKING:
+    from heedful.runs.score import PairScore, Total
+
+
+def score(
+    run: Annotated[Path, typer.Argument(help="A run folder.")],
+    source: Annotated[Path, typer.Option(help="Texts, one a line.")],
+    target: Annotated[Path, typer.Option(help="Their translations, line by line.")],
+    output: Annotated[Path | None, typer.Option(help="Where to write; else standard output.")] = None,
+    others: Annotated[
+        list[Path] | None, typer.Option("--with", help="Another run of the same vocabulary. Repeatable.")
+    ] = None,
+    device: DeviceOption = "auto",
+    engine: EngineOption = "auto",
+    as_json: JsonOption = False,
+) -> None:
+    """Tell how probable given translations are to a model: a line each with log-probability and its mean per piece.
+
+    With --json every piece and word has its own, and the last line is of the whole file. The perplexity goes to
+    standard error.
+    """
+    check_output(output)
+    from heedful.data.pairs import read_parallel
+    from heedful.runs.score import Total, score_pairs
+
+    translator = load_translator(run, device, engine, others)
+    total = Total()
+
+    def lines() -> Iterator[str]:
+        nonlocal total
+        for number, found in enumerate(score_pairs(translator, read_parallel([str(source)], [str(target)]), shown)):
+            total = total.plus(found)
+            yield _json(number, found) if as_json else f"{found.log_prob:.4f}\t{found.per_piece:.4f}"
+        if as_json:
+            yield json.dumps({"total": _facts(total)})
+
+    with console.display() as shown:
+        write_output(output, lines())
+    facts = _facts(total)
+    console.say(f"perplexity {facts['perplexity']:.4f} over {total.pieces} pieces of {total.pairs} pairs")
+
+
+def _json(number: int, found: "PairScore") -> str:
+    return json.dumps({"index": number, **dataclasses.asdict(found)}, ensure_ascii=False)
+
+
+def _facts(total: "Total") -> dict[str, float]:
+    return {**dataclasses.asdict(total), "perplexity": total.perplexity}

@@ -1,0 +1,102 @@
+"""Terms that a translation must hold to, and where a word begins and ends."""
+
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from heedful.errors import DataError
+from heedful.text.tokenizer import Tokenizer
+
+_PART = re.compile(r"<0x[0-9A-F]{2}>")  # how a piece shows a byte that is no whole character
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What translations must have: terms where the source has theirs, and a beginning."""
+
+    glossary: Mapping[str, str] = field(default_factory=dict)  # source terms, and what stands for them in the target
+    prefix: str = ""
+
+    def terms(self, source: str) -> list[str]:
+        """The target terms for a text, each once. Of source terms that overlap only the longest counts."""
+        taken = [False] * len(source)
+        found: dict[int, str] = {}
+        for term in sorted(self.glossary, key=len, reverse=True):
+            for match in re.finditer(re.escape(term), source):
+                start, end = match.span()
+                if not any(taken[start:end]) and _is_word(source, start, end):
+                    taken[start:end] = [True] * (end - start)
+                    found[start] = self.glossary[term]
+        return list(dict.fromkeys(found[start] for start in sorted(found)))
+
+
+def read_glossary(lines: Iterable[str], origin: str) -> dict[str, str]:
+    """Source term, tab, target term; one pair a line."""
+    glossary: dict[str, str] = {}
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        source, *rest = (part.strip() for part in line.split("\t"))
+        if len(rest) != 1 or not source or not rest[0]:
+            raise DataError(f"{origin}, line {number} must be a source term, a tab and a target term, but is {line!r}")
+        if glossary.setdefault(source, rest[0]) != rest[0]:
+            raise DataError(f"{origin}, line {number}: {source!r} has another translation above; keep one of them")
+    return glossary
+
+
+@dataclass(frozen=True, slots=True)
+class TermIds:
+    """A term as ids: after a space, and as it is written right after an opening bracket (empty: in no way)."""
+
+    spaced: tuple[int, ...]
+    close: tuple[int, ...]
+
+
+def term_ids(tokenizer: Tokenizer, term: str) -> TermIds:
+    """Refuses a term that these ids would not give back as it is."""
+    spaced = _ids_after(tokenizer, "a", f" {term}")
+    if not term.strip() or spaced is None:
+        made = tokenizer.decode(tokenizer.encode(term))
+        raise DataError(f"the term {term!r} cannot be held to: the model's tokenizer makes {made!r} of it")
+    return TermIds(spaced, _ids_after(tokenizer, "(", term) or ())
+
+
+def word_borders(tokenizer: Tokenizer) -> tuple[frozenset[int], frozenset[int]]:
+    """The ids after which a word may begin without a space, and those that go on with the word before them."""
+    opens, glues = set(), set()
+    for number in range(tokenizer.vocabulary_size):
+        (piece,) = _pieces(tokenizer, number)
+        parts = _PART.findall(piece)  # half a character may be half a letter
+        if piece and not _is_letter(piece[-1]) and not (parts and piece.endswith(parts[-1])):
+            opens.add(number)
+        if piece and (_is_letter(piece[0]) or _PART.match(piece)):
+            glues.add(number)
+    return frozenset(opens), frozenset(glues)
+
+
+def _pieces(tokenizer: Tokenizer, number: int) -> Sequence[str]:
+    try:
+        return tokenizer.pieces([number])
+    except DataError:  # somebody else's vocabulary may have holes
+        return [""]
+
+
+def _ids_after(tokenizer: Tokenizer, before: str, text: str) -> tuple[int, ...] | None:
+    """The ids of a text after another, if both are cut apart there and come back as they were."""
+    first, whole = tokenizer.encode(before)[:-1], tokenizer.encode(before + text)[:-1]
+    if whole[: len(first)] != first or tokenizer.decode(whole) != before + text:
+        return None
+    return tuple(whole[len(first) :])
+
+
+def _is_word(text: str, start: int, end: int) -> bool:
+    """Whether no letter of a longer word stands right beside this part of a text."""
+    before, after = text[start - 1 : start] if start else "", text[end : end + 1]
+    glued_before = before and _is_letter(before) and _is_letter(text[start])
+    return not glued_before and not (after and _is_letter(after) and _is_letter(text[end - 1]))
+
+
+def _is_letter(character: str) -> bool:
+    """Letters and digits, but of no script that is written without spaces."""
+    return character.isalnum() and unicodedata.east_asian_width(character) not in ("W", "F")
