@@ -27,7 +27,7 @@ LAYERS = (
     ("nn", "data"),
     ("text", "metrics", "kernels"),
     ("processes",),
-    ("device",),
+    ("device", "pages"),
     ("config",),
     ("errors",),
 )

@@ -1,9 +1,7 @@
 """Where tensors live, how many threads work on them and how much memory they take."""
 
-import ctypes
 import os
 import sys
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,9 +9,6 @@ import torch
 
 from heedful.config import Device
 from heedful.errors import ConfigError
-
-# The numbers of M_MMAP_THRESHOLD, M_TRIM_THRESHOLD and M_TOP_PAD in malloc.h.
-_KEEP = {-3: 2**31 - 1, -1: 2**31 - 1, -2: 1 << 26}
 
 
 def choose_device(device: Device) -> torch.device:
@@ -77,15 +72,3 @@ def _peak_resident() -> int:
 
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit >> 20
-
-
-def keep_pages() -> None:
-    """Have this process keep the memory that it has been given.
-
-    glibc hands large temporaries back to the kernel, which gives them anew, page by page and cleared. With them kept,
-    small updates were up to a tenth faster. Where the C library knows no `mallopt` nothing happens.
-    """
-    with suppress(OSError, AttributeError, TypeError):
-        mallopt = ctypes.CDLL(None).mallopt
-        for option, value in _KEEP.items():
-            mallopt(option, value)

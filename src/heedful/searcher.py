@@ -101,7 +101,7 @@ class Searcher:
             def search(batch: list[int], engine: Engine = engine) -> tuple[list[int], list[Found]]:
                 return batch, self.batch(engine, [asked[number] for number in batch], job)
 
-            batches = batches_by_length(numbers, sources, job.rows, engine.batch_tokens)
+            batches = batches_by_length(numbers, sources, job.rows, engine.batch_tokens, engine.workers)
             yield from at_once(search, batches, engine.workers)
 
     def _shares(

@@ -9,6 +9,8 @@ from typing import TypeVar
 
 WINDOW = 4096  # texts that are sorted by length together
 
+_SMALLEST_SHARE = 8  # of a batch for several workers
+
 Work = TypeVar("Work")
 Result = TypeVar("Result")
 
@@ -59,18 +61,24 @@ def windows(texts: Iterable[str] | Arriving) -> Iterator[list[str]]:
 
 
 def batches_by_length(
-    indices: Sequence[int], sources: Sequence[Sequence[int]], beam: int, tokens: int
+    indices: Sequence[int], sources: Sequence[Sequence[int]], beam: int, tokens: int, workers: int = 1
 ) -> Iterator[list[int]]:
     """Sentences of about the same length together, the longest first: if memory is short, it shows at once.
 
-    A batch has at most so many source tokens times beam.
+    A batch has at most so many source tokens times beam. Where several work, the last batches are smaller, so that
+    nobody waits long for who is last.
     """
+    left = beam * sum(len(sources[index]) for index in indices)
     batch: list[int] = []
+    most = tokens
     for index in sorted(indices, key=lambda i: -len(sources[i])):
-        if batch and (len(batch) + 1) * len(sources[batch[0]]) * beam > tokens:
+        if batch and (len(batch) + 1) * len(sources[batch[0]]) * beam > most:
             yield batch
             batch = []
+        if not batch and workers > 1:
+            most = min(tokens, max(tokens // _SMALLEST_SHARE, left // (2 * workers)))
         batch.append(index)
+        left -= beam * len(sources[index])
     if batch:
         yield batch
 

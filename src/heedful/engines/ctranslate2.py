@@ -26,7 +26,8 @@ from heedful.search.hypothesis import Hypothesis
 from heedful.search.penalty import length_penalty
 
 # It stops when this times the beam have finished, ours when none that goes on can win any more.
-PATIENCE = 2.0
+PATIENCE = 1.25
+_LEAST_PENALTY = 1e-6  # without one it would stop by another rule, in which sentences of a batch get mixed up
 _TOGETHER = 6000  # source tokens times beam of what one worker decodes at a time
 _SCORED = 1000  # target tokens that are scored at a time; each needs room for the whole vocabulary
 _Found = list[tuple[Ids, float]]  # tokens and log-probability of each hypothesis of one sentence
@@ -106,14 +107,15 @@ class CTranslate2Engine:
         self, sources: Sequence[Ids], limit: int, search: SearchConfig, without: Iterable[str] = ()
     ) -> list[_Found]:
         """All hypotheses that have ended, or that were cut off, up to this length."""
+        penalty = max(search.alpha, _LEAST_PENALTY)
         results = self._translator.translate_batch(
             [self._pieces(source) for source in sources],
             max_batch_size=max(1, _TOGETHER // search.beam),
             batch_type="tokens",
             beam_size=search.beam,
-            num_hypotheses=search.beam,
+            num_hypotheses=int(search.beam * PATIENCE) if search.beam > 1 else 1,
             patience=PATIENCE,
-            length_penalty=search.alpha,
+            length_penalty=penalty,
             return_scores=True,
             return_end_token=True,
             suppress_sequences=[[piece] for piece in without],
@@ -123,7 +125,7 @@ class CTranslate2Engine:
         )
         return [
             [
-                ([self._ids[piece] for piece in pieces], score * len(pieces) ** search.alpha)
+                ([self._ids[piece] for piece in pieces], score * len(pieces) ** penalty)
                 for pieces, score in zip(result.hypotheses, result.scores, strict=True)
             ]
             for result in results

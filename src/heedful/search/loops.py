@@ -9,6 +9,8 @@ _TOKENS = 8  # that the repetition has as a whole, at least
 
 def loops(tokens: Sequence[int]) -> bool:
     """Whether some tokens come many times in a row: "very very very" is no loop yet."""
+    if len(tokens) - len(set(tokens)) < _TOKENS - _TOKENS // _TIMES:  # so few come twice that none can come so often
+        return False
     for period in range(1, min(_LONGEST, len(tokens) // _TIMES) + 1):
         run = period  # tokens that repeat what was said `period` before them, and those that they repeat
         for now, before in zip(tokens[period:], tokens, strict=False):

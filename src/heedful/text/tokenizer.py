@@ -37,6 +37,7 @@ class Tokenizer:
         # Only other people's files have models that can put a special id in the place of text.
         never = _special_ids(rust) | {self._pad_id, self._eos_id}
         self._never = never if self._kind == "foreign" else frozenset()
+        self._shown: dict[int, str] = {}
         self._byte_of = {character: byte for byte, character in enumerate(byte_characters())}
         self._is_byte_level = '"ByteLevel"' in json.dumps(json.loads(rust.to_str())["decoder"])
         eos = rust.id_to_token(self._eos_id)
@@ -98,7 +99,10 @@ class Tokenizer:
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """Give what a person sees of each id: "▁" for a space, "<0xE4>" for a part of a character."""
-        return [self._visible(number) for number in ids]
+        for number in ids:
+            if number not in self._shown:
+                self._shown[number] = self._visible(number)
+        return [self._shown[number] for number in ids]
 
     def piece_at(self, id: int) -> str:
         """Give the raw entry of the vocabulary."""
