@@ -3,6 +3,7 @@
 import json
 import math
 import re
+import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -116,6 +117,36 @@ def test_a_model_together_with_itself_translates_as_it_does_alone(trained: Path,
     for ours, alone in zip(twice.translate(TEXTS), translator.translate(TEXTS), strict=True):
         assert ours.text == alone.text
         assert ours.score == pytest.approx(alone.score, abs=1e-4)
+
+
+def test_checkpoints_of_a_run_translate_alone_and_together(trained: Path) -> None:
+    run = trained / "run"
+    early, late = sorted((run / "checkpoints").glob("step-*"))[-2:]
+    alone = [Translator.load(folder) for folder in (early, late)]
+    both = Translator.load(late, others=[early])
+    assert isinstance(both.engine, TorchEngine)
+    ids = both.encode(TEXTS)
+    targets = both.tokenizers.target.encode_all(TEXTS)
+    mean = [
+        [math.log((math.exp(one) + math.exp(other)) / 2) for one, other in zip(*pair, strict=True)]
+        for pair in zip(*(one.engine.score(ids, targets) for one in alone), strict=True)
+    ]
+    for ours, expected in zip(both.engine.score(ids, targets), mean, strict=True):
+        assert ours == pytest.approx(expected, abs=1e-4)
+    assert alone[0].engine.score(ids, targets) != alone[1].engine.score(ids, targets)
+    with pytest.raises(FolderError, match="no run folder"):
+        Translator.load(run / "checkpoints" / "step-99999999")
+
+
+def test_several_models_are_evaluated_and_the_run_does_not_claim_their_scores(trained: Path, tmp_path: Path) -> None:
+    shutil.copytree(trained / "run", tmp_path / "run")
+    files = ("--source", trained / "test.en", "--reference", trained / "test.de")
+    before = RunFolder(tmp_path / "run").about()
+    ran = toy.run("evaluate", tmp_path / "run", "--with", trained / "run", *files, "--json")
+    assert ran.code == 0, ran.err
+    assert RunFolder(tmp_path / "run").about() == before
+    alone = toy.run("evaluate", tmp_path / "run", *files, "--json")
+    assert json.loads(ran.out)["scores"][0]["value"] == json.loads(alone.out)["scores"][0]["value"]
 
 
 def test_models_of_other_vocabularies_are_refused(trained: Path, tmp_path: Path) -> None:

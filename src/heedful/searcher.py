@@ -101,8 +101,10 @@ class Searcher:
             def search(batch: list[int], engine: Engine = engine) -> tuple[list[int], list[Found]]:
                 return batch, self.batch(engine, [asked[number] for number in batch], job)
 
-            batches = batches_by_length(numbers, sources, job.rows, engine.batch_tokens, engine.workers)
-            yield from at_once(search, batches, engine.workers)
+            batches = list(batches_by_length(numbers, sources, job.rows, engine.batch_tokens, engine.workers))
+            workers = min(engine.workers, len(batches))
+            with engine.shared(workers):
+                yield from at_once(search, batches, workers)
 
     def _shares(
         self, asked: Sequence[Asked], wanted: Sequence[int], search: SearchConfig

@@ -24,6 +24,9 @@ DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")]
 EngineOption = Annotated[
     str, typer.Option(help="auto, torch or ctranslate2; auto: the fastest that the folder has a model for.")
 ]
+WithOption = Annotated[
+    list[Path] | None, typer.Option("--with", help="Another run of the same vocabulary, to take together. Repeatable.")
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 

@@ -12,10 +12,12 @@ from heedful.cli import console
 from heedful.cli.common import (
     BeamOption,
     DeviceOption,
+    EngineOption,
     JsonOption,
     SearchOption,
+    WithOption,
     check_output,
-    device_named,
+    load_translator,
     search_with,
     write_output,
 )
@@ -30,11 +32,13 @@ def evaluate(
     ] = None,
     reference: Annotated[list[Path] | None, typer.Option(help="Its translation by people. Can be repeated.")] = None,
     output: Annotated[Path | None, typer.Option(help="Write the translations here.")] = None,
+    others: WithOption = None,
     beam: BeamOption = None,
     settings: SearchOption = None,
     tokenize: Annotated[str, typer.Option(help="sacreBLEU's tokeniser; default is the experiment's own.")] = "",
     language: Annotated[str, typer.Option(help="Target language, two letters; else from the file's name.")] = "",
     device: DeviceOption = "auto",
+    engine: EngineOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
     """Translate a test set and score it, each score with its 95 % interval.
@@ -43,11 +47,9 @@ def evaluate(
     """
     from heedful.cli.translate import one_line
     from heedful.data.pairs import guess_language
-    from heedful.device import use_threads
     from heedful.runs.evaluate import evaluate as score
     from heedful.store.run_folder import RunFolder
     from heedful.tasks.choose import read_questions
-    from heedful.translator import Translator
 
     check_output(output)
     folder = RunFolder.open(run)
@@ -55,8 +57,7 @@ def evaluate(
     sources, references = _files(experiment, source, reference)
     questions = read_questions(experiment.task, sources, references)
     tokens = _tokens(tokenize) if tokenize else experiment.evaluate.tokenize
-    use_threads(0)
-    translator = Translator.load(run, device_named(device))
+    translator = load_translator(run, device, engine, others)
     search = search_with(translator.search, beam, settings)
     named = guess_language(references[0][0]) if references else ""
     language = language or named or experiment.data.target_language
@@ -69,6 +70,8 @@ def evaluate(
         console.out(console.table([("metric", "value", "95 % interval", "signature"), *map(_row, found.scores)]))
     if output:
         write_output(output, map(one_line, found.outputs))
+    if others:  # they are not the scores of this run
+        return
     try:
         folder.add_scores(", ".join(sources), {"beam": search.beam, "alpha": search.alpha, "scores": scores})
     except HeedfulError as error:  # a model may lie where one can only read

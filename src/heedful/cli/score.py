@@ -13,6 +13,7 @@ from heedful.cli.common import (
     DeviceOption,
     EngineOption,
     JsonOption,
+    WithOption,
     check_output,
     load_translator,
     write_output,
@@ -27,9 +28,7 @@ def score(
     source: Annotated[Path, typer.Option(help="Texts, one a line.")],
     target: Annotated[Path, typer.Option(help="Their translations, line by line.")],
     output: Annotated[Path | None, typer.Option(help="Where to write; else standard output.")] = None,
-    others: Annotated[
-        list[Path] | None, typer.Option("--with", help="Another run of the same vocabulary. Repeatable.")
-    ] = None,
+    others: WithOption = None,
     device: DeviceOption = "auto",
     engine: EngineOption = "auto",
     as_json: JsonOption = False,

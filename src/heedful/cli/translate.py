@@ -17,6 +17,7 @@ from heedful.cli.common import (
     EngineOption,
     JsonOption,
     SearchOption,
+    WithOption,
     check_output,
     load_translator,
     search_with,
@@ -37,9 +38,6 @@ if TYPE_CHECKING:
 TextsArgument = Annotated[list[str] | None, typer.Argument(help="What to translate; else --input or standard input.")]
 InputOption = Annotated[Path | None, typer.Option("--input", help="A file, one text a line; - is standard input.")]
 OutputOption = Annotated[Path | None, typer.Option("--output", help="Where to write; else standard output.")]
-WithOption = Annotated[
-    list[Path] | None, typer.Option("--with", help="Another run of the same vocabulary, to take together. Repeatable.")
-]
 NBestOption = Annotated[int, typer.Option(min=1, help="Translations of each text.")]
 MethodOption = Annotated[str, typer.Option(help="beam, sample, or mbr: of samples the one that the others agree with.")]
 SeedOption = Annotated[int | None, typer.Option(help="Of sampling.")]

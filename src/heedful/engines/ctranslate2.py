@@ -14,6 +14,7 @@ import json
 import math
 import os
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,10 @@ class CTranslate2Engine:
             case _:
                 raise FolderError(f"{folder}/config.json is not heedful's; export the model again")
         self._translator = _load(folder, "int8" if self.numbers == "int8" else "float32", self.workers)
+
+    def shared(self, workers: int) -> AbstractContextManager[None]:
+        """It has threads of its own."""
+        return nullcontext()
 
     def cannot(self, search: SearchConfig, demand: Demand) -> str:
         """It could do some of these in its own way, which gives other results than ours."""

@@ -1,6 +1,7 @@
 """The one face of all engines."""
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Literal, Protocol
 
 from heedful.config import SearchConfig
@@ -30,7 +31,11 @@ class Engine(Protocol):
 
     @property
     def workers(self) -> int:
-        """How many threads may ask it at the same time, and are answered faster than one."""
+        """How many batches it searches at the same time, each asked for by a thread of its own."""
+        ...
+
+    def shared(self, workers: int) -> AbstractContextManager[None]:
+        """Within this, so many threads ask it at the same time."""
         ...
 
     def cannot(self, search: SearchConfig, demand: Demand) -> str:

@@ -1,6 +1,7 @@
 """The engine that runs any model, on any device, and whose model can be looked into."""
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 
 import torch
 
@@ -14,19 +15,28 @@ from heedful.search.demand import ANYWHERE, Borders, Demand
 from heedful.search.ensemble import Together, together
 from heedful.search.hypothesis import Hypothesis
 from heedful.search.stepping import Symbols
+from heedful.train.gradients import shared_threads, workers_for
 
 
 class TorchEngine:
     """A model; with `others`, models of the same vocabulary, all of them as one."""
 
     name: EngineName = "torch"
-    batch_tokens = 3000
-    workers = 1  # which has all threads
+    batch_tokens = 8000
 
     def __init__(self, model: AnySeq2Seq, eos_id: int, others: Sequence[AnySeq2Seq] = ()) -> None:
         self.model = model
         self.models = (model, *others)
         self.symbols = Symbols(model.pad_id, eos_id, (model.pad_id,))
+
+    @property
+    def workers(self) -> int:
+        """Small matrices do not keep several threads busy; so each thread has a batch of its own."""
+        return workers_for(next(self.model.parameters()).device)
+
+    def shared(self, workers: int) -> AbstractContextManager[None]:
+        """Within this, so many threads ask it, and each has its share of PyTorch's."""
+        return shared_threads(workers)
 
     def cannot(self, search: SearchConfig, demand: Demand) -> str:
         """There is nothing that it cannot do."""

@@ -30,9 +30,10 @@ class SinusoidalPositions(nn.Module):
         self.table: Tensor
 
     def forward(self, positions: Int[Tensor, " rows"], longest: int) -> Float[Tensor, "rows d_model"]:
-        if longest > len(self.table):
-            self.table = sinusoids(torch.arange(2 * longest, device=positions.device), self.d_model)
-        return self.table.index_select(0, positions)
+        table = self.table
+        if longest > len(table):  # another thread may change it at the same time; the one in hand is long enough
+            table = self.table = sinusoids(torch.arange(2 * longest, device=positions.device), self.d_model)
+        return table.index_select(0, positions)
 
     if TYPE_CHECKING:
         __call__ = forward

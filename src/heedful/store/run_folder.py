@@ -89,7 +89,9 @@ class RunFolder:
 
     @classmethod
     def open(cls, path: Path) -> "RunFolder":
-        """An existing one, with all that is needed to use it intact."""
+        """An existing one, with all that is needed to use it intact; or one of its checkpoints, by its folder."""
+        if step := _step_of(path):
+            return AtCheckpoint(cls.open(path.absolute().parent.parent).path, step)
         if not path.is_dir():
             raise FolderError(f"no run folder {path}; make one with: heedful train --source A --target B --out {path}")
         if not (path / "config.json").exists():
@@ -200,6 +202,16 @@ class RunFolder:
 
         from heedful.models.build import build_model
 
+        path, weights = self._weights()
+        config, vocabulary = self.experiment().model, self.tokenizers().vocabulary
+        _check_size(config, vocabulary, weights, path)
+        with torch.device("meta"):
+            model = build_model(config, vocabulary)
+        fill_model(model.to_empty(device="cpu"), weights, str(path))
+        return model.eval()
+
+    def _weights(self) -> "tuple[Path, Mapping[str, Tensor]]":
+        """The weights, and the file that they are in."""
         if not self.has_model and self.ctranslate2.exists():
             raise FolderError(f"{self.path} has no weights for PyTorch, only for CTranslate2; use the run it came from")
         if not self.has_model:
@@ -209,12 +221,7 @@ class RunFolder:
         metadata = _metadata(path)
         if metadata.pop("sha256", "") != _digest(weights, metadata):
             raise FolderError(f"{path} is damaged: its checksum differs; copy it again, or train --resume to remake it")
-        config, vocabulary = self.experiment().model, self.tokenizers().vocabulary
-        _check_size(config, vocabulary, weights, path)
-        with torch.device("meta"):
-            model = build_model(config, vocabulary)
-        fill_model(model.to_empty(device="cpu"), weights, str(path))
-        return model.eval()
+        return path, weights
 
     def note(self) -> str:
         """Where the weights come from."""
@@ -237,6 +244,38 @@ class RunFolder:
         if not isinstance(about, dict):
             raise FolderError(f"{self.path}/about.json is damaged: it is not a JSON object")
         return about
+
+
+class AtCheckpoint(RunFolder):
+    """A run as it was at a step whose checkpoint is kept."""
+
+    has_model = True
+    has_fresh_ctranslate2 = False
+    weights_id = ""
+
+    def __init__(self, path: Path, step: int) -> None:
+        super().__init__(path)
+        self.step = step
+        self.weights_id = f"step {step}"
+
+    def add_scores(self, test_set: str, scores: Mapping[str, object]) -> None:
+        """Beside those of the run's own model."""
+        super().add_scores(f"{test_set} at step {self.step}", scores)
+
+    def _weights(self) -> "tuple[Path, Mapping[str, Tensor]]":
+        """The moving average of the weights, if there is one."""
+        from heedful.store.checkpoint import Checkpoints
+
+        checkpoints = Checkpoints(self.checkpoints, keep=0)
+        weights = checkpoints.load_model(self.step, "ema.") or checkpoints.load_model(self.step, "model.")
+        return self.checkpoints / f"step-{self.step:08d}", weights
+
+
+def _step_of(path: Path) -> int:
+    """The step of a checkpoint's folder; 0 for other folders."""
+    number = path.name.removeprefix("step-")
+    inside = path.absolute().parent.name == "checkpoints" and path.is_dir()
+    return int(number) if inside and number != path.name and number.isdecimal() else 0
 
 
 def check_free(path: Path) -> None:
