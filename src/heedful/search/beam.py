@@ -15,7 +15,6 @@ from heedful.search.penalty_table import penalty_table
 from heedful.search.pool import Candidates, Trace, empty_pool
 from heedful.search.rules import rules_of
 from heedful.search.stepping import NEVER, S, Step, Symbols, select_rows
-from heedful.search.top import top_log_probs
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +61,8 @@ def beam_search(
     while len(live.tokens):
         length += 1
         logits, state = step(live.tokens, state)
-        log_probs = rules.log_probs(logits, length, live.history, live.places // config.beam)
-        found = grow(live, log_probs, sentences, config.beam, length=length, penalty=penalties[length])
+        best = rules.best(logits, length, live.history, live.places // config.beam, candidates(config.beam))
+        found = grow(live, *best, sentences, config.beam, length=length, penalty=penalties[length])
 
         ends = found.token == symbols.eos
         if ends.any():
@@ -92,19 +91,23 @@ def start(sentences: int, symbols: Symbols, beam: int, device: torch.device) -> 
     return Live(places, torch.zeros(sentences, device=device), tokens, tokens.new_empty(sentences, 0))
 
 
+def candidates(beam: int) -> int:
+    """How many continuations of a sentence are looked at: half of them may end it."""
+    return 2 * beam if beam > 1 else 1
+
+
 def grow(
     live: Live,
-    log_probs: Float[Tensor, "rows vocabulary"],
+    values: Float[Tensor, "rows each"],
+    ids: Int[Tensor, "rows each"],
     sentences: int,
     beam: int,
     *,
     length: int,
     penalty: Float[Tensor, ""],
 ) -> Candidates:
-    """The best 2 x beam continuations of each sentence; equal ones by the rank of the parent, then by id."""
-    count = 2 * beam if beam > 1 else 1
-    values, ids = top_log_probs(log_probs, count)
-    each = values.shape[1]
+    """Of the best continuations of each row those of each sentence; equal ones by the parent's rank, then by id."""
+    count, each = candidates(beam), values.shape[1]
     # A place without a row has no continuation, so sentences need not have equally many rows.
     totals = values.new_full((sentences * beam, each), NEVER)
     totals[live.places] = values + live.log_probs.unsqueeze(1)

@@ -10,13 +10,14 @@ from torch import Tensor
 
 from heedful.config.experiment import SearchConfig
 from heedful.errors import ConfigError, Diverged
-from heedful.search.beam import Live, can_win, grow, start
+from heedful.search.beam import Live, can_win, candidates, grow, start
 from heedful.search.check import NOT_NUMBERS, check_search
 from heedful.search.hypothesis import Hypothesis
 from heedful.search.penalty_table import penalty_table
 from heedful.search.pool import Candidates, Trace, empty_pool
 from heedful.search.rules import rules_of
 from heedful.search.stepping import S, Step, Symbols, select_rows
+from heedful.search.top import top_log_probs
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +112,8 @@ def _searched(
     if not len(live.tokens):
         return group
     disliked = log_probs - config.diversity * counts[live.places // width]
-    found = grow(live, disliked, sentences, width, length=length, penalty=penalties[length])
+    best = top_log_probs(disliked, candidates(width))
+    found = grow(live, *best, sentences, width, length=length, penalty=penalties[length])
     total = found.log_prob + config.diversity * counts.gather(1, found.token)
     found = Candidates(total / penalties[length], total, found.length, group.rows[found.row], found.token)
 

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from heedful.config.experiment import SearchConfig
 from heedful.search.stepping import NEVER, Symbols
+from heedful.search.top import best_log_probs, top_log_probs, worth_compiling
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +21,20 @@ class Rules:
     min_length: int  # tokens before EOS, at least
     ngram: int  # 0: repeating is no matter
     prefixes: Int[Tensor, "sentences longest"]  # what each output begins with; -1 where it may go on as it likes
+
+    def best(
+        self,
+        logits: Float[Tensor, "rows vocabulary"],
+        length: int,
+        history: Int[Tensor, "rows produced"],
+        sentences: Int[Tensor, " rows"],
+        count: int,
+    ) -> tuple[Float[Tensor, "rows k"], Int[Tensor, "rows k"]]:
+        """The likeliest tokens and their log-probabilities, as `top_log_probs` of all `log_probs` gives them."""
+        plain = length > max(self.prefixes.shape[1], self.min_length) and not 0 < self.ngram < length
+        if plain and worth_compiling(logits):
+            return best_log_probs(logits, self.banned, count)
+        return top_log_probs(self.log_probs(logits, length, history, sentences), count)
 
     def log_probs(
         self,

@@ -1,9 +1,11 @@
 """The k largest of each row, exactly and with ties in a fixed order, which `torch.topk` doesn't promise."""
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+_WORTH = 500_000  # logits: a hundred hypotheses of a small vocabulary
 BLOCK = 64  # 32 and 128 are slower for 200 rows of 10 000 or 37 000 types
 
 
@@ -23,6 +25,26 @@ def top_log_probs(
     values = log_probs.gather(1, chosen)
     # Rounding may leave a certain token a hair above 0, but a longer output must never be more probable.
     return values.nan_to_num(nan=-torch.inf, neginf=-torch.inf).clamp(max=0.0), ids
+
+
+def worth_compiling(logits: Float[Tensor, "rows vocabulary"]) -> bool:
+    """Whether the compiled loop takes these, and there is so much of it that loading it does not cost more."""
+    return logits.device.type == "cpu" and logits.dtype == torch.float32 and logits.numel() >= _WORTH
+
+
+def best_log_probs(
+    logits: Float[Tensor, "rows vocabulary"], banned: Int[Tensor, " banned"], k: int
+) -> tuple[Float[Tensor, "rows k"], Int[Tensor, "rows k"]]:
+    """`top_log_probs` of the log-softmax without what is banned, in one pass over memory."""
+    from heedful.kernels.candidates import best_log_probs as fill
+
+    rows, vocabulary = logits.shape
+    barred = torch.zeros(vocabulary, dtype=torch.bool).index_fill_(0, banned, True)
+    values = logits.new_empty(rows, min(k, vocabulary))
+    ids = torch.empty(values.shape, dtype=torch.long)
+    given = logits.detach().contiguous().numpy()
+    fill(given, given.view(np.int32), barred.numpy(), values.numpy(), ids.numpy())
+    return values, ids
 
 
 def _ids_worth_sorting(log_probs: Float[Tensor, "rows vocabulary"], k: int) -> Int[Tensor, "rows fewer"]:
