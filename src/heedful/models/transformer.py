@@ -1,7 +1,7 @@
 """The Transformer (section 3)."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, assert_never, cast
 
 import torch
@@ -11,8 +11,9 @@ from torch import Tensor, nn
 
 from heedful.config import ModelConfig
 from heedful.models.embedded import Embedded
+from heedful.models.pooled import PooledState, can_pool, start_pooled
 from heedful.models.seq2seq import Noise
-from heedful.nn.attention import CrossAttention, Keys, SelfAttention, Values
+from heedful.nn.attention import CrossAttention, SelfAttention
 from heedful.nn.dropout import Dropout, number_sites
 from heedful.nn.feed_forward import FeedForward
 from heedful.nn.fused import Rows
@@ -36,12 +37,25 @@ class TransformerState:
     """Keys and values of all positions so far and of the source, layer by layer."""
 
     position: int
-    keys: Sequence[Float[Tensor, "batch _heads key d_k"]]  # layers may differ in their heads
-    values: Sequence[Float[Tensor, "batch _heads key d_v"]]
+    keys: list[Float[Tensor, "batch _heads key d_k"]]  # layers may differ in their heads
+    values: list[Float[Tensor, "batch _heads key d_v"]]
     source_keys: Sequence[Float[Tensor, "batch _heads source d_k"]]
     source_values: Sequence[Float[Tensor, "batch _heads source d_v"]]
     source_mask: Bool[Tensor, "batch 1 1 source"]
     sentences: Int[Tensor, " batch"]  # which sentence a row translates
+
+    def longer(self) -> "TransformerState":
+        """A state of its own for one position more, whose keys and values each layer is about to add."""
+        return replace(self, position=self.position + 1, keys=list(self.keys), values=list(self.values))
+
+    def look_back(self, layer: int, attention: SelfAttention, x: Rows) -> Rows:
+        """Attend from the last position to all before and to itself."""
+        x, self.keys[layer], self.values[layer] = attention.step(x, self.keys[layer], self.values[layer])
+        return x
+
+    def look_at_source(self, layer: int, attention: CrossAttention, x: Rows) -> Rows:
+        """Attend from the last position to the source."""
+        return attention.step(x, self.source_keys[layer], self.source_values[layer], self.source_mask)
 
     def select(self, rows: Int[Tensor, " chosen"]) -> "TransformerState":
         """Keep these rows."""
@@ -100,28 +114,17 @@ class DecoderLayer(nn.Module):
         )
         return self.feed_forward_residual(x, keys, lambda y: self.feed_forward(y, keys))
 
-    def step(self, x: Rows, layer: int, state: TransformerState) -> tuple[Rows, Keys, Values]:
-        """One position, with the caches of this layer; gives the longer keys and values too."""
-        grown: list[Tensor] = []
-
-        def look_back(y: Rows) -> Rows:
-            y, keys, values = self.attention.step(y, state.keys[layer], state.values[layer])
-            grown.extend((keys, values))
-            return y
-
-        def look_at_source(y: Rows) -> Rows:
-            keys, values = state.source_keys[layer], state.source_values[layer]
-            return self.cross_attention.step(y, keys, values, state.source_mask)
-
-        x = self.attention_residual(x, None, look_back)
-        x = self.cross_attention_residual(x, None, look_at_source)
-        return self.feed_forward_residual(x, None, self.feed_forward), grown[0], grown[1]
+    def step(self, x: Rows, layer: int, state: "TransformerState | PooledState") -> Rows:
+        """One position of each hypothesis, with what the state remembers for this layer."""
+        x = self.attention_residual(x, None, lambda y: state.look_back(layer, self.attention, y))
+        x = self.cross_attention_residual(x, None, lambda y: state.look_at_source(layer, self.cross_attention, y))
+        return self.feed_forward_residual(x, None, self.feed_forward)
 
     if TYPE_CHECKING:
         __call__ = forward
 
 
-class Transformer(Embedded[Memory, TransformerState]):
+class Transformer(Embedded[Memory, TransformerState | PooledState]):
     """Figure 1."""
 
     def __init__(self, config: ModelConfig, source_vocabulary: int, target_vocabulary: int, pad_id: int) -> None:
@@ -180,7 +183,10 @@ class Transformer(Embedded[Memory, TransformerState]):
             x = self.run_layer(layer, layout.keys, x, layout, memory)
         return self.decoder_norm(x)
 
-    def start(self, memory: Memory) -> TransformerState:
+    def start(self, memory: Memory) -> TransformerState | PooledState:
+        attentions = [(layer.attention, layer.cross_attention) for layer in self.decoder]
+        if can_pool(memory.rows, memory.layout, [kind for pair in attentions for kind in pair]):
+            return start_pooled(memory.rows, memory.layout, attentions)
         batch, config = len(memory.layout.lengths), self.config
         source = [layer.cross_attention.project(memory.rows, memory.layout) for layer in self.decoder]
         heads = [layer.attention.num_heads for layer in self.decoder]
@@ -195,26 +201,13 @@ class Transformer(Embedded[Memory, TransformerState]):
         )
 
     def step(
-        self, tokens: Int[Tensor, " rows"], state: TransformerState
-    ) -> tuple[Float[Tensor, "rows vocabulary"], TransformerState]:
-        here = tokens.new_tensor([state.position])
+        self, tokens: Int[Tensor, " rows"], state: TransformerState | PooledState
+    ) -> tuple[Float[Tensor, "rows vocabulary"], TransformerState | PooledState]:
+        here, grown = tokens.new_tensor([state.position]), state.longer()
         x = self.target_dropout(self.target_embedding(tokens) + self.target_positions(here, state.position + 1), None)
-        keys, values = [], []
         for index, layer in enumerate(self.decoder):
-            x, layer_keys, layer_values = layer.step(x, index, state)
-            keys.append(layer_keys)
-            values.append(layer_values)
-        logits = F.linear(self.decoder_norm(x), self.output_weight)
-        grown = TransformerState(
-            state.position + 1,
-            keys,
-            values,
-            state.source_keys,
-            state.source_values,
-            state.source_mask,
-            state.sentences,
-        )
-        return logits, grown
+            x = layer.step(x, index, grown)
+        return F.linear(self.decoder_norm(x), self.output_weight), grown
 
 
 def d_key(config: ModelConfig) -> int:
