@@ -88,9 +88,10 @@ def test_what_the_beam_finds_is_scored_and_ranked_as_ours(both: Both, penalty: s
             assert hypothesis.score == pytest.approx(log_prob / divisor, abs=5e-4)
 
 
-def test_a_sentence_does_not_depend_on_its_company(both: Both) -> None:
+@pytest.mark.parametrize("alpha", [0.0, 0.6])
+def test_a_sentence_does_not_depend_on_its_company(both: Both, alpha: float) -> None:
     _, fast = both
-    search = SearchConfig(beam=3, max_extra=6)
+    search = SearchConfig(beam=3, max_extra=6, alpha=alpha)
     order = random.Random(3).sample(range(len(SOURCES)), len(SOURCES))
     together = fast.decode([SOURCES[index] for index in order], search, 2)
     for index, found in zip(order, together, strict=True):
