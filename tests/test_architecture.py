@@ -24,7 +24,7 @@ LAYERS = (
     ("engines",),
     ("train", "search"),
     ("models",),
-    ("nn", "data"),
+    ("nn", "data", "pages"),
     ("text", "metrics", "kernels"),
     ("processes",),
     ("device",),
