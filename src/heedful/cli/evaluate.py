@@ -4,7 +4,7 @@ import dataclasses
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, cast, get_args
+from typing import Annotated
 
 import typer
 
@@ -17,10 +17,11 @@ from heedful.cli.common import (
     check_output,
     device_named,
     search_with,
+    tokens_named,
     write_output,
 )
-from heedful.config import BleuTokens, Experiment
-from heedful.errors import ConfigError, HeedfulError, did_you_mean
+from heedful.config import Experiment
+from heedful.errors import ConfigError, HeedfulError
 
 
 def evaluate(
@@ -54,7 +55,7 @@ def evaluate(
     experiment = folder.experiment()
     sources, references = _files(experiment, source, reference)
     questions = read_questions(experiment.task, sources, references)
-    tokens = _tokens(tokenize) if tokenize else experiment.evaluate.tokenize
+    tokens = tokens_named(tokenize) if tokenize else experiment.evaluate.tokenize
     use_threads(0)
     translator = Translator.load(run, device_named(device))
     search = search_with(translator.search, beam, settings)
@@ -96,10 +97,3 @@ def _row(score: object) -> tuple[str, ...]:
     entry = dataclasses.asdict(score)  # type: ignore[call-overload]
     interval = f"{entry['low']:.2f} to {entry['high']:.2f}"
     return entry["metric"], f"{entry['value']:.2f}", interval, entry["signature"]
-
-
-def _tokens(name: str) -> BleuTokens:
-    known = get_args(BleuTokens)
-    if name not in known:
-        raise ConfigError(f"--tokenize must be one of {', '.join(known)}, but is {name}{did_you_mean(name, known)}")
-    return cast(BleuTokens, name)

@@ -23,7 +23,7 @@ def digest(text: str) -> str:
 def json_in_page(document: object) -> str:
     """JSON that can stand in a script of the type application/json, whatever text is in it.
 
-    It is ASCII alone: it has no line separators that a script minds, and no halves of characters that a file cannot hold.
+    It is ASCII alone: no line separators that a script minds, no halves of characters that a file cannot hold.
     """
     return json.dumps(document, allow_nan=False, separators=(",", ":")).translate(_ESCAPES)
 
