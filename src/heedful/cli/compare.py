@@ -126,7 +126,7 @@ def _score(name: str, tested: "Tested") -> tuple[str, ...]:
 
 
 def _against_first(found: "Comparison") -> str:
-    rows = [("sentences by chrF", "better", "worse", "equal", "same text", "length ratio")]
+    rows: list[tuple[str, ...]] = [("sentences by chrF", "better", "worse", "equal", "same text", "length ratio")]
     for number, (name, ratio) in enumerate(zip(found.names, found.length_ratios, strict=True)):
         wins = found.wins(number) if number else None
         counts = (wins.better, wins.worse, wins.equal, wins.identical) if wins else ("", "", "", "")

@@ -7,7 +7,7 @@ other test sets out of this one (Koehn 2004), approximate randomisation exchange
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from heedful.config.experiment import BleuTokens
 from heedful.metrics.score import Score
@@ -15,6 +15,7 @@ from heedful.metrics.translation import affordable, bleu_metric, check_paired, s
 
 if TYPE_CHECKING:
     from sacrebleu.metrics.base import Metric
+    from sacrebleu.significance import PairedTest, Result
 
 SIGNIFICANT = 0.05
 
@@ -79,15 +80,21 @@ def _test(
     from sacrebleu.significance import PairedTest
 
     named = [(str(number), outputs) for number, outputs in enumerate(systems)]
-    signatures, drawn = PairedTest(named, {name: metric()}, references, "bs", resamples)()
-    shuffled_signatures, shuffled = PairedTest(named, {name: metric()}, references, "ar", trials)()
-    (key,) = signatures  # sacreBLEU's own name of the metric
-    base = float(drawn[key][0].score)
-    tested = []
-    for ours, theirs in zip(drawn[key], shuffled[key], strict=True):
+    signature, drawn = _results(PairedTest(named, {name: metric()}, references, "bs", resamples))
+    other_signature, shuffled = _results(PairedTest(named, {name: metric()}, references, "ar", trials))
+    base = float(drawn[0].score)
+    tested: list[Tested] = []
+    for ours, theirs in zip(drawn, shuffled, strict=True):
         value = float(ours.score)
-        score = score_around(name, value, float(ours.mean), float(ours.ci), str(signatures[key]))
+        score = score_around(name, value, float(ours.mean or value), float(ours.ci or 0.0), signature)
         # sacreBLEU counts what is beyond the difference: of two that are the same it would be sure that they differ.
         ps = (1.0, 1.0) if value == base else (ours.p_value, theirs.p_value)
         tested.append(Tested(score, value - base, *(ps if tested else (None, None))))
-    return MetricTest(name, tuple(tested), str(shuffled_signatures[key]))
+    return MetricTest(name, tuple(tested), other_signature)
+
+
+def _results(test: "PairedTest") -> "tuple[str, list[Result]]":
+    """The signature, and what came out for each system."""
+    signatures, results = test()
+    ((name, signature),) = signatures.items()  # the metric by sacreBLEU's own name
+    return str(signature), cast("list[Result]", results[name])

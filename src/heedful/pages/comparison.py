@@ -24,8 +24,8 @@ def comparison_page(found: Comparison) -> str:
 <p>How many sentences have a better or a worse chrF than with {_label(found.names, 0)}.</p>
 {_wins(found)}
 <div class="charts">
-{_chart("lengths", f"BLEU by words of the {found.length_of}", "sentences", found.by_length, found.names)}
-{_chart("frequencies", f"F1 of words by how often {found.counted_in} has them", "words", found.by_frequency, found.names)}
+{_chart(f"BLEU by words of the {found.length_of}", "sentences", found.by_length, found.names)}
+{_chart(f"F1 of words by how often {found.counted_in} has them", "words", found.by_frequency, found.names)}
 </div>
 <h2 id="every">Every sentence</h2>
 {asset("comparison.html")}
@@ -145,19 +145,18 @@ def _wins(found: Comparison) -> str:
     return f'<ul class="win-list">{"".join(rows)}</ul>'
 
 
-def _chart(key: str, title: str, counted: str, parts: Sequence[PartScore], names: Sequence[str]) -> str:
+def _chart(title: str, counted: str, parts: Sequence[PartScore], names: Sequence[str]) -> str:
     """Bars that are a table: its numbers stand beside them."""
     longest = max(chain.from_iterable(part.values for part in parts)) or 1.0
-    rows = "".join(
-        f'<tr><th scope="row">{part.name}</th><td class="number">{part.count:,}</td>'
-        f"<td>{''.join(_bar(system, value, longest, part.values[0]) for system, value in enumerate(part.values))}</td></tr>"
-        for part in parts
-    )
-    letters = ", ".join(_label(names, system) for system in range(len(names)))
+    rows = []
+    for part in parts:
+        bars = "".join(_bar(system, value, longest, part.values[0]) for system, value in enumerate(part.values))
+        rows.append(f'<tr><th scope="row">{part.name}</th><td class="number">{part.count:,}</td><td>{bars}</td></tr>')
+    labels = ", ".join(_label(names, system) for system in range(len(names)))
     return (
-        f'<section aria-labelledby="{key}"><h2 id="{key}">{text_in_page(title)}</h2><table class="rows bars"><thead><tr>'
-        f'<td></td><th scope="col" class="number">{counted}</th><th scope="col">{letters}</th></tr></thead>'
-        f"<tbody>{rows}</tbody></table></section>"
+        f'<section><h2 id="{counted}">{text_in_page(title)}</h2><table class="rows bars" aria-labelledby="{counted}">'
+        f'<thead><tr><td></td><th scope="col" class="number">{counted}</th><th scope="col">{labels}</th></tr></thead>'
+        f"<tbody>{''.join(rows)}</tbody></table></section>"
     )
 
 
@@ -179,9 +178,9 @@ def _method(found: Comparison) -> str:
             ("randomisation", test.randomisation_signature),
         )
     )
-    return f"""<p>A p-value is how often a difference at least as large would be seen if the two systems were equally good:
-by bootstrap, when the test set is drawn anew, and by approximate randomisation, when outputs are exchanged. Both are
-sacreBLEU's. Below 0.05 it is called significant. Of many systems that are equally good, some seem to differ by chance.</p>
+    return f"""<p>A p-value is how often a difference at least as large would be seen if the two systems were equally
+good: by bootstrap, when the test set is drawn anew, and by approximate randomisation, when outputs are exchanged. Both
+are sacreBLEU's. Below 0.05 it is called significant.</p>
 <p>F1 asks how many of the words are right, sentence by sentence, wherever they stand; of several references the first
 counts. A value of few sentences or words is uncertain.</p>
 <dl class="signatures">{signatures}</dl>"""
