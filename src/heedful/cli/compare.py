@@ -101,7 +101,7 @@ def _sections(found: "Comparison") -> Iterator[str]:
         yield _scores(test, found.names)
     yield _against_first(found)
     yield _parts(f"BLEU by words of the {found.length_of}", "sentences", found.by_length, found.names)
-    yield _parts(f"F1 of words by how often {found.counted_in} has them", "words", found.by_frequency, found.names)
+    yield _parts(f"F1 of words by how often they are in {found.counted_in}", "words", found.by_frequency, found.names)
     for number, name in enumerate(found.names[1:], 1):
         better, worse = found.extremes(number, _SHOWN)
         for title, sentences in (("gains most over", better), ("loses most against", worse)):

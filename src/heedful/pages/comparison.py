@@ -18,16 +18,16 @@ def comparison_page(found: Comparison) -> str:
 <p>{len(found.sentences):,} sentences. All are compared with the first system.</p>
 {_systems(found)}
 <ul class="verdicts">{"".join(_verdicts(found))}</ul>
-<h2 id="scores">Scores</h2>
+<h2>Scores</h2>
 {"".join(_scores(test, found.names) for test in found.tests)}
-<h2 id="wins">Sentence by sentence</h2>
+<h2>Sentence by sentence</h2>
 <p>How many sentences have a better or a worse chrF than with {_label(found.names, 0)}.</p>
 {_wins(found)}
 <div class="charts">
 {_chart(f"BLEU by words of the {found.length_of}", "sentences", found.by_length, found.names)}
-{_chart(f"F1 of words by how often {found.counted_in} has them", "words", found.by_frequency, found.names)}
+{_chart(f"F1 of words by how often they are in {found.counted_in}", "words", found.by_frequency, found.names)}
 </div>
-<h2 id="every">Every sentence</h2>
+<h2>Every sentence</h2>
 {asset("comparison.html")}
 <h2>How it was measured</h2>
 {_method(found)}
@@ -66,7 +66,7 @@ def _chip(system: int) -> str:
 
 
 def _label(names: Sequence[str], system: int) -> str:
-    return f'<span class="system">{_chip(system)} {text_in_page(names[system])}</span>'
+    return f'<span class="system">{_chip(system)}&nbsp;{text_in_page(names[system])}</span>'
 
 
 def _systems(found: Comparison) -> str:
@@ -124,7 +124,7 @@ def _score(names: Sequence[str], system: int, tested: Tested, low: float, high: 
 
 def _change(value: float, digits: int) -> str:
     kind = "up" if value > 0 else "down" if value < 0 else "same"
-    return f'<span class="{kind}">{value:+.{digits}f}</span>'
+    return f'<span class="{kind}">{f"{value:+.{digits}f}".replace("-", "−")}</span>'
 
 
 def _wins(found: Comparison) -> str:
@@ -137,11 +137,12 @@ def _wins(found: Comparison) -> str:
             f'<rect class="{kind}" x="{start:.2f}%" width="{share:.2f}%" height="100%"/>'
             for kind, start, share in kinds
         )
-        rows.append(
-            f'<li>{_label(found.names, system)}<svg class="wins" aria-hidden="true">{drawing}</svg><span class="counts">'
+        counts = (
             f"<span><b>{wins.better}</b> better</span> <span><b>{wins.equal}</b> equal, {wins.identical} of them with "
-            f"the same text</span> <span><b>{wins.worse}</b> worse</span></span></li>"
+            f"the same text</span> <span><b>{wins.worse}</b> worse</span>"
         )
+        bar = f'<svg class="wins" aria-hidden="true">{drawing}</svg>'
+        rows.append(f'<li>{_label(found.names, system)}{bar}<span class="counts">{counts}</span></li>')
     return f'<ul class="win-list">{"".join(rows)}</ul>'
 
 
@@ -154,7 +155,8 @@ def _chart(title: str, counted: str, parts: Sequence[PartScore], names: Sequence
         rows.append(f'<tr><th scope="row">{part.name}</th><td class="number">{part.count:,}</td><td>{bars}</td></tr>')
     labels = ", ".join(_label(names, system) for system in range(len(names)))
     return (
-        f'<section><h2 id="{counted}">{text_in_page(title)}</h2><table class="rows bars" aria-labelledby="{counted}">'
+        f'<section><h2 id="by-{counted}">{text_in_page(title)}</h2>'
+        f'<table class="rows bars" aria-labelledby="by-{counted}">'
         f'<thead><tr><td></td><th scope="col" class="number">{counted}</th><th scope="col">{labels}</th></tr></thead>'
         f"<tbody>{''.join(rows)}</tbody></table></section>"
     )
