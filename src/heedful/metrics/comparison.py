@@ -8,7 +8,7 @@ from itertools import chain
 from heedful.config.experiment import BleuTokens
 from heedful.metrics.breakdown import LENGTHS, PartScore, bleu_in, buckets, f1_by_frequency
 from heedful.metrics.significance import MetricTest, paired_tests
-from heedful.metrics.translation import check_paired, words_of
+from heedful.metrics.translation import bleu_metric, check_paired, words_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +115,6 @@ def compare(
 
 
 def _length_ratio(outputs: Sequence[str], references: Sequence[Sequence[str]], tokenize: BleuTokens) -> float:
-    from heedful.metrics.translation import bleu_metric
-
     score = bleu_metric(tokenize).corpus_score(outputs, references)
     return float(score.sys_len / score.ref_len) if score.ref_len else 0.0
 

@@ -123,8 +123,10 @@ def _score(names: Sequence[str], system: int, tested: Tested, low: float, high: 
 
 
 def _change(value: float, digits: int) -> str:
-    kind = "up" if value > 0 else "down" if value < 0 else "same"
-    return f'<span class="{kind}">{f"{value:+.{digits}f}".replace("-", "−")}</span>'
+    shown = round(value, digits)
+    if not shown:
+        return f"{0:.{digits}f}"
+    return f'<span class="{"up" if shown > 0 else "down"}">{f"{shown:+.{digits}f}".replace("-", "−")}</span>'  # noqa: RUF001
 
 
 def _wins(found: Comparison) -> str:
