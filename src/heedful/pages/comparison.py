@@ -126,7 +126,7 @@ def _change(value: float, digits: int) -> str:
     shown = round(value, digits)
     if not shown:
         return f"{0:.{digits}f}"
-    return f'<span class="{"up" if shown > 0 else "down"}">{f"{shown:+.{digits}f}".replace("-", "−")}</span>'  # noqa: RUF001
+    return f'<span class="{"up" if shown > 0 else "down"}">{f"{shown:+.{digits}f}".replace("-", "−")}</span>'
 
 
 def _wins(found: Comparison) -> str:
