@@ -24,10 +24,10 @@ LAYERS = (
     ("engines",),
     ("train", "search"),
     ("models",),
-    ("nn", "data"),
+    ("nn", "data", "pages"),
     ("text", "metrics", "kernels"),
     ("processes",),
-    ("device", "pages"),
+    ("device", "memory"),
     ("config",),
     ("errors",),
 )

@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from heedful.data.batch import Batch
+from heedful.memory import keep_pages
 from heedful.models.transformer import Transformer
 from heedful.nn.noise import sentence_keys
-from heedful.pages import keep_pages
 from heedful.train.gradients import Objective, OneByOne, SideBySide, make_gradients, shared_threads, workers_for
 from model_examples import SMALL, SOURCE_TYPES, TARGET_TYPES, batch_of, fresh, sentences, update_of
 

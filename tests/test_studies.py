@@ -306,7 +306,7 @@ def test_bleu_by_length_is_of_the_sentences_of_that_length() -> None:
     scored = Scored(("u v w x", "z", "u v w x"), (), None)
     done = Done(Row("gru", recipe("multi30k-de-en")), RunFolder(Path()), scored, Effort(0, 0.0, 0.0, ()))
     table = table2._by_length([done], asked)
-    assert [one[:3] for one in table.rows] == [("1 to 5", 2, 2.5), ("6 to 10", 1, 7.0)]
+    assert [one[:3] for one in table.rows] == [("up to 5", 2, 2.5), ("6 to 10", 1, 7.0)]
     assert table.rows[0][3] == pytest.approx(100.0)
     assert table.rows[1][3] == 0.0
 

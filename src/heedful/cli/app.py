@@ -10,6 +10,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from heedful.cli.bring import bring
+from heedful.cli.compare import compare
 from heedful.cli.console import complain, say
 from heedful.cli.doctor import doctor
 from heedful.cli.evaluate import evaluate
@@ -35,7 +36,7 @@ app = typer.Typer(
     rich_markup_mode=None,  # plain help: drawing boxes would take longer than all the rest
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (train, translate, evaluate, score, heads, prune, study, export, doctor, info):
+for command in (train, translate, evaluate, compare, score, heads, prune, study, export, doctor, info):
     app.command()(command)
 app.command("import")(bring)
 

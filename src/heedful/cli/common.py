@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, cast, get_args
 import typer
 
 from heedful.cli import console
-from heedful.config import Device, SearchConfig, make_experiment, merge, parse_setting
+from heedful.config import BleuTokens, Device, SearchConfig, make_experiment, merge, parse_setting
 from heedful.errors import ConfigError, DataError, did_you_mean
-from heedful.pages import keep_pages
+from heedful.memory import keep_pages
 
 if TYPE_CHECKING:
     from heedful.translator import Translator
@@ -69,6 +69,14 @@ def device_named(name: str) -> Device:
     if name not in known:
         raise ConfigError(f"--device must be one of {', '.join(known)}, but is {name}{did_you_mean(name, known)}")
     return cast(Device, name)
+
+
+def tokens_named(name: str) -> BleuTokens:
+    """SacreBLEU's tokeniser of this name."""
+    known = get_args(BleuTokens)
+    if name not in known:
+        raise ConfigError(f"--tokenize must be one of {', '.join(known)}, but is {name}{did_you_mean(name, known)}")
+    return cast(BleuTokens, name)
 
 
 def load_translator(

@@ -37,7 +37,7 @@ def table(rows: Sequence[tuple[str, ...]]) -> str:
 
 
 def _cell(text: str, width: int) -> str:
-    number = text.replace(",", "").replace(".", "").replace("-", "").replace("%", "").strip().isdigit()
+    number = text.replace(",", "").replace(".", "").replace("-", "").replace("+", "").replace("%", "").strip().isdigit()
     return text.rjust(width) if number else text.ljust(width)
 
 

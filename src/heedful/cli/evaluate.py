@@ -4,7 +4,7 @@ import dataclasses
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, cast, get_args
+from typing import Annotated
 
 import typer
 
@@ -19,10 +19,11 @@ from heedful.cli.common import (
     check_output,
     load_translator,
     search_with,
+    tokens_named,
     write_output,
 )
-from heedful.config import BleuTokens, Experiment
-from heedful.errors import ConfigError, HeedfulError, did_you_mean
+from heedful.config import Experiment
+from heedful.errors import ConfigError, HeedfulError
 
 
 def evaluate(
@@ -56,7 +57,7 @@ def evaluate(
     experiment = folder.experiment()
     sources, references = _files(experiment, source, reference)
     questions = read_questions(experiment.task, sources, references)
-    tokens = _tokens(tokenize) if tokenize else experiment.evaluate.tokenize
+    tokens = tokens_named(tokenize) if tokenize else experiment.evaluate.tokenize
     translator = load_translator(run, device, engine, others)
     search = search_with(translator.search, beam, settings)
     named = guess_language(references[0][0]) if references else ""
@@ -99,10 +100,3 @@ def _row(score: object) -> tuple[str, ...]:
     entry = dataclasses.asdict(score)  # type: ignore[call-overload]
     interval = f"{entry['low']:.2f} to {entry['high']:.2f}"
     return entry["metric"], f"{entry['value']:.2f}", interval, entry["signature"]
-
-
-def _tokens(name: str) -> BleuTokens:
-    known = get_args(BleuTokens)
-    if name not in known:
-        raise ConfigError(f"--tokenize must be one of {', '.join(known)}, but is {name}{did_you_mean(name, known)}")
-    return cast(BleuTokens, name)

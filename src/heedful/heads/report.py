@@ -6,11 +6,11 @@ from dataclasses import asdict, dataclass
 from html import escape
 
 from heedful.heads.draw import TITLES
-from heedful.heads.inline import asset, digest
 from heedful.heads.measure import Measures, Share
 from heedful.heads.names import KINDS, Head
 from heedful.heads.roles import ROLE_COLOURS, Role, RoleName, percent
 from heedful.nn.heads import Kind
+from heedful.pages.inline import asset, text_in_page, whole_page
 
 Importance = Mapping[Head, float]  # the change in validation loss when the head is off
 
@@ -104,29 +104,14 @@ def report_page(
     """One HTML file, everything inlined; its policy lets no text in it act, and nothing be loaded."""
     style = (
         asset("theme.css")
-        + asset("report.css")
+        + asset("plain.css")
+        + asset("report.css", "heads")
         + "".join(f".{_class(name)} {{ --role: {colour}; }}\n" for name, colour in ROLE_COLOURS.items())
     )
-    script = asset("report.js")
-    policy = (
-        f"default-src 'none'; style-src '{digest(style)}'; script-src '{digest(script)}'; "
-        "base-uri 'none'; form-action 'none'"
-    )
     sentences = max((measured.sentences for measured in measures.values()), default=0)
-    name = escape(model_name.encode("utf-8", "replace").decode())  # a folder's name need not be Unicode
-    return f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{policy}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{name}: what each head does</title>
-<style>{style}</style>
-</head>
-<body>
-<main>
-<h1>What each head does</h1>
-<p>{len(measures)} heads of <strong>{name}</strong>, measured on {sentences} sentences and their translations.</p>
+    main = f"""<h1>What each head does</h1>
+<p>{len(measures)} heads of <strong>{text_in_page(model_name)}</strong>, measured on {sentences} sentences and their
+translations.</p>
 <h2>Roles</h2>
 {_legend(roles)}
 <div class="grids">{"".join(_grid(kind, roles) for kind in KINDS if any(head.kind == kind for head in roles))}</div>
@@ -136,12 +121,8 @@ at all keys alike. The stronger the colour of a share, the further it is over th
 again to turn the order round.</p>
 {_table(measures, roles, importance)}
 <h2>Columns</h2>
-{_meanings(importance)}
-</main>
-<script>{script}</script>
-</body>
-</html>
-"""
+{_meanings(importance)}"""
+    return whole_page(f"{model_name}: what each head does", style, asset("report.js", "heads"), main)
 
 
 def _legend(roles: Mapping[Head, Role]) -> str:

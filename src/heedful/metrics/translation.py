@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
@@ -34,10 +34,10 @@ def translation_scores(
 
     from heedful.metrics.chrf import Chrf
 
-    _check(hypotheses, references)
+    check_paired(hypotheses, references)
     unspaced = language in _UNSPACED_LANGUAGES  # without this, a line of Chinese is one single word for TER
     return [
-        _measure("BLEU", _bleu_metric(tokenize), hypotheses, references, resamples),
+        _measure("BLEU", bleu_metric(tokenize), hypotheses, references, resamples),
         _measure("chrF", Chrf(), hypotheses, references, resamples),
         _measure("TER", TER(normalized=unspaced, asian_support=unspaced), hypotheses, references, resamples),
         paper_bleu(hypotheses, references, language, resamples),
@@ -46,8 +46,14 @@ def translation_scores(
 
 def bleu(hypotheses: Sequence[str], references: Sequence[Sequence[str]], tokenize: BleuTokens) -> float:
     """BLEU of the corpus alone, for a look while training."""
-    _check(hypotheses, references)
-    return float(_bleu_metric(tokenize).corpus_score(hypotheses, references).score)
+    check_paired(hypotheses, references)
+    return float(bleu_metric(tokenize).corpus_score(hypotheses, references).score)
+
+
+def words_of(lines: Iterable[str], tokenize: BleuTokens) -> Iterator[list[str]]:
+    """The words of each line as BLEU sees them."""
+    split = bleu_metric(tokenize).tokenizer
+    return (split(line.rstrip()).split() for line in lines)
 
 
 def paper_bleu(
@@ -57,10 +63,10 @@ def paper_bleu(
 
     It lies 0.7 to 1.5 above sacreBLEU's own on the same output, so compare it with published numbers of its kind only.
     """
-    _check(hypotheses, references)
+    check_paired(hypotheses, references)
     split_references = [paper_tokens(lines, language) for lines in references]
     score = _measure(
-        "BLEU (paper)", _bleu_metric("none"), paper_tokens(hypotheses, language), split_references, resamples
+        "BLEU (paper)", bleu_metric("none"), paper_tokens(hypotheses, language), split_references, resamples
     )
     tokens = f"tok:moses-{language or 'en'}-compound-split"
     signature = score.signature.replace("tok:none", tokens) + f"|quotes:ascii|sacremoses:{version('sacremoses')}"
@@ -84,7 +90,8 @@ def split_compounds(line: str) -> str:
     return _COMPOUND.sub(r"\1 ##AT##-##AT## \2", line)
 
 
-def _bleu_metric(tokenize: BleuTokens) -> "BLEU":
+def bleu_metric(tokenize: BleuTokens) -> "BLEU":
+    """sacreBLEU's, with these tokens."""
     from sacrebleu.metrics.bleu import BLEU
 
     try:
@@ -99,22 +106,30 @@ def _bleu_metric(tokenize: BleuTokens) -> "BLEU":
 def _measure(
     name: str, metric: "Metric", hypotheses: Sequence[str], references: Sequence[Sequence[str]], resamples: int
 ) -> Score:
-    affordable = min(resamples, max(2, _MAX_RESAMPLED_SENTENCES // len(hypotheses)))
-    result = metric.corpus_score(hypotheses, references, n_bootstrap=affordable)
+    count = affordable(resamples, len(hypotheses))
+    result = metric.corpus_score(hypotheses, references, n_bootstrap=count)
     value = float(result.score)
-    mean, margin = (float(result._mean), float(result._ci)) if affordable > 1 else (value, 0.0)
+    mean, margin = (float(result._mean), float(result._ci)) if count > 1 else (value, 0.0)
+    return score_around(name, value, mean, margin, str(metric.get_signature()))
+
+
+def affordable(resamples: int, sentences: int) -> int:
+    """As many resamples as there is memory for."""
+    return min(resamples, max(2, _MAX_RESAMPLED_SENTENCES // sentences))
+
+
+def score_around(name: str, value: float, mean: float, margin: float, signature: str) -> Score:
+    """A score with the interval of its resamples.
+
+    They are summed in single precision: without care a perfect score could fall out of its interval by a millionth.
+    """
     ceiling = math.inf if name == "TER" else max(100.0, value)
-    return Score(
-        metric=name,
-        value=value,
-        # The resamples are summed in single precision: a perfect score could fall out of its interval by a millionth.
-        low=max(0.0, min(mean - margin, value)),
-        high=min(ceiling, max(mean + margin, value)),
-        signature=str(metric.get_signature()),
-    )
+    low, high = max(0.0, min(mean - margin, value)), min(ceiling, max(mean + margin, value))
+    return Score(name, value, low, high, signature)
 
 
-def _check(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> None:
+def check_paired(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> None:
+    """Refuse what has no references, or not one for each line."""
     if not references:
         raise DataError("there are no references to compare with; give at least one file of them")
     if not hypotheses:

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Any
 
 import torch
@@ -12,6 +11,7 @@ from heedful.config import BleuTokens, Experiment
 from heedful.data.batch import pack
 from heedful.data.stream import batches_by_length
 from heedful.errors import Diverged
+from heedful.metrics.breakdown import bleu_in, buckets
 from heedful.metrics.translation import bleu
 from heedful.models.seq2seq import AnySeq2Seq
 from heedful.runs.prepare import Prepared
@@ -102,13 +102,10 @@ def _by_length(
     tokenize: BleuTokens,
 ) -> list[list[float]]:
     """Longest source, number and BLEU of the sentences between each limit and the one before."""
-    scores: list[list[float]] = []
-    for above, limit in pairwise((0, *limits)):
-        chosen = [number for number, length in enumerate(lengths) if above < length <= limit]
-        if chosen:
-            some = [outputs[number] for number in chosen], [[references[number] for number in chosen]]
-            scores.append([limit, len(chosen), bleu(*some, tokenize)])
-    return scores
+    return [
+        [bucket.limit, len(bucket.places), bleu_in(bucket.places, outputs, [references], tokenize)]
+        for bucket in buckets(lengths, limits)
+    ]
 
 
 def _share(left: Sequence[str], right: Sequence[str]) -> float:

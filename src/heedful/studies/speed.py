@@ -10,8 +10,8 @@ import torch
 from heedful.config import ModelConfig, TrainConfig
 from heedful.data.batch import Batch
 from heedful.data.batching import Position
+from heedful.memory import keep_pages
 from heedful.models.build import Vocabulary, build_model
-from heedful.pages import keep_pages
 from heedful.studies.clock import one_thread, seconds
 from heedful.train.gradients import Gradients, Objective, OneByOne, Update
 from heedful.train.loop import Learner, training_steps

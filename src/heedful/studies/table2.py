@@ -1,13 +1,10 @@
 """Table 2: quality and training cost of the Transformer and its rivals, on one corpus at equal size."""
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
 
 from heedful.config import PRESETS, RIVAL_RATE, Experiment, merge
 from heedful.device import choose_device, use_threads
-from heedful.metrics.translation import bleu
+from heedful.metrics.breakdown import LENGTHS, bleu_in, buckets
 from heedful.studies import chart
 from heedful.studies.done import SMOKE, Done, bleu_of, done_rows, interval, notes, smoke_data
 from heedful.studies.dry_run import dry_run
@@ -47,7 +44,6 @@ _SPEED_LENGTHS: Mapping[Scale, tuple[int, ...]] = {
     "paper": (10, 20, 40, 80, 160),
 }
 _SPEED_REPEATS: Mapping[Scale, int] = {"smoke": 2, "laptop": 9, "paper": 9}
-_BOUNDS = (0, 5, 10, 15, 20, 25, 30, 40, 50)  # words of a source sentence; a bucket is above one and up to the next
 
 
 def table2(plan: Plan) -> Outcome:
@@ -145,39 +141,16 @@ def _speed(rows: Sequence[Row], experiment: Experiment, found: Material, plan: P
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Bucket:
-    """Sentences of about the same length."""
-
-    name: str
-    places: tuple[int, ...]  # in the test set
-    words: float  # on average
-
-
-def _buckets(asked: Sequence[Question]) -> list[_Bucket]:
-    """Those that have sentences."""
-    lengths = [len(question.source.split()) for question in asked]
-    found = []
-    for low, high in pairwise((*_BOUNDS, math.inf)):
-        places = tuple(place for place, words in enumerate(lengths) if low < words <= high)
-        if places:
-            name = f"{low + 1} to {high}" if high < math.inf else f"over {low}"
-            found.append(_Bucket(name, places, sum(lengths[place] for place in places) / len(places)))
-    return found
-
-
-def _bleu_in(bucket: _Bucket, one: Done, asked: Sequence[Question]) -> float:
-    outputs = [one.scored.outputs[place] for place in bucket.places]
-    references = zip(*(asked[place].references for place in bucket.places), strict=True)
-    return bleu(outputs, list(references), one.row.experiment.evaluate.tokenize)
-
-
 def _by_length(done: Sequence[Done], asked: Sequence[Question]) -> Table:
-    buckets = _buckets(asked)
-    rows: list[tuple[Cell, ...]] = [
-        (bucket.name, len(bucket.places), bucket.words, *(_bleu_in(bucket, one, asked) for one in done))
-        for bucket in buckets
-    ]
+    lengths = [len(question.source.split()) for question in asked]
+    references = list(zip(*(question.references for question in asked), strict=True))
+    rows: list[tuple[Cell, ...]] = []
+    for bucket in buckets(lengths, LENGTHS):
+        mean = sum(lengths[place] for place in bucket.places) / len(bucket.places)
+        scores = (
+            bleu_in(bucket.places, one.scored.outputs, references, one.row.experiment.evaluate.tokenize) for one in done
+        )
+        rows.append((bucket.name, len(bucket.places), mean, *scores))
     columns = ("words of the source", "sentences", "words on average", *(_NAMES[one.row.name] for one in done))
     note = "BLEU of the test set by the length of the source; few sentences make a value uncertain."
     return Table("BLEU by sentence length", columns, tuple(rows), (note,))

@@ -13,9 +13,9 @@ from torch import Tensor
 from heedful.data.batch import Batch
 from heedful.data.batching import Position
 from heedful.kernels.products import on_threads
+from heedful.memory import keep_pages
 from heedful.models.seq2seq import AnySeq2Seq
 from heedful.nn.noise import sentence_keys
-from heedful.pages import keep_pages
 from heedful.train.objective import smoothed_loss
 from heedful.train.precision import Precision
 

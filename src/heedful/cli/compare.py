@@ -1,0 +1,151 @@
+"""`heedful compare`"""
+
+import dataclasses
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from heedful.cli import console
+from heedful.cli.common import (
+    BeamOption,
+    DeviceOption,
+    EngineOption,
+    JsonOption,
+    SearchOption,
+    check_output,
+    load_translator,
+    search_with,
+    tokens_named,
+    write_output,
+)
+from heedful.errors import ConfigError
+
+if TYPE_CHECKING:
+    from heedful.metrics.breakdown import PartScore
+    from heedful.metrics.comparison import Comparison, Sentence
+    from heedful.metrics.significance import MetricTest, Tested
+    from heedful.runs.compare import Competitor
+    from heedful.store.run_folder import RunFolder
+
+_SHOWN = 5  # sentences each way
+
+SystemsArgument = Annotated[
+    list[Path], typer.Argument(help="Run folders, or files of translations, one a line; the first is the baseline.")
+]
+
+
+def compare(
+    systems: SystemsArgument,
+    reference: Annotated[list[Path], typer.Option(help="Translation by people, one a line. Can be repeated.")],
+    source: Annotated[Path | None, typer.Option(help="What was translated, one a line; run folders need it.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Write a page with every sentence here.")] = None,
+    beam: BeamOption = None,
+    settings: SearchOption = None,
+    tokenize: Annotated[str, typer.Option(help="sacreBLEU's tokeniser; default is the runs' own, or 13a.")] = "",
+    device: DeviceOption = "auto",
+    engine: EngineOption = "auto",
+    as_json: JsonOption = False,
+) -> None:
+    """Compare translations of a test set: is one system better than another, and where?
+
+    BLEU and chrF with 95 % intervals and two paired tests of significance (bootstrap, approximate randomisation), BLEU
+    by sentence length, F1 of words by frequency, and the sentences that differ most.
+    """
+    if len(systems) < 2:
+        raise ConfigError(f"there is only {systems[0]}, and nothing to compare it with; give two or more")
+    check_output(html, "--html")
+    from heedful.runs.compare import Competitor, common_tokens, compare_all, open_run, read_texts, short_names
+
+    folders = [path for path in systems if path.is_dir()]
+    if folders and not source:
+        raise ConfigError(f"{folders[0]} is a run folder, which has to translate; give it the text by --source")
+    texts, lines = read_texts(source, reference, [path for path in systems if path not in folders])
+    runs = {path: open_run(path) for path in folders}
+    tokens = tokens_named(tokenize) if tokenize else common_tokens(list(runs.values()))
+    competitors = [
+        _translating(name, path, runs[path], device, engine, beam, settings)
+        if path in runs
+        else Competitor(name, lines[path])
+        for name, path in zip(short_names(systems), systems, strict=True)
+    ]
+    with console.display() as shown:
+        found = compare_all(competitors, texts, tokens, shown)
+    console.out(json.dumps(_facts(found), ensure_ascii=False) if as_json else "\n\n".join(_sections(found)))
+    if html:
+        from heedful.pages.comparison import comparison_page
+
+        write_output(html, [comparison_page(found)])
+        console.say(f"{html} shows every sentence; open it in a browser")
+
+
+def _translating(
+    name: str, path: Path, run: "RunFolder", device: str, engine: str, beam: int | None, settings: Sequence[str] | None
+) -> "Competitor":
+    from heedful.runs.compare import Competitor
+
+    translator = load_translator(path, device, engine)
+    return Competitor(name, (), run, translator, search_with(translator.search, beam, settings))
+
+
+def _facts(found: "Comparison") -> dict[str, object]:
+    wins = [dataclasses.asdict(found.wins(number)) for number in range(1, len(found.names))]
+    return {**dataclasses.asdict(found), "wins": wins}
+
+
+def _sections(found: "Comparison") -> Iterator[str]:
+    """What a person reads on a terminal, part by part."""
+    for test in found.tests:
+        yield _scores(test, found.names)
+    yield _against_first(found)
+    yield _parts(f"BLEU by words of the {found.length_of}", "sentences", found.by_length, found.names)
+    yield _parts(f"F1 of words by how often they are in {found.counted_in}", "words", found.by_frequency, found.names)
+    for number, name in enumerate(found.names[1:], 1):
+        better, worse = found.extremes(number, _SHOWN)
+        for title, sentences in (("gains most over", better), ("loses most against", worse)):
+            if sentences:
+                yield f"where {name} {title} {found.names[0]}\n" + _sentences(sentences, found.names, number)
+
+
+def _scores(test: "MetricTest", names: Sequence[str]) -> str:
+    titles = (test.metric, "value", "95 % interval", "difference", "p (bootstrap)", "p (randomisation)", "")
+    rows = [_score(name, tested) for name, tested in zip(names, test.systems, strict=True)]
+    signatures = test.systems[0].score.signature, test.randomisation_signature
+    return "\n".join([console.table([titles, *rows]), *signatures])
+
+
+def _score(name: str, tested: "Tested") -> tuple[str, ...]:
+    score = tested.score
+    plain = name, f"{score.value:.2f}", f"{score.low:.2f} to {score.high:.2f}"
+    if tested.bootstrap is None or tested.randomisation is None:
+        return *plain, "", "", "", "baseline"
+    verdict = "significant" if tested.significant else "may be chance"
+    return *plain, f"{tested.difference:+.2f}", f"{tested.bootstrap:.4f}", f"{tested.randomisation:.4f}", verdict
+
+
+def _against_first(found: "Comparison") -> str:
+    rows: list[tuple[str, ...]] = [("sentences by chrF", "better", "worse", "equal", "same text", "length ratio")]
+    for number, (name, ratio) in enumerate(zip(found.names, found.length_ratios, strict=True)):
+        wins = found.wins(number) if number else None
+        counts = (wins.better, wins.worse, wins.equal, wins.identical) if wins else ("", "", "", "")
+        rows.append((name, *map(str, counts), f"{ratio:.3f}"))
+    return console.table(rows)
+
+
+def _parts(title: str, counted: str, parts: "Sequence[PartScore]", names: Sequence[str]) -> str:
+    width = max(len(part.name) for part in parts)  # all to the left, numbers or not
+    rows = [(part.name.ljust(width), str(part.count), *(f"{value:.2f}" for value in part.values)) for part in parts]
+    return f"{title}\n{console.table([('', counted, *names), *rows])}"
+
+
+def _sentences(sentences: "Sequence[Sentence]", names: Sequence[str], number: int) -> str:
+    lines = []
+    for sentence in sentences:
+        lines.append(f"  line {sentence.number}, chrF {sentence.gain(number):+.1f}")
+        source = [("source", sentence.source)] if sentence.source is not None else []
+        outputs = [(names[0], sentence.outputs[0]), (names[number], sentence.outputs[number])]
+        rows = [*source, *(("reference", reference) for reference in sentence.references), *outputs]
+        lines.append(console.table([("   ", name, " ".join(text.split())) for name, text in rows]))
+    return "\n".join(lines)

@@ -1,0 +1,190 @@
+"""A comparison as one HTML file: scores, charts, and every sentence."""
+
+from collections.abc import Sequence
+from itertools import chain
+
+from heedful.metrics.breakdown import LENGTHS, PartScore, bucket_of
+from heedful.metrics.comparison import Comparison
+from heedful.metrics.significance import MetricTest, Tested
+from heedful.pages.inline import asset, json_in_page, text_in_page, whole_page
+
+_COLOURS = 6  # slots of the theme
+
+
+def comparison_page(found: Comparison) -> str:
+    """The page; sentences are text for its script, which writes them as text."""
+    style = asset("theme.css") + asset("plain.css") + asset("comparison.css")
+    main = f"""<h1>Which translates better?</h1>
+<p>{len(found.sentences):,} sentences. All are compared with the first system.</p>
+{_systems(found)}
+<ul class="verdicts">{"".join(_verdicts(found))}</ul>
+<h2>Scores</h2>
+{"".join(_scores(test, found.names) for test in found.tests)}
+<h2>Sentence by sentence</h2>
+<p>How many sentences have a better or a worse chrF than with {_label(found.names, 0)}.</p>
+{_wins(found)}
+<div class="charts">
+{_chart(f"BLEU by words of the {found.length_of}", "sentences", found.by_length, found.names)}
+{_chart(f"F1 of words by how often they are in {found.counted_in}", "words", found.by_frequency, found.names)}
+</div>
+<h2>Every sentence</h2>
+{asset("comparison.html")}
+<h2>How it was measured</h2>
+{_method(found)}
+<script type="application/json" id="document">{json_in_page(_document(found))}</script>"""
+    return whole_page(" and ".join(found.names) + " compared", style, asset("comparison.js"), main)
+
+
+def _document(found: Comparison) -> dict[str, object]:
+    return {
+        "names": found.names,
+        "lengthOf": found.length_of,
+        "lengths": [part.name for part in found.by_length],
+        "sentences": [
+            {
+                "number": sentence.number,
+                "source": sentence.source,
+                "references": sentence.references,
+                "outputs": sentence.outputs,
+                "chrf": [round(value, 2) for value in sentence.chrf],
+                "gains": [sentence.gain(system) for system in range(len(found.names))],
+                "words": sentence.words,
+                "length": bucket_of(sentence.words, LENGTHS),
+            }
+            for sentence in found.sentences
+        ],
+    }
+
+
+def _letter(system: int) -> str:
+    """What a system is called where there is little room: A to Z, then 27."""
+    return chr(ord("A") + system) if system < 26 else str(system + 1)
+
+
+def _chip(system: int) -> str:
+    return f'<b class="chip slot-{system % _COLOURS}">{_letter(system)}</b>'
+
+
+def _label(names: Sequence[str], system: int) -> str:
+    return f'<span class="system">{_chip(system)}&nbsp;{text_in_page(names[system])}</span>'
+
+
+def _systems(found: Comparison) -> str:
+    items = (
+        f"<li>{_label(found.names, system)} <small>{ratio:.3f} times as long as the reference</small></li>"
+        for system, ratio in enumerate(found.length_ratios)
+    )
+    return f'<ul class="systems">{"".join(items)}</ul>'
+
+
+def _verdicts(found: Comparison) -> list[str]:
+    """What the scores say, in words."""
+    return [
+        f"<li>{_verdict(test.metric, tested, found.names, system)}</li>"
+        for system in range(1, len(found.names))
+        for test in found.tests
+        for tested in [test.systems[system]]
+    ]
+
+
+def _verdict(metric: str, tested: Tested, names: Sequence[str], system: int) -> str:
+    first, other = _label(names, 0), _label(names, system)
+    if not tested.difference:
+        return f"{other} and {first} have the same {metric}."
+    more = "more" if tested.difference > 0 else "less"
+    said = f"{other} has <strong>{abs(tested.difference):.2f} {metric} {more}</strong> than {first}"
+    sure = "which both tests call significant" if tested.significant else "which may be chance"
+    return f"{said}, {sure} (p = {tested.bootstrap:.4f} and {tested.randomisation:.4f})."
+
+
+def _scores(test: MetricTest, names: Sequence[str]) -> str:
+    low, high = min(one.score.low for one in test.systems), max(one.score.high for one in test.systems)
+    titles = ("system", "value", "95 % interval", "", "difference", "p (bootstrap)", "p (randomisation)")
+    header = "".join(f'<th scope="col">{title}</th>' if title else "<td></td>" for title in titles)
+    rows = "".join(_score(names, system, tested, low, high) for system, tested in enumerate(test.systems))
+    return (
+        f'<div class="scroll" role="region" aria-label="{test.metric}" tabindex="0"><table class="rows scores">'
+        f"<caption>{test.metric}</caption><thead><tr>{header}</tr></thead><tbody>{rows}</tbody></table></div>"
+    )
+
+
+def _score(names: Sequence[str], system: int, tested: Tested, low: float, high: float) -> str:
+    score, width = tested.score, (high - low) or 1.0
+    left, middle, right = (5 + 90 * (value - low) / width for value in (score.low, score.value, score.high))
+    drawing = (
+        f'<svg class="range slot-{system % _COLOURS}" aria-hidden="true">'
+        f'<line x1="{left:.2f}%" x2="{right:.2f}%" y1="50%" y2="50%"/><circle cx="{middle:.2f}%" cy="50%" r="5"/></svg>'
+    )
+    against = ["baseline", "", ""]
+    if tested.bootstrap is not None and tested.randomisation is not None:
+        against = [_change(tested.difference, 2), f"{tested.bootstrap:.4f}", f"{tested.randomisation:.4f}"]
+    cells = [f"<strong>{score.value:.2f}</strong>", f"{score.low:.2f} to {score.high:.2f}", drawing, *against]
+    return f'<tr><th scope="row">{_label(names, system)}</th>{"".join(f"<td>{cell}</td>" for cell in cells)}</tr>'
+
+
+def _change(value: float, digits: int) -> str:
+    shown = round(value, digits)
+    if not shown:
+        return f"{0:.{digits}f}"
+    return f'<span class="{"up" if shown > 0 else "down"}">{f"{shown:+.{digits}f}".replace("-", "−")}</span>'
+
+
+def _wins(found: Comparison) -> str:
+    rows = []
+    for system in range(1, len(found.names)):
+        wins, total = found.wins(system), len(found.sentences)
+        shares = [100 * count / total for count in (wins.better, wins.equal, wins.worse)]
+        kinds = zip(("better", "equal", "worse"), (0.0, shares[0], shares[0] + shares[1]), shares, strict=True)
+        drawing = "".join(
+            f'<rect class="{kind}" x="{start:.2f}%" width="{share:.2f}%" height="100%"/>'
+            for kind, start, share in kinds
+        )
+        counts = (
+            f"<span><b>{wins.better}</b> better</span> <span><b>{wins.equal}</b> equal, {wins.identical} of them with "
+            f"the same text</span> <span><b>{wins.worse}</b> worse</span>"
+        )
+        bar = f'<svg class="wins" aria-hidden="true">{drawing}</svg>'
+        rows.append(f'<li>{_label(found.names, system)}{bar}<span class="counts">{counts}</span></li>')
+    return f'<ul class="win-list">{"".join(rows)}</ul>'
+
+
+def _chart(title: str, counted: str, parts: Sequence[PartScore], names: Sequence[str]) -> str:
+    """Bars that are a table: its numbers stand beside them."""
+    longest = max(chain.from_iterable(part.values for part in parts)) or 1.0
+    rows = []
+    for part in parts:
+        bars = "".join(_bar(system, value, longest, part.values[0]) for system, value in enumerate(part.values))
+        rows.append(f'<tr><th scope="row">{part.name}</th><td class="number">{part.count:,}</td><td>{bars}</td></tr>')
+    labels = ", ".join(_label(names, system) for system in range(len(names)))
+    return (
+        f'<section><h2 id="by-{counted}">{text_in_page(title)}</h2>'
+        f'<table class="rows bars" aria-labelledby="by-{counted}">'
+        f'<thead><tr><td></td><th scope="col" class="number">{counted}</th><th scope="col">{labels}</th></tr></thead>'
+        f"<tbody>{''.join(rows)}</tbody></table></section>"
+    )
+
+
+def _bar(system: int, value: float, longest: float, first: float) -> str:
+    change = _change(value - first, 1) if system else ""
+    return (
+        f'<div class="bar"><span class="unseen">{_letter(system)}</span><svg class="slot-{system % _COLOURS}" '
+        f'aria-hidden="true"><rect width="{100 * value / longest:.2f}%" height="100%" rx="2"/></svg>'
+        f"<span>{value:.1f}</span><small>{change}</small></div>"
+    )
+
+
+def _method(found: Comparison) -> str:
+    signatures = "".join(
+        f"<dt>{test.metric}, {kind}</dt><dd><code>{signature}</code></dd>"
+        for test in found.tests
+        for kind, signature in (
+            ("bootstrap", test.systems[0].score.signature),
+            ("randomisation", test.randomisation_signature),
+        )
+    )
+    return f"""<p>A p-value is how often a difference at least as large would be seen if the two systems were equally
+good: by bootstrap, when the test set is drawn anew, and by approximate randomisation, when outputs are exchanged. Both
+are sacreBLEU's. Below 0.05 it is called significant.</p>
+<p>F1 asks how many of the words are right, sentence by sentence, wherever they stand; of several references the first
+counts. A value of few sentences or words is uncertain.</p>
+<dl class="signatures">{signatures}</dl>"""
