@@ -36,6 +36,7 @@ class Job:
     demands: Demands
     aligner: "Aligner | None" = None
     confidence: bool = False
+    workers: int = 0  # that may work on it at the same time; 0: as many as the engine can have
 
     @property
     def rows(self) -> int:
@@ -101,8 +102,9 @@ class Searcher:
             def search(batch: list[int], engine: Engine = engine) -> tuple[list[int], list[Found]]:
                 return batch, self.batch(engine, [asked[number] for number in batch], job)
 
-            batches = list(batches_by_length(numbers, sources, job.rows, engine.batch_tokens, engine.workers))
-            workers = min(engine.workers, len(batches))
+            most = job.workers or engine.workers
+            batches = list(batches_by_length(numbers, sources, job.rows, engine.batch_tokens, most))
+            workers = min(most, len(batches))
             with engine.shared(workers):
                 yield from at_once(search, batches, workers)
 

@@ -137,20 +137,21 @@ class Translator:
         aligner: "Aligner | None" = None,
         wishes: Wishes | None = None,
         confidence: bool = False,
+        workers: int = 0,
     ) -> list[Translation]:
         """Translate each text; the result does not depend on which texts are translated together.
 
         The search is the model's own unless another is given; `beam` changes only its width. With an aligner, words
         are linked to those that they come from; `heedful.runs.align.find_aligner` knows the best one of a run.
         `wishes` are terms and a beginning that translations must have; `confidence` tells how sure each word is.
+        `workers` may work on it at the same time, 0: one a core; who asks from several threads of their own gives 1.
         """
         _require_several(texts)
         search = search or self.search
         search = search if beam is None else replace(search, beam=beam)
-        found = self.translate_lines(
-            texts, search=search, n_best=n_best, aligner=aligner, wishes=wishes, confidence=confidence
-        )
-        return list(found)
+        demands = Demands(self.tokenizers.target, wishes or Wishes())
+        job = Job(search, n_best, demands, aligner, confidence, workers)
+        return list(self._all(texts, job))
 
     def translate_lines(
         self,
@@ -169,7 +170,12 @@ class Translator:
         """
         _require_several(texts)
         demands = Demands(self.tokenizers.target, wishes or Wishes())
-        job = Job(search or self.search, n_best, demands, aligner, confidence)
+        yield from self._all(texts, Job(search or self.search, n_best, demands, aligner, confidence), done)
+
+    def _all(
+        self, texts: Iterable[str] | Arriving, job: Job, done: Callable[[int], None] = lambda _: None
+    ) -> Iterator[Translation]:
+        """Window by window."""
         before = 0
         for window in windows(texts):
 

@@ -19,6 +19,7 @@ from heedful.cli.heads import heads
 from heedful.cli.info import info
 from heedful.cli.prune import prune
 from heedful.cli.score import score
+from heedful.cli.serve import key, serve
 from heedful.cli.study import study
 from heedful.cli.train import train
 from heedful.cli.translate import translate
@@ -36,7 +37,7 @@ app = typer.Typer(
     rich_markup_mode=None,  # plain help: drawing boxes would take longer than all the rest
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (train, translate, evaluate, compare, score, heads, prune, study, export, doctor, info):
+for command in (train, translate, evaluate, compare, score, heads, prune, study, export, serve, key, doctor, info):
     app.command()(command)
 app.command("import")(bring)
 

@@ -14,7 +14,7 @@ from heedful.errors import ConfigError, DataError, did_you_mean
 from heedful.memory import keep_pages
 
 if TYPE_CHECKING:
-    from heedful.translator import Translator
+    from heedful.translator import EngineChoice, Translator
 
 BeamOption = Annotated[int | None, typer.Option(min=1, help="Hypotheses kept; default is the model's own.")]
 SearchOption = Annotated[
@@ -71,6 +71,26 @@ def device_named(name: str) -> Device:
     return cast(Device, name)
 
 
+def engine_named(name: str) -> "EngineChoice":
+    """The engine of this name."""
+    from heedful.translator import EngineChoice
+
+    known = get_args(EngineChoice)
+    if name not in known:
+        raise ConfigError(f"--engine must be one of {', '.join(known)}, but is {name}{did_you_mean(name, known)}")
+    return cast("EngineChoice", name)
+
+
+def engine_named(name: str) -> "EngineChoice":
+    """The engine of this name."""
+    from heedful.translator import EngineChoice
+
+    known = get_args(EngineChoice)
+    if name not in known:
+        raise ConfigError(f"--engine must be one of {', '.join(known)}, but is {name}{did_you_mean(name, known)}")
+    return cast("EngineChoice", name)
+
+
 def tokens_named(name: str) -> BleuTokens:
     """SacreBLEU's tokeniser of this name."""
     known = get_args(BleuTokens)
@@ -84,13 +104,10 @@ def load_translator(
 ) -> "Translator":
     """What translates with the model of this folder; PyTorch, if it does, has all cores."""
     from heedful.store.run_folder import RunFolder
-    from heedful.translator import EngineChoice, Translator, choose_engine
+    from heedful.translator import Translator, choose_engine
 
-    known = get_args(EngineChoice)
-    if engine not in known:
-        raise ConfigError(f"--engine must be one of {', '.join(known)}, but is {engine}{did_you_mean(engine, known)}")
     run, runs = RunFolder.open(folder), [RunFolder.open(other) for other in others or ()]
-    choice, where = cast("EngineChoice", engine), device_named(device)
+    choice, where = engine_named(engine), device_named(device)
     chosen = choose_engine(run, choice, where, runs)
     keep_pages()
     if chosen == "torch":

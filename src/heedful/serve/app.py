@@ -1,0 +1,59 @@
+"""The application: routes, and what stands around them."""
+
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager
+from importlib.metadata import version
+
+from fastapi import FastAPI, Request, Response
+from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
+
+from heedful.serve.document import described
+from heedful.serve.guard import Guard
+from heedful.serve.libre import libre
+from heedful.serve.refusal import error_response
+from heedful.serve.service import Service
+from heedful.serve.v1 import v1
+
+_LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+_ABOUT = "Translation by the Transformer of 'Attention Is All You Need', and what went on inside of it."
+
+
+def make_app(service: Service, *, only_here: bool = True, origins: Collection[str] = ()) -> FastAPI:
+    """All endpoints; `only_here`: for clients on this machine; `origins`: whose pages may ask, besides our own."""
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        async with service.running():
+            yield
+
+    app = FastAPI(
+        title="heedful",
+        version=version("heedful"),
+        description=_ABOUT,
+        docs_url=None,  # which would load scripts from elsewhere
+        redoc_url=None,
+        lifespan=lifespan,
+    )
+    app.include_router(libre(service))
+    app.include_router(v1(service))
+
+    @app.get("/metrics", response_model=None, include_in_schema=False)
+    async def metrics(request: Request) -> Response:
+        """Numbers for Prometheus."""
+        service.admit(request)
+        return Response(service.metrics.shown(), media_type="text/plain; version=0.0.4")
+
+    @app.exception_handler(HTTPException)
+    async def refuse(_: Request, error: HTTPException) -> Response:
+        return error_response(error.status_code, error.detail, error.headers)
+
+    app.openapi = described(app)  # type: ignore[method-assign]
+    if origins:
+        app.add_middleware(
+            CORSMiddleware, allow_origins=list(origins), allow_methods=["GET", "POST"], allow_headers=["*"]
+        )
+    paths = {*app.openapi()["paths"], "/metrics", "/openapi.json"}
+    hosts = _LOOPBACK if only_here else ()
+    app.add_middleware(Guard, metrics=service.metrics, paths=paths, hosts=hosts, origins=origins)
+    return app

@@ -1,0 +1,224 @@
+"""Requests that arrive together are worked on together.
+
+Every request waits with its pieces of work (sentences, mostly) under an order: what is to be done with them. Whenever a
+worker is free it takes a batch of one order, one piece from each request in turn, and does it in a thread. So a request
+that comes later need not wait for all of a longer one, and of who has gone nothing more is done.
+
+All of this happens in the event loop; only the work itself is in other threads. So nothing here needs a lock.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any, Protocol
+
+LINGER = 0.003  # seconds in which a batch may grow while others work
+_SLOWEST = 60.0  # seconds that a client is sent away for, at most
+
+
+class Order(Protocol):
+    """What is to be done with pieces of work. Those of equal orders are done together."""
+
+    @property
+    def budget(self) -> int:
+        """What the pieces of one batch may cost together."""
+        ...
+
+    def do(self, items: Sequence[Any]) -> Sequence[Any]:
+        """Do it, in a thread: a result for each."""
+        ...
+
+
+class Full(Exception):
+    """There is no room to wait in; after so many seconds there may be."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"try again in {seconds:.0f} s")
+        self.seconds = seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A piece of work and what it costs, in the unit of the order's budget."""
+
+    item: Any
+    cost: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Waiting:
+    piece: Piece
+    result: "asyncio.Future[Any]"
+
+
+class Ticket:
+    """A request, for as long as it waits or is worked on. To leave the block gives up what is not begun."""
+
+    def __init__(self, batcher: "Batcher", order: Order, pieces: Sequence[Piece]) -> None:
+        self.order = order
+        loop = asyncio.get_running_loop()
+        self.waiting = deque(_Waiting(piece, loop.create_future()) for piece in pieces)
+        self._results = [waiting.result for waiting in self.waiting]
+        self._batcher = batcher
+
+    def __enter__(self) -> "Ticket":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._batcher.forget(self)
+        for result in self._results:
+            if not result.cancel() and not result.cancelled():
+                result.exception()  # seen: nobody else will ask
+
+    async def results(self) -> list[Any]:
+        """All results, in the order of the pieces; the first failure is raised."""
+        return await asyncio.gather(*self._results)
+
+    def __iter__(self) -> "Iterator[asyncio.Future[Any]]":
+        return iter(self._results)
+
+
+class Batcher:
+    """Workers, and who waits for them."""
+
+    def __init__(self, workers: int, room: int, seen: Callable[[int, float], None] = lambda *_: None) -> None:
+        """`room` is what may wait, by its cost; `seen` is told of each batch: its size and the seconds that it took."""
+        self._workers = workers
+        self._room = room
+        self._seen = seen
+        self._tickets: dict[Ticket, None] = {}  # in the order in which they have their turn
+        self._filled = asyncio.Event()
+        self._forming = asyncio.Lock()  # one batch is put together at a time
+        self._threads = ThreadPoolExecutor(workers, thread_name_prefix="translate")
+        self._tasks: list[asyncio.Task[None]] = []
+        self._closing = False
+        self.busy = 0
+        self.cost = 0  # of all that waits
+        self._speed = 0.0  # cost a second that one worker does
+
+    def start(self) -> None:
+        """Let the workers begin."""
+        self._tasks = [asyncio.create_task(self._work()) for _ in range(self._workers)]
+
+    async def close(self) -> None:
+        """Finish what was accepted, then stop."""
+        self._closing = True
+        while self._tickets or self.busy:
+            await asyncio.sleep(0.01)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._threads.shutdown()
+
+    def submit(self, order: Order, pieces: Sequence[Piece]) -> Ticket:
+        """Wait in line, to be used as a block; `Full` at once where there is no room."""
+        cost = sum(piece.cost for piece in pieces)
+        if self._closing or (self._tickets and self.cost + cost > self._room):
+            raise Full(self.wait())
+        ticket = Ticket(self, order, pieces)
+        if pieces:
+            self._tickets[ticket] = None
+            self.cost += cost
+            self._filled.set()
+        return ticket
+
+    def wait(self) -> float:
+        """Seconds until what waits now will be done, about."""
+        speed = self._speed * self._workers
+        return min(_SLOWEST, self.cost / speed) if speed else 1.0
+
+    def forget(self, ticket: Ticket) -> None:
+        """Do nothing more for this one."""
+        if ticket in self._tickets:
+            del self._tickets[ticket]
+            self.cost -= sum(waiting.piece.cost for waiting in ticket.waiting)
+        if not self._tickets:
+            self._filled.clear()
+
+    async def _work(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            order, batch = await self._next()
+            self.busy += 1
+            began = monotonic()
+            try:
+                items = [waiting.piece.item for waiting in batch]
+                results = await loop.run_in_executor(self._threads, _done, order, items)
+                self._measure(batch, monotonic() - began)
+                for waiting, result in zip(batch, results, strict=True):
+                    _tell(waiting.result, result)
+            finally:
+                self.busy -= 1
+
+    async def _next(self) -> tuple[Order, list[_Waiting]]:
+        """The next batch. Who comes to an idle server does not wait for others."""
+        async with self._forming:
+            while True:
+                await self._filled.wait()
+                if self.busy and self.cost < next(iter(self._tickets)).order.budget:
+                    await asyncio.sleep(LINGER)
+                if self._tickets:
+                    return self._take()
+
+    def _take(self) -> tuple[Order, list[_Waiting]]:
+        """One piece from each request of an order, again and again, until a batch is full.
+
+        While others wait, a batch has no more of a long request than of the shortest, which is done with it.
+        """
+        order = next(iter(self._tickets)).order
+        turn = deque(ticket for ticket in self._tickets if ticket.order == order)
+        rounds = min(len(ticket.waiting) for ticket in turn) if len(turn) > 1 else None
+        batch: list[_Waiting] = []
+        taken: dict[Ticket, int] = {}
+        cost = 0
+        while turn:
+            ticket = turn.popleft()
+            if taken.get(ticket) == rounds and rounds is not None:
+                break
+            if batch and cost + ticket.waiting[0].piece.cost > order.budget:
+                break
+            batch.append(ticket.waiting.popleft())
+            cost += batch[-1].piece.cost
+            taken[ticket] = taken.get(ticket, 0) + 1
+            if ticket.waiting:
+                turn.append(ticket)
+        self.cost -= cost
+        for ticket in taken:  # who has had a turn is behind all others
+            del self._tickets[ticket]
+            if ticket.waiting:
+                self._tickets[ticket] = None
+        if not self._tickets:
+            self._filled.clear()
+        return order, batch
+
+    def _measure(self, batch: Sequence[_Waiting], seconds: float) -> None:
+        speed = sum(waiting.piece.cost for waiting in batch) / max(seconds, 1e-6)
+        self._speed = 0.8 * self._speed + 0.2 * speed if self._speed else speed
+        self._seen(len(batch), seconds)
+
+
+def _done(order: Order, items: Sequence[Any]) -> Sequence[Any]:
+    """Results or errors. One that cannot be done must not take the others with it, so then each is done alone."""
+    if len(items) > 1:
+        with suppress(BaseException):
+            return order.do(items)
+        return [result for item in items for result in _done(order, [item])]
+    try:
+        return order.do(items)
+    except Exception as error:
+        return [error]
+    except BaseException as error:  # what fails inside of a library in Rust is no Exception
+        return [RuntimeError(repr(error))]
+
+
+def _tell(future: "asyncio.Future[Any]", result: object) -> None:
+    if future.done():  # who asked has gone
+        return
+    if isinstance(result, Exception):
+        future.set_exception(result)
+    else:
+        future.set_result(result)

@@ -1,0 +1,54 @@
+"""The OpenAPI document: requests are read by our own hand, so they are told of by it, too."""
+
+from collections.abc import Callable
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
+
+from heedful.serve import wire
+
+_REFERENCE = "#/components/schemas/{model}"
+_KINDS = (wire.LibreRequest, wire.DetectRequest, wire.TranslateRequest, wire.ScoreRequest, wire.AttentionRequest)
+_REFUSALS = {
+    400: "what is wrong with the request",
+    403: "the key is not known, or the request comes from a page of another origin",
+    404: "there is no such model",
+    408: "the request did not arrive in time",
+    413: "the request is too large",
+    415: "the request is neither JSON nor a form",
+    429: "the key was used too often; Retry-After tells when to come again",
+    501: "not done by this server",
+    503: "too much waits, or it took too long; Retry-After tells when to come again",
+}
+
+
+def takes(kind: type[BaseModel], *, form: bool = False) -> dict[str, Any]:
+    """What a route says of its body."""
+    schema = {"schema": {"$ref": _REFERENCE.format(model=kind.__name__)}}
+    media = ("application/json", "application/x-www-form-urlencoded") if form else ("application/json",)
+    return {"requestBody": {"required": True, "content": dict.fromkeys(media, schema)}}
+
+
+def gives(kind: object, *refusals: int) -> dict[int | str, dict[str, Any]]:
+    """What a route says of its answers."""
+    refused: dict[int | str, dict[str, Any]] = {
+        status: {"model": wire.Failure, "description": _REFUSALS[status]} for status in (403, *refusals)
+    }
+    return {200: {"model": kind}, **refused}
+
+
+def described(app: FastAPI) -> Callable[[], dict[str, Any]]:
+    """Makes the document, once."""
+
+    def document() -> dict[str, Any]:
+        if not app.openapi_schema:
+            made = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
+            _, kinds = models_json_schema([(kind, "validation") for kind in _KINDS], ref_template=_REFERENCE)
+            made["components"]["schemas"].update(kinds["$defs"])
+            app.openapi_schema = made
+        return app.openapi_schema
+
+    return document

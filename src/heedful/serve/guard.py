@@ -1,0 +1,94 @@
+"""What every request passes through: an id, who may ask, safe headers, a line in the log, a count."""
+
+import re
+import secrets
+from collections.abc import Collection
+from time import perf_counter
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from heedful.serve.log import LOG
+from heedful.serve.metrics import Metrics
+from heedful.serve.refusal import error_response
+
+_ID = re.compile(r"[\w.-]{1,64}", re.ASCII)
+_OTHER = "other"
+_SAFE = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+
+
+class Guard:
+    """Around the whole application.
+
+    A page of another origin, in a browser on this machine, could send forms here. It cannot: a request must come from
+    no page, from our own, or from an origin that was named. Where `hosts` are given, a request must name one of them:
+    that stops a foreign name that was pointed at this machine.
+    """
+
+    def __init__(
+        self, app: ASGIApp, metrics: Metrics, paths: Collection[str], hosts: Collection[str], origins: Collection[str]
+    ) -> None:
+        self._app = app
+        self._metrics = metrics
+        self._paths = paths
+        self._hosts = hosts
+        self._origins = origins
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass it on, or refuse it."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        began, headers = perf_counter(), Headers(scope=scope)
+        given = headers.get("x-request-id", "")
+        name = given if _ID.fullmatch(given) else secrets.token_hex(8)
+        status = 0
+
+        async def guarded(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                written = MutableHeaders(scope=message)
+                for header, value in (_SAFE | {"X-Request-ID": name}).items():
+                    written.setdefault(header, value)
+            await send(message)
+
+        try:
+            refusal = self._refusal(headers)
+            if refusal:
+                await error_response(403, refusal)(scope, receive, guarded)
+            else:
+                await self._app(scope, receive, guarded)
+        except Exception:
+            LOG.exception("unexpected error", extra={"request": name})
+            if not status:
+                sentence = f"internal error; the log has more under {name}"
+                await error_response(500, sentence)(scope, receive, guarded)
+        finally:
+            self._note(scope, name, status, perf_counter() - began)
+
+    def _refusal(self, headers: Headers) -> str:
+        host, origin = headers.get("host", ""), headers.get("origin")
+        if self._hosts and _without_port(host) not in self._hosts:
+            return "this server is for this machine only"
+        own = (f"http://{host}", f"https://{host}")
+        if origin is not None and origin not in own and origin not in self._origins:
+            return "this server takes no requests from pages of other origins"
+        return ""
+
+    def _note(self, scope: Scope, name: str, status: int, seconds: float) -> None:
+        path = scope["path"] if scope["path"] in self._paths else _OTHER
+        self._metrics.request(path, status, seconds)
+        known = {"request": name, "method": scope["method"], "path": path, "status": status}
+        LOG.info("request", extra=known | {"ms": round(1000 * seconds, 1)})
+
+
+def _without_port(host: str) -> str:
+    name, colon, port = host.rpartition(":")
+    return name if colon and port.isdecimal() else host

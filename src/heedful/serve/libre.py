@@ -1,0 +1,164 @@
+"""LibreTranslate's endpoints, so that its clients need not know that this is another server."""
+
+import asyncio
+from collections.abc import Sequence
+
+from fastapi import APIRouter, Request, Response
+
+from heedful.serve.batcher import Piece
+from heedful.serve.body import read_body
+from heedful.serve.document import gives, takes
+from heedful.serve.languages import language_name
+from heedful.serve.orders import Translating
+from heedful.serve.parts import Parts
+from heedful.serve.refusal import Refused
+from heedful.serve.service import Service
+from heedful.serve.shelf import Model
+from heedful.serve.wire import (
+    Detected,
+    DetectRequest,
+    Failure,
+    Health,
+    LanguageFacts,
+    LibreAnswer,
+    LibreRequest,
+    Settings,
+    Side,
+    Sides,
+)
+from heedful.translation import Translation
+
+_SHOWN = 40  # characters of a name that is not known
+
+
+def libre(service: Service) -> APIRouter:
+    """Its routes."""
+    router = APIRouter(tags=["LibreTranslate"])
+
+    @router.post(
+        "/translate",
+        openapi_extra=takes(LibreRequest, form=True),
+        responses=gives(LibreAnswer, 400, 408, 413, 415, 429, 503),
+        response_model=None,
+    )
+    async def translate(request: Request) -> Response:
+        """Translate a text or several."""
+        asked = await read_body(request, LibreRequest, service.limits)
+        service.admit(request, asked.api_key)
+        answer = await _translated(service, request, asked)
+        return Response(answer.model_dump_json(exclude_none=True), media_type="application/json")
+
+    @router.post(
+        "/detect",
+        openapi_extra=takes(DetectRequest, form=True),
+        responses=gives(list[Detected], 400, 408, 413, 415, 429),
+        response_model=None,
+    )
+    async def detect(request: Request) -> list[dict[str, object]]:
+        """Which of the languages that are served a text is in."""
+        asked = await read_body(request, DetectRequest, service.limits)
+        service.admit(request, asked.api_key)
+        service.check_texts([asked.q])
+        found = service.detector.detect(asked.q) or [(next(iter(service.shelf.targets)), 0.0)]
+        return [_detected(code, share).model_dump() for code, share in found]
+
+    @router.get("/languages", responses=gives(list[LanguageFacts]), response_model=None)
+    async def languages() -> list[dict[str, object]]:
+        """All languages, and those that they can be translated into."""
+        known = service.shelf.targets.items()
+        return [
+            LanguageFacts(code=code, name=language_name(code), targets=targets).model_dump() for code, targets in known
+        ]
+
+    @router.get("/health", responses=gives(Health), response_model=None)
+    async def health() -> dict[str, object]:
+        """Whether the server takes requests."""
+        return Health().model_dump()
+
+    @router.get("/frontend/settings", responses=gives(Settings), response_model=None)
+    async def settings() -> dict[str, object]:
+        """What LibreTranslate's page asks for when it starts."""
+        return _settings(service).model_dump()
+
+    @router.post("/translate_file", responses={501: {"model": Failure}, 403: {"model": Failure}}, status_code=501)
+    async def translate_file() -> Response:
+        """Not done yet."""
+        raise Refused(501, "Files translation are disabled on this server.", close=True)
+
+    return router
+
+
+async def _translated(service: Service, request: Request, asked: LibreRequest) -> LibreAnswer:
+    texts = [asked.q] if isinstance(asked.q, str) else asked.q
+    service.check_texts(texts)
+    if asked.alternatives > (most := service.limits.alternatives):
+        raise Refused(400, f"Invalid request: alternatives parameter must be <= {most}")
+    detected = _found_source(service, texts, asked.target) if asked.source == "auto" else None
+    model = _model(service, detected.language if detected else asked.source, asked.target)
+    order = Translating(model, n_best=asked.alternatives + 1)
+    parts, pieces = await asyncio.to_thread(_taken_apart, texts, order, asked.format == "html")
+    service.check_pieces(pieces)
+    found: list[Translation] = await service.done(request, order, pieces)
+    service.metrics.translated(model.name, sum(map(len, texts)))
+    ranks = [parts.joined([_ranked(one, rank) for one in found], model.target) for rank in range(order.n_best)]
+    answers = [list(dict.fromkeys(several)) for several in zip(*ranks, strict=True)]
+    if isinstance(asked.q, str):
+        (best, *others) = answers[0]
+        return LibreAnswer(
+            translatedText=best, detectedLanguage=detected, alternatives=others if asked.alternatives else None
+        )
+    return LibreAnswer(
+        translatedText=[best for best, *_ in answers],
+        detectedLanguage=[detected] * len(texts) if detected else None,
+        alternatives=[others for _, *others in answers] if asked.alternatives else None,
+    )
+
+
+def _taken_apart(texts: Sequence[str], order: Translating, markup: bool) -> tuple[Parts, list[Piece]]:
+    parts = Parts(texts, order.model.source, markup=markup)
+    return parts, order.pieces(parts.sentences)
+
+
+def _ranked(translation: Translation, rank: int) -> str:
+    """The translation of this rank, or the last there is."""
+    several = translation.alternatives
+    return several[min(rank, len(several) - 1)].text if several else translation.text
+
+
+def _found_source(service: Service, texts: Sequence[str], target: str) -> Detected:
+    """The likeliest of the languages that can be translated into this one."""
+    able = [code for code, targets in service.shelf.targets.items() if target in targets]
+    if not able:
+        raise Refused(400, f"{target[:_SHOWN]} is not supported")
+    text = "\n".join(texts)
+    shares = dict(service.detector.detect(text))
+    best = service.detector.detect(text, able)
+    code = best[0][0] if best else able[0]
+    return _detected(code, shares.get(code, 0.0))
+
+
+def _detected(code: str, share: float) -> Detected:
+    return Detected(confidence=round(100 * share, 1), language=code)
+
+
+def _model(service: Service, source: str, target: str) -> Model:
+    known = service.shelf.targets
+    for code in (source, target):
+        if code not in known:
+            raise Refused(400, f"{code[:_SHOWN]} is not supported")
+    if model := service.shelf.between(source, target):
+        return model
+    names = f"{language_name(target)} ({target})", f"{language_name(source)} ({source})"
+    raise Refused(400, f"{names[0]} is not available as a target language from {names[1]}")
+
+
+def _settings(service: Service) -> Settings:
+    first = service.shelf.models[0]
+    source, target = (Side(code=code, name=language_name(code)) for code in (first.source, first.target))
+    needed = service.keys.needed
+    return Settings(
+        charLimit=service.limits.characters,
+        apiKeys=needed,
+        keyRequired=needed,
+        language=Sides(source=source, target=target),
+    )

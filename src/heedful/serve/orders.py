@@ -1,0 +1,116 @@
+"""What is done with the sentences of requests, many at a time."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from heedful.config import SearchConfig
+from heedful.data.pairs import Pair
+from heedful.runs.look import Lens
+from heedful.runs.report import Silent
+from heedful.runs.score import PairScore, score_pairs
+from heedful.serve.batcher import Piece
+from heedful.serve.refusal import Refused
+from heedful.serve.shelf import Model
+from heedful.text.terms import Wishes
+from heedful.translation import Translation
+
+_LONGEST_LOOK = 200  # pieces: every head of every layer has as many weights as their square
+
+
+@dataclass(frozen=True, slots=True)
+class Translating:
+    """Sentences in, translations out."""
+
+    model: Model
+    n_best: int = 1
+    beam: int | None = None
+    confidence: bool = False
+    alignments: bool = False
+    glossary: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def search(self) -> SearchConfig:
+        """The model's own, wide enough for what is asked for."""
+        own = self.model.translator.search
+        return replace(own, beam=max(self.beam or own.beam, self.n_best))
+
+    @property
+    def budget(self) -> int:
+        """In source pieces."""
+        return max(1, self.model.translator.engine.batch_tokens // self.search.beam)
+
+    def pieces(self, texts: Sequence[str]) -> list[Piece]:
+        """Each sentence, and how many pieces it has."""
+        ids = self.model.translator.encode(texts)
+        return [Piece(text, len(own)) for text, own in zip(texts, ids, strict=True)]
+
+    def do(self, items: Sequence[str]) -> list[Translation]:
+        """Translate them together, in this thread."""
+        wishes = Wishes(dict(self.glossary))
+        if not self.alignments:
+            return self.model.translator.translate(
+                items, search=self.search, n_best=self.n_best, wishes=wishes, confidence=self.confidence, workers=1
+            )
+        with self.model.alone:
+            return self.model.inner.translate(
+                items,
+                search=self.search,
+                n_best=self.n_best,
+                aligner=self.model.aligner,
+                wishes=wishes,
+                confidence=self.confidence,
+                workers=1,
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Scoring:
+    """Pairs in, their probabilities out."""
+
+    model: Model
+
+    @property
+    def budget(self) -> int:
+        """In pieces of both sides."""
+        return self.model.translator.engine.batch_tokens
+
+    def pieces(self, texts: Sequence[str], translations: Sequence[str]) -> list[Piece]:
+        """Each pair, and how many pieces it has."""
+        source = self.model.translator.encode(texts)
+        target = self.model.translator.tokenizers.target.encode_all(list(translations))
+        pairs = zip(texts, translations, source, target, strict=True)
+        return [Piece(Pair(*both), len(ids) + len(others)) for *both, ids, others in pairs]
+
+    def do(self, items: Sequence[Pair]) -> list[PairScore]:
+        """Score them together."""
+        pairs: Iterator[Pair] = iter(items)
+        return list(score_pairs(self.model.translator, pairs, Silent()))
+
+
+@dataclass(frozen=True, slots=True)
+class Looking:
+    """Sentences in, documents with every head's attention out, as JSON."""
+
+    model: Model
+    off: tuple[str, ...] = ()
+    n_best: int = 1
+
+    budget = 1  # one at a time
+
+    def pieces(self, texts: Sequence[str]) -> list[Piece]:
+        """Each sentence, and how many pieces it has."""
+        ids = self.model.translator.encode(texts)
+        for own in ids:
+            if len(own) > _LONGEST_LOOK:
+                raise Refused(400, f"Invalid request: a text to look into has at most {_LONGEST_LOOK} pieces")
+        return [Piece(text, len(own)) for text, own in zip(texts, ids, strict=True)]
+
+    def do(self, items: Sequence[str]) -> list[bytes]:
+        """Look into each, with some heads switched off in a model that nobody else uses meanwhile."""
+        model = self.model
+        with model.alone:
+            own = model.inner.search
+            lens = Lens(model.run.path, model.inner, replace(own, beam=max(own.beam, self.n_best)))
+            found = [lens.page(lens.look(text, self.off, self.n_best), self.off, live=True) for text in items]
+        return [json.dumps(document | {"model": model.name}).encode() for document in found]

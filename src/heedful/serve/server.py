@@ -1,0 +1,135 @@
+"""The process that listens: one socket, signals, and connections that must not dawdle."""
+
+import asyncio
+import signal
+import socket
+from asyncio import Task, TimerHandle, Transport
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
+from ipaddress import ip_address
+from typing import Any
+
+import uvicorn
+from starlette.types import ASGIApp
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from heedful.errors import ConfigError
+
+_HEAD = 65_536  # bytes before the body of a request
+_HEAD_SECONDS = 10.0  # until all of them are there
+_IDLE_SECONDS = 15
+_AFTER = 5.0  # seconds that remain after the last request was to be done
+
+
+class Server(uvicorn.Server):
+    """Ends at SIGTERM and Ctrl-C, when all that was accepted is answered; at SIGHUP takes up new models and keys."""
+
+    def __init__(self, app: ASGIApp, seconds: float, renew: Callable[[], Awaitable[None]]) -> None:
+        """`seconds` are those that a request has."""
+        config = uvicorn.Config(
+            app,
+            http=Patient,
+            ws="none",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_keep_alive=_IDLE_SECONDS,
+            timeout_graceful_shutdown=int(seconds + _AFTER),
+        )
+        super().__init__(config)
+        self._renew = renew
+        self._renewing: set[Task[None]] = set()
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        """Unlike uvicorn, do not send the signal once more when all is done: to be ended by it is a good end."""
+        wanted = dict.fromkeys((signal.SIGINT, signal.SIGTERM), self.handle_exit)
+        before = {number: signal.signal(number, handler) for number, handler in wanted.items()}
+        loop = asyncio.get_running_loop()
+        if hasattr(signal, "SIGHUP"):
+            loop.add_signal_handler(signal.SIGHUP, self._begin_to_renew)
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _begin_to_renew(self) -> None:
+        task = asyncio.ensure_future(self._renew())
+        self._renewing.add(task)
+        task.add_done_callback(self._renewing.discard)
+
+
+class Patient(HttpToolsProtocol):
+    """Closes a connection whose request has too much before its body, or takes too long to send that."""
+
+    _timer: TimerHandle | None = None
+    _head = 0
+
+    def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
+        """A client has come."""
+        super().connection_made(transport)
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """It has gone."""
+        self._rest()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Some of a request, or of several."""
+        self._head += len(data)
+        super().data_received(data)
+        if self._timer and self._head > _HEAD and not self.transport.is_closing():
+            self.send_400_response("Too much before the body of the request.")
+
+    def on_message_begin(self) -> None:
+        """A request begins."""
+        self._watch()
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        """All before its body is there."""
+        self._rest()
+        super().on_headers_complete()
+
+    def _watch(self) -> None:
+        self._rest()
+        self._timer = self.loop.call_later(_HEAD_SECONDS, self._give_up)
+
+    def _rest(self) -> None:
+        self._head = 0
+        if self._timer:
+            self._timer.cancel()
+        self._timer = None
+
+    def _give_up(self) -> None:
+        if not self.transport.is_closing():
+            self.transport.close()
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket at this address; port 0 is any that is free."""
+    try:
+        (family, *_, address) = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        return socket.create_server(address, family=family, backlog=2048)
+    except (OSError, UnicodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise ConfigError(
+            f"{host}, port {port}, cannot be used ({reason}); give another --port, or 0 for any"
+        ) from error
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach it."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def url_of(listener: socket.socket) -> str:
+    """Where it listens."""
+    address: Any = listener.getsockname()
+    host = f"[{address[0]}]" if ":" in address[0] else address[0]
+    return f"http://{host}:{address[1]}"

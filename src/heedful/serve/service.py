@@ -1,0 +1,112 @@
+"""What all endpoints share: models, the batcher, limits, keys; and how a request becomes an answer."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+from starlette.requests import Request
+
+from heedful.errors import HeedfulError, UserError
+from heedful.serve.batcher import Batcher, Full, Order, Piece, Ticket
+from heedful.serve.detect import Detector
+from heedful.serve.keys import Keys
+from heedful.serve.limits import Limits
+from heedful.serve.metrics import Metrics
+from heedful.serve.refusal import Refused
+from heedful.serve.shelf import Shelf
+
+Answer = TypeVar("Answer")
+GONE = 499  # what servers note of a client that did not wait; nobody hears it
+
+
+class Service:
+    """One of them to an application."""
+
+    def __init__(self, shelf: Shelf, limits: Limits, keys: Keys) -> None:
+        self.shelf = shelf
+        self.limits = limits
+        self.keys = keys
+        self.metrics = Metrics()
+        self.detector = Detector(shelf.samples())
+        self.batcher: Batcher
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Work, as long as this lasts; at its end, finish what was accepted."""
+        self.batcher = Batcher(self.shelf.share(), self.limits.queue, self.metrics.batch)
+        self.metrics.watch(self.batcher)
+        self.batcher.start()
+        try:
+            yield
+        finally:
+            await self.batcher.close()
+            self.shelf.close()
+
+    async def renew(self) -> None:
+        """Take up new keys and new versions of models, while requests go on."""
+        await asyncio.to_thread(self.shelf.renew)
+        self.keys.renew()
+
+    def admit(self, request: Request, given: str | None = None) -> None:
+        """Refuse who has no key, or asks too often. A key is in the body, or where such things usually are."""
+        bearer = request.headers.get("authorization", "")
+        self.keys.admit(given or bearer.removeprefix("Bearer ").strip() or request.query_params.get("api_key"))
+
+    def check_texts(self, texts: Sequence[str]) -> None:
+        """Refuse more text than is allowed, in LibreTranslate's words."""
+        for size, limit in ((len(texts), self.limits.texts), (sum(map(len, texts)), self.limits.characters)):
+            if size > limit:
+                raise Refused(400, f"Invalid request: request ({size}) exceeds text limit ({limit})")
+
+    def check_pieces(self, pieces: Sequence[Piece]) -> None:
+        """Refuse more sentences than are allowed, or one that is too long."""
+        if len(pieces) > self.limits.sentences:
+            raise Refused(400, f"Invalid request: {len(pieces)} sentences, over the limit of {self.limits.sentences}")
+        longest = max((piece.cost for piece in pieces), default=0)
+        if longest > self.limits.pieces:
+            raise Refused(400, f"Invalid request: a sentence has {longest} pieces, over {self.limits.pieces}")
+
+    def submit(self, order: Order, pieces: Sequence[Piece]) -> Ticket:
+        """Have it done, with others; refuse it at once where too much waits."""
+        try:
+            return self.batcher.submit(order, pieces)
+        except Full as full:
+            raise Refused(503, "Slowdown: too many requests are waiting", full.seconds) from None
+
+    async def done(self, request: Request, order: Order, pieces: Sequence[Piece]) -> list[Any]:
+        """The result for each piece, while the client waits for it and the time that a request has is not over."""
+        with self.submit(order, pieces) as ticket:
+            return await self.in_time(while_there(request, ticket.results()))
+
+    async def in_time(self, work: Awaitable[Answer]) -> Answer:
+        """What comes of it, or a refusal: that it took too long, or what a user can put right."""
+        try:
+            async with asyncio.timeout(self.limits.seconds):
+                return await work
+        except TimeoutError:
+            message = f"Slowdown: not done after {self.limits.seconds:g} s"
+            raise Refused(503, message, self.batcher.wait()) from None
+        except UserError as error:
+            raise Refused(400, f"Invalid request: {error}") from error
+        except HeedfulError as error:
+            raise Refused(500, f"Cannot translate text: {error}") from error
+
+
+async def while_there(request: Request, work: Awaitable[Answer]) -> Answer:
+    """What comes of it, unless the client goes away first: then it is given up."""
+    task, gone = asyncio.ensure_future(work), asyncio.ensure_future(_gone(request.receive))
+    try:
+        await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            return task.result()
+        raise Refused(GONE, "the client has gone")
+    finally:
+        task.cancel()
+        gone.cancel()
+
+
+async def _gone(receive: Callable[[], Awaitable[Any]]) -> None:
+    """Wait until there is nobody to answer."""
+    while (await receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,157 @@
+"""HTML as texts, and back: the structure stays, and nothing that a browser would run does.
+
+What is kept is named here; all else is left out. Tags that are not known lose only themselves, those that hold no text
+for people (scripts, styles, embedded pages) all that is in them. What comes out is balanced and escaped.
+
+Python's own html.parser takes minutes for some texts of 100 kB, and fails on others. Here every character is looked at
+a few times at most: what is not a tag beyond doubt is text, which is safe, for all text is escaped.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from html import escape, unescape
+
+
+def _set(names: str) -> frozenset[str]:
+    return frozenset(names.split())
+
+
+_KEPT = _set(
+    "a abbr address article aside b bdi bdo blockquote body br caption cite code col colgroup dd del details dfn div "
+    "dl dt em figcaption figure footer h1 h2 h3 h4 h5 h6 head header hr html i img ins kbd li main mark nav ol p pre q "
+    "rp rt ruby s samp section small span strong sub summary sup table tbody td tfoot th thead time title tr u ul "
+    "var wbr"
+)
+_EMPTY = _set("br col hr img wbr")
+_SILENT = _set(
+    "applet audio canvas frameset iframe math noembed noframes noscript object script select style svg template "
+    "textarea video xmp"
+)
+_VERBATIM = _set("code kbd pre samp var")  # not written in any language
+_ATTRIBUTES = _set("alt cite class colspan dir height href id lang rowspan src start title translate width")
+_ADDRESSES = _set("cite href src")
+_SCHEME = re.compile(r"([^/?#]*?):")
+_SCHEMES = _set("http https mailto tel")
+
+# A tag, with > in quotes or else without quotes; or what a browser takes for a comment.
+_TAG = re.compile(r"""<(/?)([a-zA-Z][^\s/<>]*+)((?>[^<>"']|"[^"<]*"|'[^'<]*')*+|[^<>]*+)>|<([!?])""")
+_ATTRIBUTE = re.compile(r"""([^\s=/"'<>]++)(?:\s*+=\s*+("[^"]*"|'[^']*'|[^\s"'<>]++))?""")
+_DOCTYPE = re.compile(r"<!doctype\s+html\s*>", re.IGNORECASE)
+
+
+class Markup:
+    """A page or a part of one: the texts in it, and what stands around them."""
+
+    def __init__(self, html: str) -> None:
+        writer = _Writer()
+        _read(html, writer)
+        self._parts = writer.parts
+
+    @property
+    def texts(self) -> list[str]:
+        """What is to be translated, with no entities in it."""
+        return [content for content, to_translate in self._parts if to_translate]
+
+    def joined(self, translations: Sequence[str]) -> str:
+        """The page with these in the places of its texts."""
+        given = iter(translations)
+        return "".join(escape(next(given), quote=False) if text else content for content, text in self._parts)
+
+
+def _read(html: str, writer: "_Writer") -> None:
+    """Tell a writer what a page is made of."""
+    here = text_from = 0
+    while found := _TAG.search(html, here):
+        name = (found[2] or "").lower()
+        writer.text(html[text_from : found.start()])
+        if found[4]:
+            here = _after_declaration(html, found.start(), writer)
+        elif found[1]:
+            writer.end(name)
+            here = found.end()
+        elif name in _SILENT:
+            end = re.compile(rf"</{name}(?=[\s/>])[^>]*+>", re.IGNORECASE).search(html, found.end())
+            here = end.end() if end else len(html)
+        else:
+            writer.start(name, dict(_attributes(found[3])))
+            here = found.end()
+        text_from = here
+    writer.text(html[text_from:])
+    writer.end_all()
+
+
+def _after_declaration(html: str, start: int, writer: "_Writer") -> int:
+    """Pass over a comment or declaration, which is kept if it says that this is HTML."""
+    if html.startswith("<!--", start):
+        end, length = html.find("-->", start + 4), 3
+    else:
+        end, length = html.find(">", start), 1
+        if not writer.parts and _DOCTYPE.match(html, start):
+            writer.parts.append(("<!doctype html>", False))
+    return end + length if end >= 0 else len(html)
+
+
+class _Writer:
+    """Parts of a page, and whether they are to be translated."""
+
+    def __init__(self) -> None:
+        self.parts: list[tuple[str, bool]] = []
+        self._open: list[tuple[str, bool]] = []  # tags, and whether what is in them is translated
+        self._count: Counter[str] = Counter()
+
+    def start(self, tag: str, attributes: dict[str, str]) -> None:
+        """A tag that is kept, with the attributes that are."""
+        if tag not in _KEPT:
+            return
+        kept = (f' {name}="{escape(value)}"' for name, value in attributes.items() if _is_kept(name, value))
+        self.parts.append((f"<{tag}{''.join(kept)}>", False))
+        if tag not in _EMPTY:
+            verbatim = tag in _VERBATIM or attributes.get("translate") == "no"
+            self._open.append((tag, self._translated and not verbatim))
+            self._count[tag] += 1
+
+    def end(self, tag: str) -> None:
+        """The end of a tag, and so of those that were opened in it; of one that is not open it is nothing."""
+        if self._count[tag]:
+            while self._end_last() != tag:
+                pass
+
+    def text(self, html: str) -> None:
+        """What stands between tags."""
+        text = unescape(html)
+        if text.strip() and self._translated:
+            self.parts.append((text, True))
+        elif text:
+            self.parts.append((escape(text, quote=False), False))
+
+    def end_all(self) -> None:
+        """End what was left open."""
+        while self._open:
+            self._end_last()
+
+    @property
+    def _translated(self) -> bool:
+        return self._open[-1][1] if self._open else True
+
+    def _end_last(self) -> str:
+        tag, _ = self._open.pop()
+        self._count[tag] -= 1
+        self.parts.append((f"</{tag}>", False))
+        return tag
+
+
+def _attributes(written: str) -> Iterator[tuple[str, str]]:
+    for name, value in _ATTRIBUTE.findall(written):
+        quoted = value[:1] in ("'", '"')
+        yield name.lower(), unescape(value[1:-1] if quoted else value)
+
+
+def _is_kept(name: str, value: str) -> bool:
+    return name in _ATTRIBUTES and (name not in _ADDRESSES or _harmless(value))
+
+
+def _harmless(address: str) -> bool:
+    """A browser ignores control characters and spaces in a scheme."""
+    scheme = _SCHEME.match("".join(character for character in address if character > " " and character != "\x7f"))
+    return scheme is None or scheme[1].lower() in _SCHEMES
