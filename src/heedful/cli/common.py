@@ -81,16 +81,6 @@ def engine_named(name: str) -> "EngineChoice":
     return cast("EngineChoice", name)
 
 
-def engine_named(name: str) -> "EngineChoice":
-    """The engine of this name."""
-    from heedful.translator import EngineChoice
-
-    known = get_args(EngineChoice)
-    if name not in known:
-        raise ConfigError(f"--engine must be one of {', '.join(known)}, but is {name}{did_you_mean(name, known)}")
-    return cast("EngineChoice", name)
-
-
 def tokens_named(name: str) -> BleuTokens:
     """SacreBLEU's tokeniser of this name."""
     known = get_args(BleuTokens)

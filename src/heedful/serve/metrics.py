@@ -10,16 +10,16 @@ class Metrics:
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
-        own = {"registry": self._registry}
-        self._requests = Counter("heedful_requests", "Requests", ["path", "status"], **own)
-        self._seconds = Histogram("heedful_request_seconds", "Time to the end of an answer", ["path"], **own)
+        own = self._registry
+        self._requests = Counter("heedful_requests", "Requests", ["path", "status"], registry=own)
+        self._seconds = Histogram("heedful_request_seconds", "Time to the end of an answer", ["path"], registry=own)
         self._batches = Histogram(
-            "heedful_batch_pieces", "Sentences in a batch", buckets=(1, 2, 4, 8, 16, 32, 64, 128), **own
+            "heedful_batch_pieces", "Sentences in a batch", buckets=(1, 2, 4, 8, 16, 32, 64, 128), registry=own
         )
-        self._work = Histogram("heedful_batch_seconds", "Time that a batch takes", **own)
-        self._characters = Counter("heedful_characters", "Characters that were translated", ["model"], **own)
-        self._queue = Gauge("heedful_queue_pieces", "Pieces of text that wait", **own)
-        self._busy = Gauge("heedful_workers_busy", "Workers that translate", **own)
+        self._work = Histogram("heedful_batch_seconds", "Time that a batch takes", registry=own)
+        self._characters = Counter("heedful_characters", "Characters that were translated", ["model"], registry=own)
+        self._queue = Gauge("heedful_queue_pieces", "Pieces of text that wait", registry=own)
+        self._busy = Gauge("heedful_workers_busy", "Workers that translate", registry=own)
 
     def request(self, path: str, status: int, seconds: float) -> None:
         """A request has ended."""

@@ -7,6 +7,7 @@ from asyncio import Task, TimerHandle, Transport
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
 from ipaddress import ip_address
+from threading import current_thread, main_thread
 from typing import Any
 
 import uvicorn
@@ -43,6 +44,9 @@ class Server(uvicorn.Server):
     @contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
         """Unlike uvicorn, do not send the signal once more when all is done: to be ended by it is a good end."""
+        if current_thread() is not main_thread():  # which alone can hear them
+            yield
+            return
         wanted = dict.fromkeys((signal.SIGINT, signal.SIGTERM), self.handle_exit)
         before = {number: signal.signal(number, handler) for number, handler in wanted.items()}
         loop = asyncio.get_running_loop()

@@ -40,7 +40,8 @@ class Sentences:
 
     def joined(self, translations: Sequence[str], language: str = "") -> str:
         """The text with these in the places of its sentences."""
-        parts, last = [], 0
+        parts: list[str] = []
+        last = 0
         for (start, end), translation in zip(self.spans, translations, strict=True):
             gap = self._text[last:start]
             # Where the source needs no space between two sentences, this language may.
