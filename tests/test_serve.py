@@ -6,6 +6,7 @@ import json
 import shutil
 import socket
 from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Event, Thread, Timer
 from time import sleep
@@ -22,6 +23,7 @@ import httpx
 
 from heedful.runs.align import find_aligner
 from heedful.runs.report import Silent
+from heedful.serve.batcher import Batcher, Ticket
 from heedful.serve.keys import add_key
 from heedful.serve.limits import Limits
 from heedful.serve.orders import Translating
@@ -499,9 +501,7 @@ def test_the_document_names_every_endpoint_and_field(service: Service) -> None:
 # A real server
 
 
-def test_the_published_client_of_libretranslate_works(
-    service: Service, translator: Translator, some: list[str]
-) -> None:
+def test_the_published_client_works(service: Service, translator: Translator, some: list[str]) -> None:
     client = pytest.importorskip("libretranslatepy", reason="needs libretranslatepy")
     with listening(service) as url:
         api = client.LibreTranslateAPI(url)
@@ -514,12 +514,24 @@ def raw(url: str, *sent: bytes) -> bytes:
     """What comes back for these bytes, until the server closes the connection."""
     host, _, port = url.removeprefix("http://").partition(":")
     with socket.create_connection((host, int(port)), timeout=20) as connection:
-        for part in sent:
-            connection.sendall(part)
         received = b""
-        while part := connection.recv(65_536):
-            received += part
+        with suppress(ConnectionError):  # it may close before it has read all
+            for part in sent:
+                connection.sendall(part)
+            while part := connection.recv(65_536):
+                received += part
         return received
+
+
+@contextmanager
+def connected(url: str, path: str, asked: dict[str, Any]) -> Iterator[None]:
+    """A client that has asked, and goes away at the end of the block without an answer."""
+    host, _, port = url.removeprefix("http://").partition(":")
+    body = json.dumps(asked)
+    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
+    with socket.create_connection((host, int(port)), timeout=20) as connection:
+        connection.sendall(f"{head}\r\n\r\n{body}".encode())
+        yield
 
 
 def request(body: bytes, *headers: bytes) -> bytes:
@@ -536,7 +548,9 @@ def test_bytes_that_are_no_request_do_no_harm(
     with listening(service) as url:
         assert raw(url, b"GET / HTTP/9.9\r\n\r\n").startswith(b"HTTP/1.1 400")
         assert raw(url, b"\x16\x03\x01\x02\x00").startswith(b"HTTP/1.1 400")
-        assert raw(url, b"GET / HTTP/1.1\r\nX: " + b"a" * 200_000).startswith(b"HTTP/1.1 400")
+        assert b" 200 " not in raw(
+            url, b"GET /health HTTP/1.1\r\nHost: localhost\r\nX: " + b"a" * 300_000 + b"\r\n\r\n"
+        )
         assert raw(url, b"GET / HT") == b""  # too slow: it is closed
         assert raw(url) == b""
         both = request(b"0\r\n\r\n", b"Content-Length: 5", b"Transfer-Encoding: chunked")
@@ -572,23 +586,23 @@ def until(condition: Callable[[], bool]) -> None:
 
 
 def test_a_client_that_goes_away_stops_costing(service: Service, gate: Event, some: list[str]) -> None:
-    body = json.dumps({"q": ["\n".join(some)] * 100, **PAIR}).encode()
-    streamed = json.dumps({"text": ["\n".join(some)] * 100, "stream": True}).encode()
-    with listening(service) as url:
-        host, _, port = url.removeprefix("http://").partition(":")
-        for path, sent in (("/translate", body), ("/v1/translate", streamed)):
-            for _ in range(3):  # of which the first keep the workers busy
-                with socket.create_connection((host, int(port)), timeout=20) as connection:
-                    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-                    connection.sendall(f"{head}Content-Length: {len(sent)}\r\n\r\n".encode() + sent)
-                    until(lambda: service.batcher.cost > 0)
-                until(lambda: service.batcher.cost == 0)
+    with listening(service) as url, connected(url, "/translate", {"q": some, **PAIR}):
+        until(lambda: service.batcher.busy > 0)
+        for path, asked in (("/translate", {"q": some, **PAIR}), ("/v1/translate", {"text": some, "stream": True})):
+            with connected(url, path, asked):
+                until(lambda: service.batcher.cost > 0)
+            until(lambda: service.batcher.cost == 0)
         gate.set()
         until(lambda: service.batcher.busy == 0)
 
 
-def test_what_was_accepted_is_answered_when_the_server_ends(service: Service, gate: Event, some: list[str]) -> None:
+def test_what_was_accepted_is_answered_when_the_server_ends(
+    service: Service, gate: Event, some: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     answers: list[int] = []
+    accepted: list[Ticket] = []
+    real = Batcher.submit
+    monkeypatch.setattr(Batcher, "submit", lambda *given: accepted.append(real(*given)) or accepted[-1])
 
     def send(url: str) -> None:
         answers.append(httpx.post(f"{url}/translate", json={"q": some, **PAIR}, timeout=20).status_code)
@@ -597,8 +611,7 @@ def test_what_was_accepted_is_answered_when_the_server_ends(service: Service, ga
         threads = [Thread(target=send, args=(url,)) for _ in range(5)]
         for thread in threads:
             thread.start()
-        until(lambda: service.batcher.cost + 1000 * service.batcher.busy > 1000)
-        until(lambda: len(service.batcher._tickets) == 5 - service.batcher.busy)
+        until(lambda: len(accepted) == 5)
         Timer(0.3, gate.set).start()  # after the server was told to end
     for thread in threads:
         thread.join(20)
