@@ -17,7 +17,7 @@ from schemathesis.specs.openapi.checks import positive_data_acceptance
 from heedful.serve.limits import Limits
 from serve_examples import listening, service_of
 
-# A language that is not served and a list that is too long are well-formed, and refused all the same.
+# A text that is too long and languages that no model is for are well-formed, and refused all the same.
 NOT_ASKED: list[CheckFunction] = [positive_data_acceptance]
 
 
@@ -48,4 +48,4 @@ def test_every_answer_is_in_the_document(schema: Any, path: str, mode: Generatio
         seen.append(case.call_and_validate(excluded_checks=NOT_ASKED, timeout=20).status_code)
 
     ask()
-    assert seen
+    assert mode.is_negative or 200 in seen

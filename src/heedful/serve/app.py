@@ -48,7 +48,7 @@ def make_app(service: Service, *, only_here: bool = True, origins: Collection[st
     async def refuse(_: Request, error: HTTPException) -> Response:
         return error_response(error.status_code, error.detail, error.headers)
 
-    app.openapi = described(app)  # type: ignore[method-assign]
+    app.openapi = described(app, service.shelf)  # type: ignore[method-assign]
     if origins:
         app.add_middleware(
             CORSMiddleware, allow_origins=list(origins), allow_methods=["GET", "POST"], allow_headers=["*"]

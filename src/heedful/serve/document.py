@@ -9,6 +9,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from heedful.serve import wire
+from heedful.serve.shelf import Shelf
 
 _REFERENCE = "#/components/schemas/{model}"
 _KINDS = (wire.LibreRequest, wire.DetectRequest, wire.TranslateRequest, wire.ScoreRequest, wire.AttentionRequest)
@@ -40,15 +41,28 @@ def gives(kind: object, *refusals: int) -> dict[int | str, dict[str, Any]]:
     return {200: {"model": kind}, **refused}
 
 
-def described(app: FastAPI) -> Callable[[], dict[str, Any]]:
-    """Makes the document, once."""
+def described(app: FastAPI, shelf: Shelf) -> Callable[[], dict[str, Any]]:
+    """Makes the document, once: models and languages are those that are served."""
 
     def document() -> dict[str, Any]:
         if not app.openapi_schema:
             made = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
             _, kinds = models_json_schema([(kind, "validation") for kind in _KINDS], ref_template=_REFERENCE)
             made["components"]["schemas"].update(kinds["$defs"])
+            _name_choices(made["components"]["schemas"], shelf)
             app.openapi_schema = made
         return app.openapi_schema
 
     return document
+
+
+def _name_choices(schemas: dict[str, Any], shelf: Shelf) -> None:
+    sources = sorted({model.source for model in shelf.models})
+    targets = sorted({model.target for model in shelf.models})
+    schemas["LibreRequest"]["properties"]["source"]["enum"] = [*sources, "auto"]
+    schemas["LibreRequest"]["properties"]["target"]["enum"] = targets
+    choices = {"model": [model.name for model in shelf.models], "source": sources, "target": targets}
+    for kind in ("TranslateRequest", "ScoreRequest", "AttentionRequest"):
+        for name, known in choices.items():
+            text, _ = schemas[kind]["properties"][name]["anyOf"]  # or null
+            text["enum"] = known
