@@ -319,7 +319,7 @@ def test_models_are_listed(service: Service) -> None:
 
 def test_every_limit_has_its_refusal(trained: Path) -> None:
     limits = Limits(body=2000, texts=3, sentences=4, pieces=10, characters=500)
-    asked = [
+    asked: list[tuple[dict[str, Any], int, str]] = [
         ({"q": ["a"] * 4}, 400, "Invalid request: request (4) exceeds text limit (3)"),
         ({"q": "a\n" * 5}, 400, "Invalid request: 5 sentences, over the limit of 4"),
         ({"q": "gipu " * 30}, 400, "Invalid request: a sentence has 31 pieces, over 10"),
@@ -602,7 +602,12 @@ def test_what_was_accepted_is_answered_when_the_server_ends(
     answers: list[int] = []
     accepted: list[Ticket] = []
     real = Batcher.submit
-    monkeypatch.setattr(Batcher, "submit", lambda *given: accepted.append(real(*given)) or accepted[-1])
+
+    def submit(*given: Any) -> Ticket:
+        accepted.append(real(*given))
+        return accepted[-1]
+
+    monkeypatch.setattr(Batcher, "submit", submit)
 
     def send(url: str) -> None:
         answers.append(httpx.post(f"{url}/translate", json={"q": some, **PAIR}, timeout=20).status_code)

@@ -33,12 +33,13 @@ def takes(kind: type[BaseModel], *, form: bool = False) -> dict[str, Any]:
     return {"requestBody": {"required": True, "content": dict.fromkeys(media, schema)}}
 
 
-def gives(kind: object, *refusals: int) -> dict[int | str, dict[str, Any]]:
-    """What a route says of its answers."""
+def gives(kind: object, *refusals: int, events: bool = False) -> dict[int | str, dict[str, Any]]:
+    """What a route says of its answers, which may be a stream of events, too."""
     refused: dict[int | str, dict[str, Any]] = {
         status: {"model": wire.Failure, "description": _REFUSALS[status]} for status in (403, *refusals)
     }
-    return {200: {"model": kind}, **refused}
+    streams = {"content": {"text/event-stream": {"schema": {"type": "string"}}}} if events else {}
+    return {200: {"model": kind, **streams}, **refused}
 
 
 def described(app: FastAPI, shelf: Shelf) -> Callable[[], dict[str, Any]]:

@@ -118,7 +118,7 @@ def listen(host: str, port: int) -> socket.socket:
         (family, *_, address) = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         return socket.create_server(address, family=family, backlog=2048)
     except (OSError, UnicodeError) as error:
-        reason = getattr(error, "strerror", None) or error
+        reason = str(getattr(error, "strerror", None) or error).partition(" (while")[0]
         raise ConfigError(
             f"{host}, port {port}, cannot be used ({reason}); give another --port, or 0 for any"
         ) from error

@@ -30,7 +30,7 @@ def v1(service: Service) -> APIRouter:
     @router.post(
         "/translate",
         openapi_extra=takes(wire.TranslateRequest),
-        responses=gives(wire.TranslateAnswer, *_USUAL),
+        responses=gives(wire.TranslateAnswer, *_USUAL, events=True),
         response_model=None,
     )
     async def translate(request: Request) -> Response:
@@ -38,18 +38,7 @@ def v1(service: Service) -> APIRouter:
 
         With `stream`, the answer is text/event-stream: a `sentence` each, in order, then `end`; or `error`.
         """
-        asked = await read_body(request, wire.TranslateRequest, service.limits)
-        service.admit(request)
-        texts = [asked.text] if isinstance(asked.text, str) else asked.text
-        service.check_texts(texts)
-        order = _order(_model(service, asked), asked)
-        parts, pieces = await asyncio.to_thread(_taken_apart, texts, order)
-        service.check_pieces(pieces)
-        service.metrics.translated(order.model.name, sum(map(len, texts)))
-        if asked.stream:
-            ticket = service.submit(order, pieces)
-            return StreamingResponse(_events(service, ticket, order.model, parts), media_type="text/event-stream")
-        return _json(_answer(order.model, parts, await service.done(request, order, pieces)))
+        return await _translated(service, request)
 
     @router.post(
         "/score",
@@ -59,17 +48,7 @@ def v1(service: Service) -> APIRouter:
     )
     async def score(request: Request) -> Response:
         """How probable given translations are."""
-        asked = await read_body(request, wire.ScoreRequest, service.limits)
-        service.admit(request)
-        if len(asked.texts) != len(asked.translations):
-            counts = f"{len(asked.texts)} texts but {len(asked.translations)} translations"
-            raise Refused(400, f"Invalid request: there are {counts}; give one for each")
-        service.check_texts([*asked.texts, *asked.translations])
-        order = Scoring(_model(service, asked))
-        pieces = await asyncio.to_thread(order.pieces, asked.texts, asked.translations)
-        service.check_pieces(pieces)
-        found = await service.done(request, order, pieces)
-        return _json(wire.ScoresAnswer(model=order.model.name, scores=[_score(one) for one in found]))
+        return await _scored(service, request)
 
     @router.post(
         "/attention",
@@ -79,14 +58,7 @@ def v1(service: Service) -> APIRouter:
     )
     async def attention(request: Request) -> Response:
         """What every head attended to; weights are 16 bits each, in base64."""
-        asked = await read_body(request, wire.AttentionRequest, service.limits)
-        service.admit(request)
-        service.check_texts([asked.text])
-        order = Looking(_model(service, asked), tuple(asked.heads_off), asked.n_best)
-        pieces = await asyncio.to_thread(order.pieces, [asked.text])
-        service.check_pieces(pieces)
-        (document,) = await service.done(request, order, pieces)
-        return Response(document, media_type="application/json")
+        return await _looked_into(service, request)
 
     @router.get("/models", responses=gives(wire.ModelsAnswer), response_model=None)
     async def models() -> Response:
@@ -94,6 +66,47 @@ def v1(service: Service) -> APIRouter:
         return _json(wire.ModelsAnswer(models=[_facts(model) for model in service.shelf.models]))
 
     return router
+
+
+async def _translated(service: Service, request: Request) -> Response:
+    asked = await read_body(request, wire.TranslateRequest, service.limits)
+    service.admit(request)
+    texts = [asked.text] if isinstance(asked.text, str) else asked.text
+    service.check_texts(texts)
+    order = _order(_model(service, asked), asked)
+    parts, pieces = await asyncio.to_thread(_taken_apart, texts, order)
+    service.check_pieces(pieces)
+    if asked.stream:
+        ticket = service.submit(order, pieces)
+        return StreamingResponse(_events(service, ticket, order.model, parts), media_type="text/event-stream")
+    found = await service.done(request, order, pieces)
+    service.metrics.translated(order.model.name, sum(map(len, texts)))
+    return _json(_answer(order.model, parts, found))
+
+
+async def _scored(service: Service, request: Request) -> Response:
+    asked = await read_body(request, wire.ScoreRequest, service.limits)
+    service.admit(request)
+    if len(asked.texts) != len(asked.translations):
+        counts = f"{len(asked.texts)} texts but {len(asked.translations)} translations"
+        raise Refused(400, f"Invalid request: there are {counts}; give one for each")
+    service.check_texts([*asked.texts, *asked.translations])
+    order = Scoring(_model(service, asked))
+    pieces = await asyncio.to_thread(order.pieces, asked.texts, asked.translations)
+    service.check_pieces(pieces)
+    found = await service.done(request, order, pieces)
+    return _json(wire.ScoresAnswer(model=order.model.name, scores=[_score(one) for one in found]))
+
+
+async def _looked_into(service: Service, request: Request) -> Response:
+    asked = await read_body(request, wire.AttentionRequest, service.limits)
+    service.admit(request)
+    service.check_texts([asked.text])
+    order = Looking(_model(service, asked), tuple(asked.heads_off), asked.n_best)
+    pieces = await asyncio.to_thread(order.pieces, [asked.text])
+    service.check_pieces(pieces)
+    (document,) = await service.done(request, order, pieces)
+    return Response(document, media_type="application/json")
 
 
 def _model(service: Service, asked: wire.Which) -> Model:
@@ -183,6 +196,7 @@ async def _events(service: Service, ticket: Ticket, model: Model, parts: Parts) 
                 for span in sentences.spans:
                     found.append(await service.in_time(next(results)))
                     yield _event("sentence", _sentence(span, found[-1]), f'{{"index":{number},')
+            service.metrics.translated(model.name, sum(len(translation.source) for translation in found))
             yield _event("end", _answer(model, parts, found))
         except Refused as refused:
             yield _event("error", wire.Failure(error=refused.detail))
