@@ -216,6 +216,17 @@ def test_several_workers_work_at_once() -> None:
     run(work, workers=2)
 
 
+def test_every_worker_has_its_share() -> None:
+    order = Shouting()
+    order.gate.set()
+
+    async def work(batcher: Batcher) -> None:
+        assert await batcher.submit(order, pieces(*"abcdefgh")).results() == list("ABCDEFGH")
+
+    run(work, workers=2)
+    assert order.batches[0] == list("abcd")
+
+
 def test_nothing_is_nothing() -> None:
     async def work(batcher: Batcher) -> None:
         assert await batcher.submit(Shouting(), []).results() == []

@@ -13,10 +13,12 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from math import ceil
 from time import monotonic
 from typing import Any, Protocol
 
-LINGER = 0.003  # seconds in which a batch may grow while others work
+_LINGER = 0.004  # seconds that a batch waits for more, while others work
+_LINGERS = 5  # as often, at most, if more came in
 _SLOWEST = 60.0  # seconds that a client is sent away for, at most
 
 
@@ -98,6 +100,7 @@ class Batcher:
         self._closing = False
         self.busy = 0
         self.cost = 0  # of all that waits
+        self._begun = 0  # cost of what is worked on
         self._speed = 0.0  # cost a second that one worker does
 
     def start(self) -> None:
@@ -144,34 +147,47 @@ class Batcher:
         while True:
             order, batch = await self._next()
             self.busy += 1
-            began = monotonic()
+            began, cost = monotonic(), sum(waiting.piece.cost for waiting in batch)
+            self._begun += cost
             try:
                 items = [waiting.piece.item for waiting in batch]
                 results = await loop.run_in_executor(self._threads, _done, order, items)
-                self._measure(batch, monotonic() - began)
+                self._measure(len(batch), cost, monotonic() - began)
                 for waiting, result in zip(batch, results, strict=True):
                     _tell(waiting.result, result)
             finally:
                 self.busy -= 1
+                self._begun -= cost
 
     async def _next(self) -> tuple[Order, list[_Waiting]]:
         """The next batch. Who comes to an idle server does not wait for others."""
         async with self._forming:
             while True:
                 await self._filled.wait()
-                if self.busy and self.cost < next(iter(self._tickets)).order.budget:
-                    await asyncio.sleep(LINGER)
+                await self._linger()
                 if self._tickets:
                     return self._take()
+
+    async def _linger(self) -> None:
+        """While others work, let a batch grow as long as more comes in."""
+        for _ in range(_LINGERS):
+            before = self.cost
+            if not self.busy or not self._tickets or before >= next(iter(self._tickets)).order.budget:
+                return
+            await asyncio.sleep(_LINGER)
+            if self.cost <= before:
+                return
 
     def _take(self) -> tuple[Order, list[_Waiting]]:
         """One piece from each request of an order, again and again, until a batch is full.
 
-        While others wait, a batch has no more of a long request than of the shortest, which is done with it.
+        It is full when it has its worker's share of all work, so that none is idle while another has too much. While
+        others wait, it has no more of a long request than of the shortest, which is done with it.
         """
         order = next(iter(self._tickets)).order
         turn = deque(ticket for ticket in self._tickets if ticket.order == order)
         rounds = min(len(ticket.waiting) for ticket in turn) if len(turn) > 1 else None
+        most = min(order.budget, ceil((self.cost + self._begun) / self._workers))
         batch: list[_Waiting] = []
         taken: dict[Ticket, int] = {}
         cost = 0
@@ -179,7 +195,7 @@ class Batcher:
             ticket = turn.popleft()
             if taken.get(ticket) == rounds and rounds is not None:
                 break
-            if batch and cost + ticket.waiting[0].piece.cost > order.budget:
+            if batch and cost + ticket.waiting[0].piece.cost > most:
                 break
             batch.append(ticket.waiting.popleft())
             cost += batch[-1].piece.cost
@@ -195,10 +211,10 @@ class Batcher:
             self._filled.clear()
         return order, batch
 
-    def _measure(self, batch: Sequence[_Waiting], seconds: float) -> None:
-        speed = sum(waiting.piece.cost for waiting in batch) / max(seconds, 1e-6)
+    def _measure(self, size: int, cost: int, seconds: float) -> None:
+        speed = cost / max(seconds, 1e-6)
         self._speed = 0.8 * self._speed + 0.2 * speed if self._speed else speed
-        self._seen(len(batch), seconds)
+        self._seen(size, seconds)
 
 
 def _done(order: Order, items: Sequence[Any]) -> Sequence[Any]:

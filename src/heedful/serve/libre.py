@@ -1,6 +1,5 @@
 """LibreTranslate's endpoints, so that its clients need not know that this is another server."""
 
-import asyncio
 from collections.abc import Sequence
 
 from fastapi import APIRouter, Request, Response
@@ -12,7 +11,7 @@ from heedful.serve.languages import language_name
 from heedful.serve.orders import Translating
 from heedful.serve.parts import Parts
 from heedful.serve.refusal import Refused
-from heedful.serve.service import Service
+from heedful.serve.service import Service, prepared
 from heedful.serve.shelf import Model
 from heedful.serve.wire import (
     Detected,
@@ -96,10 +95,11 @@ async def _translated(service: Service, request: Request, asked: LibreRequest) -
     detected = _found_source(service, texts, asked.target) if asked.source == "auto" else None
     model = _model(service, detected.language if detected else asked.source, asked.target)
     order = Translating(model, n_best=asked.alternatives + 1)
-    parts, pieces = await asyncio.to_thread(_taken_apart, texts, order, asked.format == "html")
+    size = sum(map(len, texts))
+    parts, pieces = await prepared(size, _taken_apart, texts, order, asked.format == "html")
     service.check_pieces(pieces)
     found: list[Translation] = await service.done(request, order, pieces)
-    service.metrics.translated(model.name, sum(map(len, texts)))
+    service.metrics.translated(model.name, size)
     ranks = [parts.joined([_ranked(one, rank) for one in found], model.target) for rank in range(order.n_best)]
     answers = [list(dict.fromkeys(several)) for several in zip(*ranks, strict=True)]
     if isinstance(asked.q, str):

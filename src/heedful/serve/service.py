@@ -17,6 +17,7 @@ from heedful.serve.refusal import Refused
 from heedful.serve.shelf import Shelf
 
 Answer = TypeVar("Answer")
+_SHORT = 2000  # characters
 GONE = 499  # what servers note of a client that did not wait; nobody hears it
 
 
@@ -91,6 +92,11 @@ class Service:
             raise Refused(400, f"Invalid request: {error}") from error
         except HeedfulError as error:
             raise Refused(500, f"Cannot translate text: {error}") from error
+
+
+async def prepared(size: int, work: Callable[..., Answer], *given: object) -> Answer:
+    """What comes of it, in a thread if so many characters take a while; else a thread would take longer to begin."""
+    return await asyncio.to_thread(work, *given) if size > _SHORT else work(*given)
 
 
 async def while_there(request: Request, work: Awaitable[Answer]) -> Answer:

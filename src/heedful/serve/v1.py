@@ -1,6 +1,5 @@
 """Our own endpoints: all that is known of a translation."""
 
-import asyncio
 from collections.abc import AsyncIterator, Sequence
 
 from fastapi import APIRouter, Request, Response
@@ -15,7 +14,7 @@ from heedful.serve.document import gives, takes
 from heedful.serve.orders import Looking, Scoring, Translating
 from heedful.serve.parts import Parts
 from heedful.serve.refusal import Refused
-from heedful.serve.service import Service
+from heedful.serve.service import Service, prepared
 from heedful.serve.shelf import Model
 from heedful.tasks.confidence import WordConfidence
 from heedful.translation import Alternative, Translation
@@ -74,13 +73,14 @@ async def _translated(service: Service, request: Request) -> Response:
     texts = [asked.text] if isinstance(asked.text, str) else asked.text
     service.check_texts(texts)
     order = _order(_model(service, asked), asked)
-    parts, pieces = await asyncio.to_thread(_taken_apart, texts, order)
+    size = sum(map(len, texts))
+    parts, pieces = await prepared(size, _taken_apart, texts, order)
     service.check_pieces(pieces)
     if asked.stream:
         ticket = service.submit(order, pieces)
         return StreamingResponse(_events(service, ticket, order.model, parts), media_type="text/event-stream")
     found = await service.done(request, order, pieces)
-    service.metrics.translated(order.model.name, sum(map(len, texts)))
+    service.metrics.translated(order.model.name, size)
     return _json(_answer(order.model, parts, found))
 
 
@@ -92,7 +92,7 @@ async def _scored(service: Service, request: Request) -> Response:
         raise Refused(400, f"Invalid request: there are {counts}; give one for each")
     service.check_texts([*asked.texts, *asked.translations])
     order = Scoring(_model(service, asked))
-    pieces = await asyncio.to_thread(order.pieces, asked.texts, asked.translations)
+    pieces = await prepared(sum(map(len, asked.texts)), order.pieces, asked.texts, asked.translations)
     service.check_pieces(pieces)
     found = await service.done(request, order, pieces)
     return _json(wire.ScoresAnswer(model=order.model.name, scores=[_score(one) for one in found]))
@@ -103,7 +103,7 @@ async def _looked_into(service: Service, request: Request) -> Response:
     service.admit(request)
     service.check_texts([asked.text])
     order = Looking(_model(service, asked), tuple(asked.heads_off), asked.n_best)
-    pieces = await asyncio.to_thread(order.pieces, [asked.text])
+    pieces = await prepared(len(asked.text), order.pieces, [asked.text])
     service.check_pieces(pieces)
     (document,) = await service.done(request, order, pieces)
     return Response(document, media_type="application/json")
