@@ -27,6 +27,7 @@ from heedful.serve.batcher import Batcher, Ticket
 from heedful.serve.keys import add_key
 from heedful.serve.limits import Limits
 from heedful.serve.orders import Translating
+from heedful.serve.server import listen
 from heedful.serve.service import Service
 from heedful.store.run_folder import RunFolder
 from heedful.translation import Translation
@@ -508,6 +509,11 @@ def test_the_published_client_works(service: Service, translator: Translator, so
         assert api.translate(some[0], "en", "de") == translator.translate(some[:1])[0].text
         assert api.languages()[0]["code"] == "en"
         assert api.detect(" ".join(some))[0]["language"] == "en"
+
+
+def test_answers_are_not_held_back_until_the_client_has_acknowledged_their_head() -> None:
+    with listen("127.0.0.1", 0) as listener:
+        assert listener.proto == socket.IPPROTO_TCP  # by which asyncio knows to switch off Nagle's algorithm
 
 
 def raw(url: str, *sent: bytes) -> bytes:
