@@ -38,7 +38,7 @@ def gives(kind: object, *refusals: int, events: bool = False) -> dict[int | str,
     refused: dict[int | str, dict[str, Any]] = {
         status: {"model": wire.Failure, "description": _REFUSALS[status]} for status in (403, *refusals)
     }
-    streams = {"content": {"text/event-stream": {}}} if events else {}
+    streams: dict[str, Any] = {"content": {"text/event-stream": {}}} if events else {}
     return {200: {"model": kind, **streams}, **refused}
 
 

@@ -19,6 +19,7 @@ from heedful.errors import ConfigError
 _HEAD = 65_536  # bytes before the body of a request
 _HEAD_SECONDS = 10.0  # until all of them are there
 _IDLE_SECONDS = 15
+_BACKLOG = 2048  # connections that wait to be taken
 _AFTER = 5.0  # seconds that remain after the last request was to be done
 
 
@@ -121,6 +122,7 @@ def listen(host: str, port: int) -> socket.socket:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind(address)
+            listener.listen(_BACKLOG)  # who comes before all is ready waits
         except OSError:
             listener.close()
             raise
