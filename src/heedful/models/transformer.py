@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, assert_never, cast
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
@@ -204,7 +203,7 @@ class Transformer(Embedded[Memory, TransformerState]):
             x, layer_keys, layer_values = layer.step(x, index, state)
             keys.append(layer_keys)
             values.append(layer_values)
-        logits = F.linear(self.decoder_norm(x), self.output_weight)
+        logits = self.output(self.decoder_norm(x))
         grown = TransformerState(
             state.position + 1,
             keys,
