@@ -10,10 +10,14 @@ from typing import Any
 import pytest
 import torch
 
-ENGLISH = (
-    ["the", "a", "man", "woman", "child", "rides", "sees", "finds", "big", "small", "red", "horse", "house", "street", "of", "in", "near", "apple,", "tree.", "why?", "it's"]
-)
-GERMAN = ["der", "die", "das", "ein", "Mann", "Straße", "Häuser", "grüßt", "sieht", "große", "kleine", "rote", "Äpfel,", "Bäume.", "warum?", "über", "你", "ist’s"]
+ENGLISH = [
+    *("the", "a", "man", "woman", "child", "rides", "sees", "finds", "big", "small", "red", "horse", "house", "street"),
+    *("of", "in", "near", "apple,", "tree.", "why?", "it's"),
+]
+GERMAN = [
+    *("der", "die", "das", "ein", "Mann", "Straße", "Häuser", "grüßt", "sieht", "große", "kleine", "rote", "Äpfel,"),
+    *("Bäume.", "warum?", "über", "你", "ist’s"),
+]
 CODE = ">>deu<<"
 ODD = [
     *(
@@ -131,7 +135,7 @@ def opus_folder(folder: Path, **changes: object) -> Path:
     torch.manual_seed(3)
     model = transformers.MarianMTModel(transformers.MarianConfig(**(options | changes)))
     with torch.no_grad():
-        model.final_logits_bias.normal_()
+        model.final_logits_bias.normal_()[0, 0] = 5.0  # sentences end soon
         for name, parameter in model.named_parameters():
             if "bias" in name or "norm" in name:
                 parameter.add_(0.1 * torch.randn_like(parameter))
