@@ -27,7 +27,7 @@ README = """# A Transformer for ONNX Runtime
   go in as `keys.N` and `values.N` with the next ones. At first these have length 0, and the token is `start`.
 - `heedful.json`: the ids of `start`, `eos` and `pad`, which no output may have (set its logit to minus infinity); the
   inputs and outputs with their shapes; the search of the model; how many pieces a text may have.
-- the tokenizers, for the library `tokenizers`. A source ends in `eos`.
+- the tokenizers, for the library `tokenizers`. A source ends in `eos`, which they add.
 """
 
 
