@@ -128,14 +128,14 @@ def opus_folder(folder: Path, **changes: object) -> Path:
         "decoder_start_token_id": pad,
         "eos_token_id": 0,
         "forced_eos_token_id": 0,
-        "init_std": 0.3,
+        "init_std": 1.0,
     }
     for side in ("encoder", "decoder"):
         options |= {f"{side}_layers": 2, f"{side}_ffn_dim": 24, f"{side}_attention_heads": 2}
     torch.manual_seed(3)
     model = transformers.MarianMTModel(transformers.MarianConfig(**(options | changes)))
     with torch.no_grad():
-        model.final_logits_bias.normal_()[0, 0] = 5.0  # sentences end soon
+        model.final_logits_bias.normal_()[0, 0] = 8.0  # sentences end soon
         for name, parameter in model.named_parameters():
             if "bias" in name or "norm" in name:
                 parameter.add_(0.1 * torch.randn_like(parameter))

@@ -1,7 +1,8 @@
 """Raw text to ids and back. Text meets ids here and nowhere else."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from tokenizers import Encoding, processors
 from tokenizers import Tokenizer as RustTokenizer
@@ -40,13 +41,14 @@ class Tokenizer:
         pieces = rust.get_vocab(with_added_tokens=True)
         self._size = pieces.get(ELSEWHERE, 1 + max(pieces.values()))
         self._elsewhere = {name[:-1]: number for name, number in pieces.items() if name.endswith(ELSEWHERE)}
-        unknown = _unknown(rust)
-        self._unknown = -1 if unknown is None else pieces[unknown]
+        data = json.loads(rust.to_str())
+        unknown = _unknown(data["model"])
+        self._unknown = pieces.get(unknown or "", -1)  # some models name one that they have not
         # Only other people's files have models that can put a special id in the place of text.
         never = _special_ids(rust, unknown) | {self._pad_id, self._eos_id}
         self._never = never if self._kind == "foreign" else frozenset()
         self._byte_of = {character: byte for byte, character in enumerate(byte_characters())}
-        self._is_byte_level = '"ByteLevel"' in json.dumps(json.loads(rust.to_str())["decoder"])
+        self._is_byte_level = '"ByteLevel"' in json.dumps(data["decoder"])
         eos = rust.id_to_token(self._eos_id)
         rust.post_processor = processors.TemplateProcessing(f"$A {eos}", special_tokens=[(eos, self._eos_id)])
 
@@ -181,9 +183,8 @@ def _id_of_one(rust: RustTokenizer, names: Sequence[str], role: str, origin: str
     return number
 
 
-def _unknown(rust: RustTokenizer) -> str | None:
+def _unknown(model: Mapping[str, Any]) -> str | None:
     """What text becomes that the model does not know."""
-    model = json.loads(rust.to_str())["model"]
     name = model["vocab"][model["unk_id"]][0] if model.get("unk_id") is not None else model.get("unk_token")
     return name if isinstance(name, str) else None
 
