@@ -230,12 +230,12 @@ def test_what_our_models_cannot_be_is_not_imported(tmp_path: Path) -> None:
         assert not (tmp_path / "again").exists()
 
     refused({"model_type": "bart"}, "is a model of type bart; only marian can be imported")
-    refused({"activation_function": "swish"}, "has activation_function swish, but our models have relu or gelu")
+    refused({"activation_function": "tanh"}, "has activation_function tanh, but our models have relu or gelu or swish")
     refused({"scale_embedding": False}, "has scale_embedding False, but our models have True")
-    refused({"eos_token_id": 3}, r"padding and end are \(0, 3\) in config.json, but \(0, 1\) in tokenizer.json")
+    refused({"eos_token_id": 3}, r"padding and end are \(0, 3\) in config.json, but \(0, 1\) in its tokenizer")
     refused({"encoder_layers": 2}, r"has no weight \S+; it is of another model")
     (out / "tokenizer.json").unlink()
-    refused({}, "has no tokenizer.json, and SentencePiece files cannot be imported")
+    refused({}, "has neither tokenizer.json nor source.spm; copy it there")
 
 
 # Both engines in one run

@@ -107,7 +107,7 @@ def _generation(search: SearchConfig, tokenizers: Tokenizers) -> dict[str, objec
 
 
 def _write_tokenizer(folder: Path, tokenizer: Tokenizer) -> None:
-    write_atomically(folder / "tokenizer.json", tokenizer.to_json())
+    write_atomically(folder / "tokenizer.json", tokenizer.to_plain_json())
     config = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "pad_token": tokenizer.piece_at(tokenizer.pad_id),
@@ -130,7 +130,7 @@ class MarianCopy:
             raise ConfigError("the export is proven with transformers, which is not installed; install it")
         from transformers import MarianMTModel
 
-        self._model: Any = MarianMTModel.from_pretrained(folder, local_files_only=True).eval()
+        self._model: Any = MarianMTModel.from_pretrained(folder, local_files_only=True, use_safetensors=True).eval()
         self._eos_id = eos_id
 
     @torch.inference_mode()

@@ -170,7 +170,7 @@ class RunFolder:
         """Write what does not change in training: configuration and tokenizers, with their checksums."""
         write_atomically(self.path / "config.json", _config_json(experiment, tokenizers))
         write_atomically(self.path / "generation_config.json", _generation_json(experiment.search, tokenizers))
-        files = _tokenizer_files(tokenizers)
+        files = tokenizer_files(tokenizers)
         for name, tokenizer in files.items():
             write_atomically(self.path / name, tokenizer.to_json())
         write_manifest(self.path, (*_CHECKED, *files))
@@ -322,7 +322,8 @@ def _check_size(config: ModelConfig, vocabulary: "Vocabulary", weights: "Mapping
         )
 
 
-def _tokenizer_files(tokenizers: Tokenizers) -> dict[str, Tokenizer]:
+def tokenizer_files(tokenizers: Tokenizers) -> dict[str, Tokenizer]:
+    """What the files of both sides' tokenizers are called."""
     if tokenizers.joint:
         return {"tokenizer.json": tokenizers.source}
     return {"tokenizer.source.json": tokenizers.source, "tokenizer.target.json": tokenizers.target}
