@@ -81,12 +81,17 @@ def python(script: str, *arguments: object) -> list[str]:
     return [sys.executable, str(HERE / script), *map(str, arguments)]
 
 
+def environment(contender: Contender) -> dict[str, str]:
+    """What its process sees: ours without what is set of threads and memory, and its own."""
+    inherited = {key: value for key, value in os.environ.items() if not key.startswith(_OF_THREADS_AND_MEMORY)}
+    return {**inherited, "PYTHONUNBUFFERED": "1", **contender.environment}
+
+
 class Child:
     """A contender's process. Between two laps it is stopped, threads and children and all."""
 
     def __init__(self, contender: Contender, folder: Path) -> None:
         self.contender = contender
-        inherited = {key: value for key, value in os.environ.items() if not key.startswith(_OF_THREADS_AND_MEMORY)}
         self._log = folder / f"{contender.name.replace(' ', '-')}.log"
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
@@ -95,7 +100,7 @@ class Child:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT if contender.update_of else log,
                 cwd=folder,
-                env={**inherited, "PYTHONUNBUFFERED": "1", **contender.environment},
+                env=environment(contender),
                 start_new_session=True,
                 preexec_fn=_die_with_parent,  # noqa: PLW1509 - this process has no other threads
             )
