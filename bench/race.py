@@ -22,7 +22,7 @@ from contender import Lap
 from usage import machine_seconds, peak_bytes, processor_seconds, tree
 
 HERE = Path(__file__).resolve().parent
-_PATIENCE = 300.0  # seconds without a line before a contender is given up
+PATIENCE = 300.0  # seconds without a line before a contender is given up
 # What the user of the race has set must not help or hurt anyone.
 _OF_THREADS_AND_MEMORY = ("OMP_", "GOMP_", "KMP_", "MKL_", "MALLOC_", "LD_PRELOAD")
 
@@ -90,8 +90,9 @@ def environment(contender: Contender) -> dict[str, str]:
 class Child:
     """A contender's process. Between two laps it is stopped, threads and children and all."""
 
-    def __init__(self, contender: Contender, folder: Path) -> None:
+    def __init__(self, contender: Contender, folder: Path, patience: float = PATIENCE) -> None:
         self.contender = contender
+        self._patience = patience
         self._log = folder / f"{contender.name.replace(' ', '-')}.log"
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
@@ -183,10 +184,10 @@ class Child:
             self._unread = b""
 
     def _line(self, longer: float = 0.0) -> str:
-        deadline = time.monotonic() + _PATIENCE + longer
+        deadline = time.monotonic() + self._patience + longer
         while b"\n" not in self._unread:
             if not select.select([self._out], [], [], max(0.0, deadline - time.monotonic()))[0]:
-                raise ContenderFailed(f"{self.contender.name} said nothing for {_PATIENCE:.0f} seconds")
+                raise ContenderFailed(f"{self.contender.name} said nothing for {self._patience:.0f} seconds")
             some = os.read(self._out, 1 << 16)
             if not some:
                 raise ContenderFailed(f"{self.contender.name} ended: {self._last_words()}")
@@ -201,14 +202,14 @@ class Child:
 
 
 def race(
-    contenders: Sequence[Contender], folder: Path, seconds: float, rounds: int
+    contenders: Sequence[Contender], folder: Path, seconds: float, rounds: int, patience: float = PATIENCE
 ) -> tuple[list[Result], dict[str, str]]:
     """Every contender in every round; gives results, and why those that failed have none."""
     failed: dict[str, str] = {}
     with ExitStack() as stack:
         running: dict[str, tuple[Child, Result]] = {}
         for contender in contenders:
-            child = Child(contender, folder)
+            child = Child(contender, folder, patience)
             stack.callback(child.close)
             try:
                 child.prepare()

@@ -7,6 +7,7 @@ Only the ratios mean something: see docs/how-to/benchmark-translation.md.
 
 import argparse
 import json
+import math
 import statistics
 import subprocess
 import sys
@@ -27,12 +28,13 @@ _TOO_BUSY = 0.05
 _ALONE = 100  # texts that are translated one at a time
 _FIRST = "A man rides a horse."
 _STARTS = 3
+_PATIENCE = 3600.0  # seconds that the slowest may take for a file
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Compare translation speeds.")
     parser.add_argument("run", type=Path, help="a run folder; a post-norm Transformer, if all shall race")
-    parser.add_argument("--source", type=Path, action="append", required=True, help="texts, one a line; repeatable")
+    parser.add_argument("--source", type=Path, action="append", help="texts, one a line; repeatable")
     parser.add_argument("--reference", type=Path, action="append", help="for BLEU; one for each --source")
     parser.add_argument("--beam", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=3)
@@ -44,8 +46,13 @@ def main() -> None:
     )
     parser.add_argument("--json", action="store_true", help="print one object for programs")
     options = parser.parse_args()
+    if not options.source and not options.equal_length:
+        parser.error("give a --source, or --equal-length")
     if options.reference and len(options.reference) != len(options.source):
         parser.error(f"{len(options.source)} sources, but {len(options.reference)} references")
+    for source, reference in zip(options.source, options.reference or [], strict=False):
+        if (lines := len(read_lines(source))) != (others := len(read_lines(reference))):
+            parser.error(f"{source} has {lines} lines, but {reference} has {others}")
     with TemporaryDirectory() as name:
         facts = compare(options, Path(name))
     print(json.dumps(facts) if options.json else table(facts))
@@ -70,8 +77,9 @@ def compare(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         reference = None if options.equal_length or not options.reference else options.reference[number]
         job = job_for(run, source, options)
         found = race_source(able, job, folder, options.seconds, options.rounds)
-        facts["sources"][str(source)] = found | {"bleu": bleu(run, found.pop("outputs"), reference, options.texts)}
-    facts["start_seconds"] = {} if options.equal_length else start_up(able, replace(job, source=""), folder)
+        found["bleu"] = bleu(run, found.pop("outputs"), reference, options.texts)
+        facts["sources"][str(source)] = found
+    facts["start_seconds"] = {} if options.equal_length else start_up(able, job, folder)
     return {**facts, "skipped": {one.name: absent[one.model] for one in chosen if one.model in absent}}
 
 
@@ -111,7 +119,7 @@ def run_race(
     for entrant in entered:
         path = folder / f"{entrant.name.replace(' ', '-')}.json"
         own = replace(job, model=str(folder.parent / entrant.model), report=f"{path}.report")
-        say(f"{folder.name}: {entrant.name} chooses its settings")
+        say(f"{folder.name}: {entrant.name} gets ready")
         try:
             settings[entrant.name] = tune(entrant, own, path)
         except ContenderFailed as error:
@@ -120,7 +128,7 @@ def run_race(
         replace(own, settings=[settings[entrant.name].best]).write(path)
         contenders.append(entrant.contender(path, "race"))
     say(f"{folder.name}: racing")
-    results, lost = race(contenders, folder, seconds, rounds)
+    results, lost = race(contenders, folder, seconds, rounds, _PATIENCE)
     raced = {}
     for result in results:
         name = result.contender.name
@@ -176,9 +184,9 @@ def bleu(run: Path, outputs: Mapping[str, Sequence[str]], reference: Path | None
     from heedful.metrics.translation import bleu as score
     from heedful.store.run_folder import RunFolder
 
-    lines = [[line] for line in read_lines(reference)[: texts or None]]
+    lines = read_lines(reference)[: texts or None]
     tokenize = RunFolder.open(run).experiment().evaluate.tokenize
-    return {name: round(score(found, lines, tokenize), 2) for name, found in outputs.items()}
+    return {name: round(score(found, [lines], tokenize), 2) for name, found in outputs.items()}
 
 
 def start_up(entered: Sequence[Entrant], job: Job, folder: Path) -> dict[str, float]:
@@ -204,7 +212,7 @@ def start_up(entered: Sequence[Entrant], job: Job, folder: Path) -> dict[str, fl
 
 
 def seconds_to_answer(contender: Contender) -> float:
-    """Until its first line."""
+    """Until its first line; NaN if there is none."""
     began = time.perf_counter()
     with subprocess.Popen(
         contender.command, env=environment(contender), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
@@ -212,9 +220,7 @@ def seconds_to_answer(contender: Contender) -> float:
         assert process.stdout is not None
         line = process.stdout.readline()
         seconds = time.perf_counter() - began
-    if not line:
-        raise SystemExit(f"{contender.name} did not answer; try: {' '.join(contender.command)}")
-    return seconds
+    return seconds if line else math.nan
 
 
 def table(facts: dict[str, Any]) -> str:
