@@ -48,9 +48,10 @@ def main() -> None:
     options = parser.parse_args()
     if not options.source and not options.equal_length:
         parser.error("give a --source, or --equal-length")
-    if options.reference and len(options.reference) != len(options.source):
-        parser.error(f"{len(options.source)} sources, but {len(options.reference)} references")
-    for source, reference in zip(options.source, options.reference or [], strict=False):
+    sources, references = options.source or [], options.reference or []
+    if references and len(references) != len(sources):
+        parser.error(f"{len(sources)} sources, but {len(references)} references")
+    for source, reference in zip(sources, references, strict=False):
         if (lines := len(read_lines(source))) != (others := len(read_lines(reference))):
             parser.error(f"{source} has {lines} lines, but {reference} has {others}")
     with TemporaryDirectory() as name:
