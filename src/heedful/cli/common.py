@@ -11,7 +11,6 @@ import typer
 from heedful.cli import console
 from heedful.config import BleuTokens, Device, SearchConfig, make_experiment, merge, parse_setting
 from heedful.errors import ConfigError, DataError, did_you_mean
-from heedful.memory import keep_pages
 
 if TYPE_CHECKING:
     from heedful.translator import Translator
@@ -92,7 +91,6 @@ def load_translator(
     run, runs = RunFolder.open(folder), [RunFolder.open(other) for other in others or ()]
     choice, where = cast("EngineChoice", engine), device_named(device)
     chosen = choose_engine(run, choice, where, runs)
-    keep_pages()
     if chosen == "torch":
         from heedful.device import use_threads
 
