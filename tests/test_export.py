@@ -1,6 +1,7 @@
 """A converted model is the same one, and proves it."""
 
 import json
+import math
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ import torch
 import toy
 from engine_examples import POST, untrained_run
 from heedful.config import ModelConfig, SearchConfig
+from heedful.engines.ctranslate2 import CTranslate2Engine
 from heedful.engines.engine import Ids
 from heedful.engines.torch import TorchEngine
 from heedful.errors import ConfigError, FolderError, HeedfulError
@@ -21,6 +23,7 @@ from heedful.runs.bring import bring
 from heedful.runs.export import export
 from heedful.runs.proof import prove
 from heedful.search.hypothesis import Hypothesis
+from heedful.searcher import Searcher
 from heedful.store.run_folder import RunFolder
 from heedful.text.terms import Wishes
 from heedful.translator import Translator
@@ -120,7 +123,7 @@ def test_what_cannot_be_asked_for_is_refused(tmp_path: Path) -> None:
 
 
 class Otherwise:
-    """A model whose log-probabilities are all a little higher, or whose translations are others."""
+    """A model whose log-probabilities are a little higher after the first, or whose translations are others."""
 
     def __init__(self, engine: TorchEngine, more: float, *, backwards: bool = False) -> None:
         self.engine, self.more, self.backwards = engine, more, backwards
@@ -132,7 +135,8 @@ class Otherwise:
         return found
 
     def score(self, sources: Sequence[Ids], targets: Sequence[Ids]) -> list[list[float]]:
-        return [[value + self.more for value in values] for values in self.engine.score(sources, targets)]
+        found = self.engine.score(sources, targets)
+        return [[values[0], *(value + self.more for value in values[1:])] for values in found]
 
 
 def test_a_proof_fails_where_two_models_disagree() -> None:
@@ -145,6 +149,8 @@ def test_a_proof_fails_where_two_models_disagree() -> None:
         prove(engine, Otherwise(engine, 0.002), sources, EOS, 0.001)
     with pytest.raises(HeedfulError, match="translates otherwise where ours is sure by"):
         prove(engine, Otherwise(engine, 0.0, backwards=True), sources, EOS, 0.001)
+    with pytest.raises(HeedfulError, match="its log-probabilities differ by up to nan"):
+        prove(engine, Otherwise(engine, math.nan), sources, EOS, 0.001)
 
 
 @pytest.mark.usefixtures("fast")
@@ -264,6 +270,25 @@ def test_a_run_that_was_exported_into_itself_falls_to_torch_for_what_the_other_e
 
 
 @pytest.mark.usefixtures("fast")
+def test_a_text_too_long_for_the_export_and_one_that_loops_go_to_torch(tmp_path: Path) -> None:
+    run = untrained_run(tmp_path / "run")
+    slow = Translator.load(run.path)
+    export(run, "ctranslate2")
+    both, insisting = Translator.load(run.path), Translator.load(run.path, engine="ctranslate2")
+    for translator in (both, insisting):
+        assert isinstance(translator.engine, CTranslate2Engine)
+        translator.engine._longest = 6
+    assert both.translate(TEXTS) == slow.translate(TEXTS)
+    with pytest.raises(ConfigError, match=r"may become \d+ pieces, over the 6 of the export, which the ctranslate2"):
+        insisting.translate(TEXTS)
+    insisting.engine._longest = 2048  # type: ignore[attr-defined]
+    wrong = mock.patch.object(Searcher, "_wrong", lambda self, search, *_: not search.no_repeat_ngram)
+    with wrong:
+        ours, theirs = slow.translate(TEXTS), insisting.translate(TEXTS)
+    assert [found.text for found in ours] == [found.text for found in theirs]
+
+
+@pytest.mark.usefixtures("fast")
 def test_heads_are_off_whatever_engine_there_is(tmp_path: Path) -> None:
     run = untrained_run(tmp_path / "run")
     slow = Translator.load(run.path)
@@ -282,6 +307,8 @@ def test_an_export_of_weights_that_have_changed_is_not_used(tmp_path: Path) -> N
     weights = {name: tensor + 0.01 for name, tensor in run.model().named_parameters()}
     run.write_weights(weights, "trained on")
     assert Translator.load(run.path).engine.name == "torch"
+    with pytest.raises(ConfigError, match="is an older model; export it again"):
+        Translator.load(run.path, engine="ctranslate2")
     ran = toy.run("translate", run.path, TEXTS[0])
     assert ran.code == 0, ran.err
     assert "engine: torch, for its export is of an older model; export it again" in ran.err

@@ -66,12 +66,18 @@ class Searcher:
     """An engine, and the torch engine of the same model for what the first cannot do, if `spare` makes one."""
 
     def __init__(
-        self, engine: Engine, tokenizers: Tokenizers, task: Task, spare: "Callable[[], TorchEngine] | None"
+        self,
+        engine: Engine,
+        tokenizers: Tokenizers,
+        task: Task,
+        spare: "Callable[[], TorchEngine] | None",
+        insist: bool = False,
     ) -> None:
         self.engine = engine
         self._tokenizers = tokenizers
         self._task: Task = task
         self._spare = spare
+        self._insist = insist
         self._torch: TorchEngine | None = None
         self._loading = Lock()
 
@@ -110,7 +116,9 @@ class Searcher:
         self, asked: Sequence[Asked], wanted: Sequence[int], search: SearchConfig
     ) -> Iterator[tuple[Engine, list[int]]]:
         """What each engine is to do: the torch engine has what the other cannot."""
-        reasons = {number: self.engine.cannot(search, asked[number].demand) for number in wanted}
+        reasons = {
+            number: self.engine.cannot(search, asked[number].demand, len(asked[number].source)) for number in wanted
+        }
         if able := [number for number, reason in reasons.items() if not reason]:
             yield self.engine, able
         if others := [number for number, reason in reasons.items() if reason]:
@@ -131,7 +139,7 @@ class Searcher:
 
     def _engine_despite(self, reason: str) -> Engine:
         """The engine to use if the first one cannot do something."""
-        if reason and self._spare is None:
+        if reason and (self._spare is None or self._insist):
             raise ConfigError(
                 f"{reason}, which the {self.engine.name} engine cannot do; use --engine torch, or the run that this "
                 "folder was exported from"
@@ -164,7 +172,8 @@ class Searcher:
             return {}
         some = [asked[i] for i in bad]
         sources, demands = [one.source for one in some], [one.demand for one in some]
-        second = self._engine_despite(reason).decode(sources, again, job.n_best, demands, job.demands.borders)
+        engine = self.torch if reason else self.engine
+        second = engine.decode(sources, again, job.n_best, demands, job.demands.borders)
         return {
             i: several
             for i, several in zip(bad, second, strict=True)

@@ -51,12 +51,17 @@ class Translator:
         search: SearchConfig,
         task: Task = "translation",
         spare: "Callable[[], TorchEngine] | None" = None,
+        *,
+        insist: bool = False,
     ) -> None:
-        """`spare` makes an engine of the same model for what the first cannot do."""
+        """`spare` makes an engine of the same model for what the first cannot do.
+
+        Who insists on the first does without it, except to look inside and to search again where an output loops.
+        """
         self.tokenizers = tokenizers
         self.search = search
         self.task: Task = task
-        self._searcher = Searcher(engine, tokenizers, task, spare)
+        self._searcher = Searcher(engine, tokenizers, task, spare, insist)
 
     @classmethod
     def load(
@@ -89,10 +94,10 @@ class Translator:
         from heedful.engines.ctranslate2 import CTranslate2Engine
 
         experiment = run.experiment()
-        spare = (lambda: on_torch()._searcher.torch) if engine == "auto" and run.has_model else None
+        spare = (lambda: on_torch()._searcher.torch) if run.has_model else None
         check_manifest(run.ctranslate2)
         fast = CTranslate2Engine(run.ctranslate2)
-        return cls(fast, run.tokenizers(), experiment.search, experiment.task, spare)
+        return cls(fast, run.tokenizers(), experiment.search, experiment.task, spare, insist=engine != "auto")
 
     @classmethod
     def of(cls, run: RunFolder, device: "torch.device", others: Sequence[RunFolder] = ()) -> "Translator":
@@ -271,6 +276,11 @@ def choose_engine(
         if not run.ctranslate2.is_dir():
             raise ConfigError(
                 f"{run.path} has no model for the ctranslate2 engine; add one: "
+                f"heedful export {run.path} --to ctranslate2"
+            )
+        if not run.has_fresh_ctranslate2:
+            raise ConfigError(
+                f"what {run.path} has for the ctranslate2 engine is an older model; export it again: "
                 f"heedful export {run.path} --to ctranslate2"
             )
         if others:

@@ -41,6 +41,8 @@ def check_output(target: Path | None, option: str = "--output") -> None:
     """Refuse a place that cannot be written to, before hours of work for it; "-" is standard output."""
     if target and target.is_dir():
         raise DataError(f"{option} {target} is a folder; name a file in it")
+    if target and target.suffix == ".gz":
+        raise DataError(f"{option} {target}: what is written is not packed; leave .gz out, and pack it with gzip")
     if target and not target.parent.is_dir():
         raise DataError(f"{option} {target}: there is no folder {target.parent}; make it first")
 
@@ -97,5 +99,6 @@ def load_translator(
         use_threads(0)
     if engine == "auto" and run.ctranslate2.is_dir():
         stale = "" if run.has_fresh_ctranslate2 else ", for its export is of an older model; export it again"
-        console.say(f"engine: {chosen}{stale}")
+        spare = ", and torch for what it cannot do" if chosen == "ctranslate2" and run.has_model else ""
+        console.say(f"engine: {chosen}{spare}{stale}")
     return Translator.using(run, where, choice, runs)

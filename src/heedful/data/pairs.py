@@ -7,6 +7,7 @@ lines of one file against those of the other.
 import gzip
 import hashlib
 import io
+import os
 import sys
 import zlib
 from collections.abc import Iterator, Sequence
@@ -217,7 +218,11 @@ def _skip_line(file: BinaryIO, line: bytes) -> None:
 
 def _open(path: Path) -> AbstractContextManager[BinaryIO]:
     if str(path) == STANDARD_INPUT:
-        return nullcontext(sys.stdin.buffer)
+        try:
+            # A reader of our own: a thread that waits in Python's could not be left behind when the program ends.
+            return os.fdopen(sys.stdin.fileno(), "rb", closefd=False)
+        except (OSError, ValueError):  # somebody has put something else in its place
+            return nullcontext(sys.stdin.buffer)
     if path.suffix == ".gz":
         return io.BufferedReader(gzip.open(path), MAX_LINE_BYTES)
     return path.open("rb")

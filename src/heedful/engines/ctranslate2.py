@@ -63,12 +63,14 @@ class CTranslate2Engine:
         """It has threads of its own."""
         return nullcontext()
 
-    def cannot(self, search: SearchConfig, demand: Demand) -> str:
+    def cannot(self, search: SearchConfig, demand: Demand, length: int = 0) -> str:
         """It could do some of these in its own way, which gives other results than ours."""
         plain = {"method": "beam", "groups": 1, "min_length": 0, "no_repeat_ngram": 0}
         for key, usual in plain.items():
             if (value := getattr(search, key)) != usual:
                 return f"search.{key} is {value}"
+        if (most := length + search.max_extra) > self._longest:
+            return f"a text may become {most} pieces, over the {self._longest} of the export"
         return "a translation must have a certain beginning or terms" if demand != Demand() else ""
 
     def decode(
@@ -116,13 +118,14 @@ class CTranslate2Engine:
     ) -> list[_Found]:
         """All hypotheses that have ended, or that were cut off, up to this length."""
         penalty = max(search.alpha, _LEAST_PENALTY)
+        ends = math.floor(search.beam * PATIENCE + 0.5) if search.beam > 1 else 1
         results = self._translator.translate_batch(
             [self._pieces(source) for source in sources],
             max_batch_size=max(1, self.batch_tokens // search.beam),
             batch_type="tokens",
             beam_size=search.beam,
-            num_hypotheses=int(search.beam * PATIENCE) if search.beam > 1 else 1,
-            patience=PATIENCE,
+            num_hypotheses=ends,
+            patience=ends / search.beam,
             length_penalty=penalty,
             return_scores=True,
             return_end_token=True,

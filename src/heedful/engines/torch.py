@@ -40,7 +40,7 @@ class TorchEngine:
         """Within this, so many threads ask it, and each has its share of PyTorch's."""
         return shared_threads(workers)
 
-    def cannot(self, search: SearchConfig, demand: Demand) -> str:
+    def cannot(self, search: SearchConfig, demand: Demand, length: int = 0) -> str:
         """There is nothing that it cannot do."""
         return ""
 

@@ -10,6 +10,7 @@ from heedful.engines.ctranslate2 import CTranslate2Engine
 from heedful.errors import ConfigError, DataError, FolderError
 from heedful.runs.about import versions
 from heedful.runs.proof import Model, Proof, prove, samples
+from heedful.store.at_checkpoint import AtCheckpoint
 from heedful.store.export_ctranslate2 import Numbers, Pieces, export_ctranslate2
 from heedful.store.export_huggingface import MarianCopy, export_huggingface
 from heedful.store.export_onnx import OnnxCopy, export_onnx
@@ -40,6 +41,8 @@ def export(run: RunFolder, to: Format, out: Path | None = None, numbers: Numbers
                 proof = _to_ctranslate2(run, translator, RunFolder(folder).ctranslate2, numbers)
                 _describe(run, RunFolder(folder), numbers, proof)
         case "ctranslate2":
+            if isinstance(run, AtCheckpoint):
+                raise ConfigError("give the export of a checkpoint a folder: heedful export CHECKPOINT OUT")
             proof = _to_ctranslate2(run, translator, run.ctranslate2, numbers)
         case "huggingface" | "onnx":
             if not out:

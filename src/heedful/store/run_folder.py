@@ -90,7 +90,9 @@ class RunFolder:
     @classmethod
     def open(cls, path: Path) -> "RunFolder":
         """An existing one, with all that is needed to use it intact; or one of its checkpoints, by its folder."""
-        if step := _step_of(path):
+        from heedful.store.at_checkpoint import AtCheckpoint, step_of
+
+        if step := step_of(path):
             return AtCheckpoint(cls.open(path.absolute().parent.parent).path, step)
         if not path.is_dir():
             raise FolderError(f"no run folder {path}; make one with: heedful train --source A --target B --out {path}")
@@ -244,38 +246,6 @@ class RunFolder:
         if not isinstance(about, dict):
             raise FolderError(f"{self.path}/about.json is damaged: it is not a JSON object")
         return about
-
-
-class AtCheckpoint(RunFolder):
-    """A run as it was at a step whose checkpoint is kept."""
-
-    has_model = True
-    has_fresh_ctranslate2 = False
-    weights_id = ""
-
-    def __init__(self, path: Path, step: int) -> None:
-        super().__init__(path)
-        self.step = step
-        self.weights_id = f"step {step}"
-
-    def add_scores(self, test_set: str, scores: Mapping[str, object]) -> None:
-        """Beside those of the run's own model."""
-        super().add_scores(f"{test_set} at step {self.step}", scores)
-
-    def _weights(self) -> "tuple[Path, Mapping[str, Tensor]]":
-        """The moving average of the weights, if there is one."""
-        from heedful.store.checkpoint import Checkpoints
-
-        checkpoints = Checkpoints(self.checkpoints, keep=0)
-        weights = checkpoints.load_model(self.step, "ema.") or checkpoints.load_model(self.step, "model.")
-        return self.checkpoints / f"step-{self.step:08d}", weights
-
-
-def _step_of(path: Path) -> int:
-    """The step of a checkpoint's folder; 0 for other folders."""
-    number = path.name.removeprefix("step-")
-    inside = path.absolute().parent.name == "checkpoints" and path.is_dir()
-    return int(number) if inside and number != path.name and number.isdecimal() else 0
 
 
 def check_free(path: Path) -> None:
