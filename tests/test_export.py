@@ -24,6 +24,8 @@ from heedful.runs.export import export
 from heedful.runs.proof import prove
 from heedful.search.hypothesis import Hypothesis
 from heedful.searcher import Searcher
+from heedful.store.export_ctranslate2 import Numbers
+from heedful.store.files import write_manifest
 from heedful.store.run_folder import RunFolder
 from heedful.text.terms import Wishes
 from heedful.translator import Translator
@@ -50,12 +52,66 @@ def test_an_exported_folder_translates_as_the_run_does(joint: bool, tmp_path: Pa
     for one, other in zip(ours.translate(TEXTS, beam=1), theirs.translate(TEXTS, beam=1), strict=True):
         assert (one.text, one.pieces, one.source_pieces) == (other.text, other.pieces, other.source_pieces)
         assert one.score == pytest.approx(other.score, abs=1e-4)
-    with pytest.raises(ConfigError, match="the ctranslate2 engine only translates"):
-        theirs.look(TEXTS[0])
-    with pytest.raises(FolderError, match="no weights for PyTorch, only for CTranslate2"):
-        Translator.load(tmp_path / "out", engine="torch")
+    assert Translator.load(tmp_path / "out", engine="torch").translate(TEXTS) == ours.translate(TEXTS)  # to the bit
+    assert theirs.look(TEXTS[0]).translation == ours.look(TEXTS[0]).translation
     with pytest.raises(ConfigError, match="has no model for the ctranslate2 engine; add one"):
         Translator.load(run.path, engine="ctranslate2")
+
+
+@pytest.mark.usefixtures("fast")
+@pytest.mark.parametrize(
+    "config",
+    [
+        POST,
+        replace(POST, norm="pre", sharing="target", positions="learned", max_positions=40, output_bias=True),
+        replace(POST, d_k=6, d_v=10, encoder_heads=(1, 2), cross_heads=(2, 1)),
+    ],
+    ids=["post", "learned", "heads"],
+)
+def test_weights_come_back_from_an_export(config: ModelConfig, tmp_path: Path) -> None:
+    run = untrained_run(tmp_path / "run", config, joint=config.sharing == "all")
+    export(run, "ctranslate2", tmp_path / "out")
+    weights = dict(RunFolder.open(tmp_path / "out").model().named_parameters())
+    for name, parameter in run.model().named_parameters():
+        assert torch.equal(weights.pop(name), parameter), name
+    assert not weights
+
+
+@pytest.mark.usefixtures("fast")
+@pytest.mark.parametrize(("numbers", "far"), [("float16", 0.01), ("int8", 0.2)])
+def test_rounded_weights_are_the_same_in_both_engines(numbers: Numbers, far: float, tmp_path: Path) -> None:
+    run = untrained_run(tmp_path / "run")
+    export(run, "ctranslate2", tmp_path / "out", numbers)
+    rounded = Translator.load(tmp_path / "out", engine="torch")
+    sources = rounded.encode(TEXTS)
+    targets = [[*source[:-1][::-1], EOS] for source in sources]
+
+    def scores(translator: Translator) -> list[float]:
+        return [score for text in translator.engine.score(sources, targets) for score in text]
+
+    original, fast = (scores(Translator.load(path)) for path in (run.path, tmp_path / "out"))
+    assert max(abs(a - b) for a, b in zip(scores(rounded), original, strict=True)) < far
+    assert max(abs(a - b) for a, b in zip(scores(rounded), fast, strict=True)) < far  # it rounds activations, too
+    assert scores(rounded) != original
+
+
+@pytest.mark.usefixtures("fast")
+def test_a_file_that_is_no_export_gives_no_weights(tmp_path: Path) -> None:
+    run = untrained_run(tmp_path / "run")
+    export(run, "ctranslate2", tmp_path / "out")
+    folder = RunFolder.open(tmp_path / "out").ctranslate2
+    content = (folder / "model.bin").read_bytes()
+
+    def refused(changed: bytes, message: str) -> None:
+        (folder / "model.bin").write_bytes(changed)
+        write_manifest(folder, sorted(path.name for path in folder.iterdir() if path.name != "manifest.json"))
+        with pytest.raises(FolderError, match=message):
+            RunFolder.open(tmp_path / "out").model()
+
+    refused(b"\7" + content[1:], "model.bin is not a model of CTranslate2's format 6; export it again")
+    refused(content[:-100], "model.bin is not a model of CTranslate2's format 6; export it again")
+    refused(content.replace(b"layer_0/ffn/linear_0/bias", b"layer_0/ffn/linear_0/bia5"), "has no encoder/layer_0/ffn")
+    refused(content[:500], "holds 500 values, but experiment.toml describes")
 
 
 @pytest.mark.usefixtures("fast")
@@ -185,6 +241,8 @@ def test_plain_transformers_gives_the_same(config: ModelConfig, tmp_path: Path) 
     assert [
         ids[: int(mask.sum())].tolist() for ids, mask in zip(given["input_ids"], given["attention_mask"], strict=True)
     ] == translator.encode(TEXTS)
+    literal = "a </s> b"  # is text, and ends nothing
+    assert [tokenizer(literal)["input_ids"]] == translator.encode([literal])
     with torch.inference_mode():
         found = model.generate(**given, num_beams=1, max_length=None, max_new_tokens=5)
     ours = translator.decode(translator.encode(TEXTS), SearchConfig(beam=1, max_extra=4), 1)
@@ -317,10 +375,22 @@ def test_an_export_of_weights_that_have_changed_is_not_used(tmp_path: Path) -> N
 
 
 @pytest.mark.usefixtures("fast")
-def test_what_only_the_torch_engine_can_do_is_refused_where_there_is_none(tmp_path: Path) -> None:
+def test_whoever_translates_is_told_when_torch_does_it(tmp_path: Path) -> None:
+    run = untrained_run(tmp_path / "run")
+    export(run, "ctranslate2")
+    plain = toy.run("translate", run.path, TEXTS[0])
+    assert plain.err == "engine: ctranslate2\n"
+    drawn = toy.run("translate", run.path, *TEXTS[:3], "--method", "sample")
+    assert drawn.err == (
+        "engine: ctranslate2\nsearch.method is sample, which the ctranslate2 engine cannot do: torch does it\n"
+    )
+
+
+@pytest.mark.usefixtures("fast")
+def test_what_only_the_torch_engine_can_do_is_refused_to_who_insists_on_another(tmp_path: Path) -> None:
     run = untrained_run(tmp_path / "run")
     export(run, "ctranslate2", tmp_path / "out")
-    alone = Translator.load(tmp_path / "out")
+    alone = Translator.load(tmp_path / "out", engine="ctranslate2")
     with pytest.raises(ConfigError, match=r"search.groups is 3, which the ctranslate2 engine cannot do; use --engine"):
         alone.translate(TEXTS, search=replace(alone.search, groups=3, beam=3))
     with pytest.raises(ConfigError, match="must have a certain beginning or terms, which the ctranslate2 engine"):

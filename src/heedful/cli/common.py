@@ -99,6 +99,5 @@ def load_translator(
         use_threads(0)
     if engine == "auto" and run.ctranslate2.is_dir():
         stale = "" if run.has_fresh_ctranslate2 else ", for its export is of an older model; export it again"
-        spare = ", and torch for what it cannot do" if chosen == "ctranslate2" and run.has_model else ""
-        console.say(f"engine: {chosen}{spare}{stale}")
-    return Translator.using(run, where, choice, runs)
+        console.say(f"engine: {chosen}{stale}")
+    return Translator.using(run, where, choice, runs, console.say)

@@ -114,6 +114,7 @@ def _write_tokenizer(folder: Path, tokenizer: Tokenizer) -> None:
         "eos_token": tokenizer.piece_at(tokenizer.eos_id),
         "model_max_length": POSITIONS,
         "clean_up_tokenization_spaces": False,
+        "split_special_tokens": True,  # "</s>" in a text is text
     }
     _write_json(folder / "tokenizer_config.json", config)
 
@@ -129,7 +130,9 @@ class MarianCopy:
         if not find_spec("transformers"):
             raise ConfigError("the export is proven with transformers, which is not installed; install it")
         from transformers import MarianMTModel
+        from transformers.utils.logging import disable_progress_bar
 
+        disable_progress_bar()  # a bar of its own in the middle of ours
         self._model: Any = MarianMTModel.from_pretrained(folder, local_files_only=True, use_safetensors=True).eval()
         self._eos_id = eos_id
 

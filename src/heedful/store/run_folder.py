@@ -97,7 +97,8 @@ class RunFolder:
         if not path.is_dir():
             raise FolderError(f"no run folder {path}; make one with: heedful train --source A --target B --out {path}")
         if not (path / "config.json").exists():
-            raise FolderError(f"{path} is not a run folder: it has no config.json")
+            onnx = "; an ONNX export is for ONNX Runtime: translate with the run itself" if _is_onnx(path) else ""
+            raise FolderError(f"{path} is not a run folder: it has no config.json{onnx}")
         _check_format(path)
         check_manifest(path, required=_CHECKED)
         return cls(path)
@@ -124,7 +125,7 @@ class RunFolder:
 
     @property
     def has_model(self) -> bool:
-        """Whether there are weights to translate with."""
+        """Whether there are weights for PyTorch, as training leaves them."""
         return (self.path / "model.safetensors").exists()
 
     @property
@@ -200,22 +201,40 @@ class RunFolder:
 
     def model(self) -> "AnySeq2Seq":
         """The model, ready to use."""
+        if not self.has_model and self.ctranslate2.is_dir():
+            return self._exported_model()
+        path, weights = self._weights()
+        model = self._built(path, sum(weight.numel() for weight in weights.values()))
+        fill_model(model.to_empty(device="cpu"), weights, str(path))
+        return model.eval()
+
+    def _built(self, path: Path, held: int) -> "AnySeq2Seq":
+        """The model without weights, if a file that holds so many can be of it."""
         import torch
 
         from heedful.models.build import build_model
 
-        path, weights = self._weights()
         config, vocabulary = self.experiment().model, self.tokenizers().vocabulary
-        _check_size(config, vocabulary, weights, path)
+        _check_size(config, vocabulary, held, path)
         with torch.device("meta"):
-            model = build_model(config, vocabulary)
+            return build_model(config, vocabulary)
+
+    def _exported_model(self) -> "AnySeq2Seq":
+        """What the folder has for CTranslate2, for PyTorch."""
+        from heedful.models.transformer import Transformer
+        from heedful.store.import_ctranslate2 import own_weights
+
+        check_manifest(self.ctranslate2)
+        path = self.ctranslate2 / "model.bin"
+        model = self._built(path, path.stat().st_size)
+        if not isinstance(model, Transformer):
+            raise FolderError(f"{path} is a Transformer, but experiment.toml describes a {type(model).__name__}")
+        weights = own_weights(path, model)
         fill_model(model.to_empty(device="cpu"), weights, str(path))
         return model.eval()
 
     def _weights(self) -> "tuple[Path, Mapping[str, Tensor]]":
         """The weights, and the file that they are in."""
-        if not self.has_model and self.ctranslate2.exists():
-            raise FolderError(f"{self.path} has no weights for PyTorch, only for CTranslate2; use the run it came from")
         if not self.has_model:
             raise FolderError(f"{self.path} has no model yet; go on training with: heedful train --resume {self.path}")
         path = self.path / "model.safetensors"
@@ -275,17 +294,22 @@ def _check_format(path: Path) -> None:
         case {"heedful_format": int(version)}:
             if version != FORMAT:
                 raise FolderError(f"{path} is of format {version}, but this heedful reads format {FORMAT}; update it")
+        case {"model_type": "marian"}:
+            raise FolderError(f"{path} is of Hugging Face; make a run of it with: heedful import {path} OUT")
         case _:
             raise FolderError(f"{path}/config.json is not heedful's: it has no heedful_format")
 
 
-def _check_size(config: ModelConfig, vocabulary: "Vocabulary", weights: "Mapping[str, Tensor]", path: Path) -> None:
+def _is_onnx(path: Path) -> bool:
+    return any(path.glob("*.onnx"))
+
+
+def _check_size(config: ModelConfig, vocabulary: "Vocabulary", held: int, path: Path) -> None:
     """Refuse a description of a far larger model before it is built: it could take all memory and time there is.
 
     What differs less is named weight by weight when the model is filled.
     """
     described = model_size(config, vocabulary.source, vocabulary.target).total
-    held = sum(weight.numel() for weight in weights.values())
     if described > 2 * held:
         raise FolderError(
             f"{path} holds {held:,} values, but experiment.toml describes {described:,}; it is of another model"
