@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from typing import TextIO
 
 Step = Callable[[], int]  # makes one update and gives its source and target tokens that are not padding
 
@@ -25,12 +26,17 @@ class Lap:
 
 def serve(lap: Callable[[float], Lap]) -> None:
     """Say that all is ready; then read a number of seconds a line, and answer each with a lap as JSON."""
-    # What libraries print must not get between the answers.
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)
+    answers = take_output()
     print(json.dumps({"ready": True}), file=answers, flush=True)
     for line in sys.stdin:
         print(json.dumps(asdict(lap(float(line)))), file=answers, flush=True)
+
+
+def take_output() -> TextIO:
+    """Standard output for the answers alone: what libraries print must not get between them."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    return answers
 
 
 def train_for(step: Step) -> Callable[[float], Lap]:

@@ -22,7 +22,7 @@ from contender import Lap
 from usage import machine_seconds, peak_bytes, processor_seconds, tree
 
 HERE = Path(__file__).resolve().parent
-_PATIENCE = 300.0  # seconds without a line before a contender is given up
+PATIENCE = 300.0  # seconds without a line before a contender is given up
 # What the user of the race has set must not help or hurt anyone.
 _OF_THREADS_AND_MEMORY = ("OMP_", "GOMP_", "KMP_", "MKL_", "MALLOC_", "LD_PRELOAD")
 
@@ -81,12 +81,18 @@ def python(script: str, *arguments: object) -> list[str]:
     return [sys.executable, str(HERE / script), *map(str, arguments)]
 
 
+def environment(contender: Contender) -> dict[str, str]:
+    """What its process sees: ours without what is set of threads and memory, and its own."""
+    inherited = {key: value for key, value in os.environ.items() if not key.startswith(_OF_THREADS_AND_MEMORY)}
+    return {**inherited, "PYTHONUNBUFFERED": "1", **contender.environment}
+
+
 class Child:
     """A contender's process. Between two laps it is stopped, threads and children and all."""
 
-    def __init__(self, contender: Contender, folder: Path) -> None:
+    def __init__(self, contender: Contender, folder: Path, patience: float = PATIENCE) -> None:
         self.contender = contender
-        inherited = {key: value for key, value in os.environ.items() if not key.startswith(_OF_THREADS_AND_MEMORY)}
+        self._patience = patience
         self._log = folder / f"{contender.name.replace(' ', '-')}.log"
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
@@ -95,7 +101,7 @@ class Child:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT if contender.update_of else log,
                 cwd=folder,
-                env={**inherited, "PYTHONUNBUFFERED": "1", **contender.environment},
+                env=environment(contender),
                 start_new_session=True,
                 preexec_fn=_die_with_parent,  # noqa: PLW1509 - this process has no other threads
             )
@@ -178,10 +184,10 @@ class Child:
             self._unread = b""
 
     def _line(self, longer: float = 0.0) -> str:
-        deadline = time.monotonic() + _PATIENCE + longer
+        deadline = time.monotonic() + self._patience + longer
         while b"\n" not in self._unread:
             if not select.select([self._out], [], [], max(0.0, deadline - time.monotonic()))[0]:
-                raise ContenderFailed(f"{self.contender.name} said nothing for {_PATIENCE:.0f} seconds")
+                raise ContenderFailed(f"{self.contender.name} said nothing for {self._patience:.0f} seconds")
             some = os.read(self._out, 1 << 16)
             if not some:
                 raise ContenderFailed(f"{self.contender.name} ended: {self._last_words()}")
@@ -196,14 +202,14 @@ class Child:
 
 
 def race(
-    contenders: Sequence[Contender], folder: Path, seconds: float, rounds: int
+    contenders: Sequence[Contender], folder: Path, seconds: float, rounds: int, patience: float = PATIENCE
 ) -> tuple[list[Result], dict[str, str]]:
     """Every contender in every round; gives results, and why those that failed have none."""
     failed: dict[str, str] = {}
     with ExitStack() as stack:
         running: dict[str, tuple[Child, Result]] = {}
         for contender in contenders:
-            child = Child(contender, folder)
+            child = Child(contender, folder, patience)
             stack.callback(child.close)
             try:
                 child.prepare()

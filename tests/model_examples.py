@@ -45,6 +45,7 @@ FAMILIES: dict[str, ModelConfig] = {
     "convolutional-narrow": replace(_CONVOLUTIONAL, sharing="none", kernel_width=1),
     "window": replace(SMALL, window=2),
     "narrow-window": replace(SMALL, window=1, norm="pre", attention_dropout=0.1),
+    "output-bias": replace(SMALL, output_bias=True, sharing="none", activation="swish"),
     "transformer": SMALL,
 }
 

@@ -373,7 +373,7 @@ def test_alignments_of_a_file_do_not_depend_on_windows_and_batches(
     aligner = Aligner(0, 0, shifted=True)
     whole = translator.translate(texts, search=search, n_best=2, aligner=aligner)
     assert (whole[0].alignment, whole[9].alignment) == (whole[0].alternatives[0].alignment, ())
-    monkeypatch.setattr("heedful.translator._WINDOW", 3)
+    monkeypatch.setattr("heedful.data.stream.WINDOW", 3)
     monkeypatch.setattr("heedful.engines.torch.TorchEngine.batch_tokens", 20)
     parts = translator.translate(texts, search=search, n_best=2, aligner=aligner)
     assert [[a.alignment for a in each.alternatives] for each in parts] == [

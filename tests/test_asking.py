@@ -18,9 +18,10 @@ from torch import Tensor, nn
 import toy
 from heedful.config import SearchConfig, TextConfig
 from heedful.engines.torch import TorchEngine
-from heedful.errors import DataError, FolderError
+from heedful.errors import ConfigError, DataError, FolderError
 from heedful.metrics.consensus import agreement
 from heedful.models.seq2seq import Seq2Seq
+from heedful.runs.export import export
 from heedful.search.loops import loops
 from heedful.store.run_folder import RunFolder, Tokenizers
 from heedful.text import learn_tokenizer
@@ -136,6 +137,21 @@ def test_checkpoints_of_a_run_translate_alone_and_together(trained: Path) -> Non
     assert alone[0].engine.score(ids, targets) != alone[1].engine.score(ids, targets)
     with pytest.raises(FolderError, match="no run folder"):
         Translator.load(run / "checkpoints" / "step-99999999")
+
+
+def test_an_export_of_the_run_is_not_taken_for_its_checkpoints(trained: Path, tmp_path: Path) -> None:
+    pytest.importorskip("ctranslate2", reason="needs CTranslate2, of heedful[fast]")
+    shutil.copytree(trained / "run", tmp_path / "run")
+    export(RunFolder.open(tmp_path / "run"), "ctranslate2")
+    checkpoint = sorted((tmp_path / "run" / "checkpoints").glob("step-*"))[-1]
+    assert Translator.load(tmp_path / "run").engine.name == "ctranslate2"
+    assert Translator.load(checkpoint).engine.name == "torch"
+    with pytest.raises(ConfigError, match="has no model for the ctranslate2 engine"):
+        Translator.load(checkpoint, engine="ctranslate2")
+    with pytest.raises(ConfigError, match="give the export of a checkpoint a folder"):
+        export(RunFolder.open(checkpoint), "ctranslate2")
+    export(RunFolder.open(checkpoint), "ctranslate2", tmp_path / "out")
+    assert RunFolder(tmp_path / "out").about()["exported"]["parent_weights"].startswith("checkpoint of step")  # type: ignore[index]
 
 
 def test_several_models_are_evaluated_and_the_run_does_not_claim_their_scores(trained: Path, tmp_path: Path) -> None:

@@ -298,7 +298,7 @@ def no_python_memory() -> object:
 def test_memory_that_does_not_suffice_ends_with_5(
     folder: Path, monkeypatch: pytest.MonkeyPatch, make: Callable[[], object]
 ) -> None:
-    monkeypatch.setattr("heedful.translator.Translator.decode", failing(make))
+    monkeypatch.setattr("heedful.engines.torch.TorchEngine.decode", failing(make))
     ran = toy.run("translate", folder / "run", "x")
     assert (ran.code, ran.out) == (5, "")
     assert ran.err.startswith("heedful: out of memory; lower train.batch_tokens")
@@ -309,7 +309,7 @@ def test_ctrl_c_ends_with_130_and_without_a_word(folder: Path, monkeypatch: pyte
     def interrupt() -> object:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("heedful.translator.Translator.decode", failing(interrupt))
+    monkeypatch.setattr("heedful.engines.torch.TorchEngine.decode", failing(interrupt))
     ran = toy.run("translate", folder / "run", "x", "--output", folder / "out")
     assert (ran.code, ran.out, ran.err) == (130, "", "")
     assert not (folder / "out").exists()

@@ -94,6 +94,15 @@ def test_what_differs_is_significant_and_what_is_the_same_is_not() -> None:
         assert (same.bootstrap, same.randomisation, same.significant) == (1.0, 1.0, False)
 
 
+def test_a_few_sentences_that_differ_are_no_proof() -> None:
+    reference = [f"the {word} sits on the old mat" for word in ("cat", "dog", "bird", "cow", "hen", "fox") * 4]
+    for changed, least in ((1, 1.0), (3, 0.25)):
+        worse = [*("nothing like it" for _ in range(changed)), *reference[changed:]]
+        for test in paired_tests([reference, worse], [reference], "13a", resamples=100, trials=200):
+            assert (test.systems[1].randomisation or 0) >= least
+            assert not test.systems[1].significant
+
+
 def test_outputs_without_a_right_letter_can_be_compared() -> None:
     bad = [["zz"] * 30, ["q"] * 30]
     for test in paired_tests([*bad, SYSTEMS[0]], [REFERENCE], "13a", 20, 20):

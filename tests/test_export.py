@@ -1,6 +1,7 @@
 """A converted model is the same one, and proves it."""
 
 import json
+import math
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ import torch
 import toy
 from engine_examples import POST, untrained_run
 from heedful.config import ModelConfig, SearchConfig
+from heedful.engines.ctranslate2 import CTranslate2Engine
 from heedful.engines.engine import Ids
 from heedful.engines.torch import TorchEngine
 from heedful.errors import ConfigError, FolderError, HeedfulError
@@ -21,6 +23,9 @@ from heedful.runs.bring import bring
 from heedful.runs.export import export
 from heedful.runs.proof import prove
 from heedful.search.hypothesis import Hypothesis
+from heedful.searcher import Searcher
+from heedful.store.export_ctranslate2 import Numbers
+from heedful.store.files import write_manifest
 from heedful.store.run_folder import RunFolder
 from heedful.text.terms import Wishes
 from heedful.translator import Translator
@@ -47,12 +52,66 @@ def test_an_exported_folder_translates_as_the_run_does(joint: bool, tmp_path: Pa
     for one, other in zip(ours.translate(TEXTS, beam=1), theirs.translate(TEXTS, beam=1), strict=True):
         assert (one.text, one.pieces, one.source_pieces) == (other.text, other.pieces, other.source_pieces)
         assert one.score == pytest.approx(other.score, abs=1e-4)
-    with pytest.raises(ConfigError, match="the ctranslate2 engine only translates"):
-        theirs.look(TEXTS[0])
-    with pytest.raises(FolderError, match="no weights for PyTorch, only for CTranslate2"):
-        Translator.load(tmp_path / "out", engine="torch")
+    assert Translator.load(tmp_path / "out", engine="torch").translate(TEXTS) == ours.translate(TEXTS)  # to the bit
+    assert theirs.look(TEXTS[0]).translation == ours.look(TEXTS[0]).translation
     with pytest.raises(ConfigError, match="has no model for the ctranslate2 engine; add one"):
         Translator.load(run.path, engine="ctranslate2")
+
+
+@pytest.mark.usefixtures("fast")
+@pytest.mark.parametrize(
+    "config",
+    [
+        POST,
+        replace(POST, norm="pre", sharing="target", positions="learned", max_positions=40, output_bias=True),
+        replace(POST, d_k=6, d_v=10, encoder_heads=(1, 2), cross_heads=(2, 1)),
+    ],
+    ids=["post", "learned", "heads"],
+)
+def test_weights_come_back_from_an_export(config: ModelConfig, tmp_path: Path) -> None:
+    run = untrained_run(tmp_path / "run", config, joint=config.sharing == "all")
+    export(run, "ctranslate2", tmp_path / "out")
+    weights = dict(RunFolder.open(tmp_path / "out").model().named_parameters())
+    for name, parameter in run.model().named_parameters():
+        assert torch.equal(weights.pop(name), parameter), name
+    assert not weights
+
+
+@pytest.mark.usefixtures("fast")
+@pytest.mark.parametrize(("numbers", "far"), [("float16", 0.01), ("int8", 0.2)])
+def test_rounded_weights_are_the_same_in_both_engines(numbers: Numbers, far: float, tmp_path: Path) -> None:
+    run = untrained_run(tmp_path / "run")
+    export(run, "ctranslate2", tmp_path / "out", numbers)
+    rounded = Translator.load(tmp_path / "out", engine="torch")
+    sources = rounded.encode(TEXTS)
+    targets = [[*source[:-1][::-1], EOS] for source in sources]
+
+    def scores(translator: Translator) -> list[float]:
+        return [score for text in translator.engine.score(sources, targets) for score in text]
+
+    original, fast = (scores(Translator.load(path)) for path in (run.path, tmp_path / "out"))
+    assert max(abs(a - b) for a, b in zip(scores(rounded), original, strict=True)) < far
+    assert max(abs(a - b) for a, b in zip(scores(rounded), fast, strict=True)) < far  # it rounds activations, too
+    assert scores(rounded) != original
+
+
+@pytest.mark.usefixtures("fast")
+def test_a_file_that_is_no_export_gives_no_weights(tmp_path: Path) -> None:
+    run = untrained_run(tmp_path / "run")
+    export(run, "ctranslate2", tmp_path / "out")
+    folder = RunFolder.open(tmp_path / "out").ctranslate2
+    content = (folder / "model.bin").read_bytes()
+
+    def refused(changed: bytes, message: str) -> None:
+        (folder / "model.bin").write_bytes(changed)
+        write_manifest(folder, sorted(path.name for path in folder.iterdir() if path.name != "manifest.json"))
+        with pytest.raises(FolderError, match=message):
+            RunFolder.open(tmp_path / "out").model()
+
+    refused(b"\7" + content[1:], "model.bin is not a model of CTranslate2's format 6; export it again")
+    refused(content[:-100], "model.bin is not a model of CTranslate2's format 6; export it again")
+    refused(content.replace(b"layer_0/ffn/linear_0/bias", b"layer_0/ffn/linear_0/bia5"), "has no encoder/layer_0/ffn")
+    refused(content[:500], "holds 500 values, but experiment.toml describes")
 
 
 @pytest.mark.usefixtures("fast")
@@ -120,7 +179,7 @@ def test_what_cannot_be_asked_for_is_refused(tmp_path: Path) -> None:
 
 
 class Otherwise:
-    """A model whose log-probabilities are all a little higher, or whose translations are others."""
+    """A model whose log-probabilities are a little higher after the first, or whose translations are others."""
 
     def __init__(self, engine: TorchEngine, more: float, *, backwards: bool = False) -> None:
         self.engine, self.more, self.backwards = engine, more, backwards
@@ -132,7 +191,8 @@ class Otherwise:
         return found
 
     def score(self, sources: Sequence[Ids], targets: Sequence[Ids]) -> list[list[float]]:
-        return [[value + self.more for value in values] for values in self.engine.score(sources, targets)]
+        found = self.engine.score(sources, targets)
+        return [[values[0], *(value + self.more for value in values[1:])] for values in found]
 
 
 def test_a_proof_fails_where_two_models_disagree() -> None:
@@ -145,6 +205,8 @@ def test_a_proof_fails_where_two_models_disagree() -> None:
         prove(engine, Otherwise(engine, 0.002), sources, EOS, 0.001)
     with pytest.raises(HeedfulError, match="translates otherwise where ours is sure by"):
         prove(engine, Otherwise(engine, 0.0, backwards=True), sources, EOS, 0.001)
+    with pytest.raises(HeedfulError, match="its log-probabilities differ by up to nan"):
+        prove(engine, Otherwise(engine, math.nan), sources, EOS, 0.001)
 
 
 @pytest.mark.usefixtures("fast")
@@ -179,6 +241,8 @@ def test_plain_transformers_gives_the_same(config: ModelConfig, tmp_path: Path) 
     assert [
         ids[: int(mask.sum())].tolist() for ids, mask in zip(given["input_ids"], given["attention_mask"], strict=True)
     ] == translator.encode(TEXTS)
+    literal = "a </s> b"  # is text, and ends nothing
+    assert [tokenizer(literal)["input_ids"]] == translator.encode([literal])
     with torch.inference_mode():
         found = model.generate(**given, num_beams=1, max_length=None, max_new_tokens=5)
     ours = translator.decode(translator.encode(TEXTS), SearchConfig(beam=1, max_extra=4), 1)
@@ -230,12 +294,12 @@ def test_what_our_models_cannot_be_is_not_imported(tmp_path: Path) -> None:
         assert not (tmp_path / "again").exists()
 
     refused({"model_type": "bart"}, "is a model of type bart; only marian can be imported")
-    refused({"activation_function": "swish"}, "has activation_function swish, but our models have relu or gelu")
+    refused({"activation_function": "tanh"}, "has activation_function tanh, but our models have relu or gelu or swish")
     refused({"scale_embedding": False}, "has scale_embedding False, but our models have True")
-    refused({"eos_token_id": 3}, r"padding and end are \(0, 3\) in config.json, but \(0, 1\) in tokenizer.json")
+    refused({"eos_token_id": 3}, r"padding and end are \(0, 3\) in config.json, but \(0, 1\) in its tokenizer")
     refused({"encoder_layers": 2}, r"has no weight \S+; it is of another model")
     (out / "tokenizer.json").unlink()
-    refused({}, "has no tokenizer.json, and SentencePiece files cannot be imported")
+    refused({}, "has neither tokenizer.json nor source.spm; copy it there")
 
 
 # Both engines in one run
@@ -264,6 +328,25 @@ def test_a_run_that_was_exported_into_itself_falls_to_torch_for_what_the_other_e
 
 
 @pytest.mark.usefixtures("fast")
+def test_a_text_too_long_for_the_export_and_one_that_loops_go_to_torch(tmp_path: Path) -> None:
+    run = untrained_run(tmp_path / "run")
+    slow = Translator.load(run.path)
+    export(run, "ctranslate2")
+    both, insisting = Translator.load(run.path), Translator.load(run.path, engine="ctranslate2")
+    for translator in (both, insisting):
+        assert isinstance(translator.engine, CTranslate2Engine)
+        translator.engine._longest = 6
+    assert both.translate(TEXTS) == slow.translate(TEXTS)
+    with pytest.raises(ConfigError, match=r"may become \d+ pieces, over the 6 of the export, which the ctranslate2"):
+        insisting.translate(TEXTS)
+    insisting.engine._longest = 2048  # type: ignore[attr-defined]
+    wrong = mock.patch.object(Searcher, "_wrong", lambda self, search, *_: not search.no_repeat_ngram)
+    with wrong:
+        ours, theirs = slow.translate(TEXTS), insisting.translate(TEXTS)
+    assert [found.text for found in ours] == [found.text for found in theirs]
+
+
+@pytest.mark.usefixtures("fast")
 def test_heads_are_off_whatever_engine_there_is(tmp_path: Path) -> None:
     run = untrained_run(tmp_path / "run")
     slow = Translator.load(run.path)
@@ -282,6 +365,8 @@ def test_an_export_of_weights_that_have_changed_is_not_used(tmp_path: Path) -> N
     weights = {name: tensor + 0.01 for name, tensor in run.model().named_parameters()}
     run.write_weights(weights, "trained on")
     assert Translator.load(run.path).engine.name == "torch"
+    with pytest.raises(ConfigError, match="is an older model; export it again"):
+        Translator.load(run.path, engine="ctranslate2")
     ran = toy.run("translate", run.path, TEXTS[0])
     assert ran.code == 0, ran.err
     assert "engine: torch, for its export is of an older model; export it again" in ran.err
@@ -290,10 +375,22 @@ def test_an_export_of_weights_that_have_changed_is_not_used(tmp_path: Path) -> N
 
 
 @pytest.mark.usefixtures("fast")
-def test_what_only_the_torch_engine_can_do_is_refused_where_there_is_none(tmp_path: Path) -> None:
+def test_whoever_translates_is_told_when_torch_does_it(tmp_path: Path) -> None:
+    run = untrained_run(tmp_path / "run")
+    export(run, "ctranslate2")
+    plain = toy.run("translate", run.path, TEXTS[0])
+    assert plain.err == "engine: ctranslate2\n"
+    drawn = toy.run("translate", run.path, *TEXTS[:3], "--method", "sample")
+    assert drawn.err == (
+        "engine: ctranslate2\nsearch.method is sample, which the ctranslate2 engine cannot do: torch does it\n"
+    )
+
+
+@pytest.mark.usefixtures("fast")
+def test_what_only_the_torch_engine_can_do_is_refused_to_who_insists_on_another(tmp_path: Path) -> None:
     run = untrained_run(tmp_path / "run")
     export(run, "ctranslate2", tmp_path / "out")
-    alone = Translator.load(tmp_path / "out")
+    alone = Translator.load(tmp_path / "out", engine="ctranslate2")
     with pytest.raises(ConfigError, match=r"search.groups is 3, which the ctranslate2 engine cannot do; use --engine"):
         alone.translate(TEXTS, search=replace(alone.search, groups=3, beam=3))
     with pytest.raises(ConfigError, match="must have a certain beginning or terms, which the ctranslate2 engine"):

@@ -14,6 +14,7 @@ from heedful.heads.forced import forced
 from heedful.heads.gates import gated, heads_off, open_gates
 from heedful.heads.names import KINDS, Head, all_heads, heads_named
 from heedful.heads.record import AttentionRecord, record_attention
+from heedful.models.pooled import PooledState
 from heedful.models.transformer import Transformer, TransformerState
 from heedful.nn.attention import CrossAttention, SelfAttention, split_heads
 from heedful.search.beam import beam_search
@@ -83,7 +84,7 @@ def test_a_sentence_looks_the_same_in_any_company() -> None:
 class Followed:
     """A state that knows what led to each of its rows."""
 
-    def __init__(self, state: TransformerState, paths: list[tuple[int, tuple[int, ...]]]) -> None:
+    def __init__(self, state: TransformerState | PooledState, paths: list[tuple[int, tuple[int, ...]]]) -> None:
         self.state, self.paths = state, paths
 
     def select(self, rows: Tensor) -> "Followed":

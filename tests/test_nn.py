@@ -322,9 +322,11 @@ class TestFeedForward:
         inner = (x @ part.inner.weight.T + part.inner.bias).clamp(min=0.0)
         torch.testing.assert_close(part(x), inner @ part.outer.weight.T + part.outer.bias)
 
-    @pytest.mark.parametrize(("activation", "at_minus_one"), [("relu", 0.0), ("gelu", -0.15865525)])
+    @pytest.mark.parametrize(
+        ("activation", "at_minus_one"), [("relu", 0.0), ("gelu", -0.15865525), ("swish", -0.26894143)]
+    )
     def test_the_named_activation_is_used(self, activation: Activation, at_minus_one: float) -> None:
-        """GELU is x times the normal distribution function, which at -1 is 0.15865525."""
+        """GELU is x times the normal distribution function, which at -1 is 0.15865525; Swish times the logistic."""
         assert activate(torch.tensor([-1.0]), activation).item() == pytest.approx(at_minus_one, abs=1e-7)
 
     def test_its_dropout_falls_between_activation_and_second_map(self) -> None:

@@ -55,6 +55,15 @@ def test_gradients_are_right_numerically() -> None:
     assert torch.autograd.gradcheck(lambda f, w: smoothed_loss(f, w, gold, 0.1).smoothed, (features, weight))
 
 
+def test_a_bias_is_added_and_learnt() -> None:
+    features, weight, gold = example()
+    bias = torch.linspace(-2, 2, len(weight), dtype=torch.float64, requires_grad=True)
+    wider = torch.cat([features, torch.ones(len(features), 1)], 1), torch.cat([weight, bias[:, None]], 1)
+    torch.testing.assert_close(smoothed_loss(features, weight, gold, 0.1, bias).smoothed, plain_loss(*wider, gold, 0.1))
+    inputs = (features, weight, bias)
+    assert torch.autograd.gradcheck(lambda f, w, b: smoothed_loss(f, w, gold, 0.1, b).smoothed, inputs)
+
+
 def test_single_precision_is_as_good_as_it_can_be() -> None:
     features, weight, gold = example(rows=300)
     loss = smoothed_loss(features.float(), weight.float(), gold, 0.1)

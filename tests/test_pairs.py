@@ -173,6 +173,19 @@ def test_wrong_encoding_is_named_by_line_and_column_with_the_way_to_convert(tmp_
     assert refused(path).endswith(f"; it is packed by gzip, so rename it to {path}.gz")
 
 
+def test_standard_input_is_called_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def said_of(content: bytes) -> str:
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content)))
+        return refused(Path("-"))
+
+    wrong = "standard input, line 1: not UTF-8 (byte"
+    assert said_of(b"\xff\n") == f"{wrong} 0xff at column 1); convert it with: iconv -f ISO-8859-1 -t UTF-8"
+    assert (
+        said_of(gzip.compress(b"a\n")) == f"{wrong} 0x8b at column 2); it is packed by gzip, so pipe it through gunzip"
+    )
+    assert said_of(b"a\0b\n").startswith("standard input, line 1: holds a NUL byte")
+
+
 def test_a_file_that_may_not_be_read_is_named_with_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def locked(path: Path, mode: str) -> None:
         raise PermissionError(13, "Permission denied")

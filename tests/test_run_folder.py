@@ -192,6 +192,11 @@ def test_another_format_is_refused(moved: Path) -> None:
     del config["heedful_format"]
     (moved / "config.json").write_text(json.dumps(config))
     refused(moved, "config.json is not heedful's: it has no heedful_format$")
+    (moved / "config.json").write_text(json.dumps({"model_type": "marian"}))
+    refused(moved, "/elsewhere is of Hugging Face; make a run of it with: heedful import .*/elsewhere OUT$")
+    (moved / "config.json").unlink()
+    (moved / "encoder.onnx").touch()
+    refused(moved, "it has no config.json; an ONNX export is for ONNX Runtime: translate with the run itself$")
 
 
 def test_options_of_another_version_are_refused(moved: Path) -> None:

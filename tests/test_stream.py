@@ -88,6 +88,17 @@ def test_who_stops_listening_is_not_worked_for() -> None:
     assert len(begun) < 100
 
 
+def test_a_mistake_in_a_pipe_that_stays_open_ends_in_a_sentence(trained: Path) -> None:
+    command = [sys.executable, "-m", "heedful", "translate", str(trained / "run"), "--beam", "2", "--n-best", "3"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL) as process:
+        assert process.stdin
+        assert process.stderr
+        process.stdin.write(b"one line\n")
+        process.stdin.flush()
+        assert process.wait(60) == 2
+        assert b"Fatal" not in process.stderr.read()
+
+
 def test_a_pipe_that_stays_open_is_translated_line_by_line(trained: Path) -> None:
     command = [sys.executable, "-m", "heedful", "translate", str(trained / "run")]
     with subprocess.Popen(

@@ -54,6 +54,7 @@ class TestLaws:
     def test_a_beam_that_stays_with_its_sentences_does_not_copy_their_source(self) -> None:
         model, batch = shaken(SMALL), example([4, 2], [5, 8])
         state = model.start(model.encode(batch.source, batch.source_lengths)).select(torch.tensor([0, 0, 1, 1]))
+        assert isinstance(state, TransformerState)
         assert state.select(torch.tensor([1, 0, 3, 3])).source_keys is state.source_keys
         assert state.select(torch.tensor([1, 0, 1, 3])).source_keys is not state.source_keys
 

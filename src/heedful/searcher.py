@@ -64,26 +64,30 @@ class Found:
 
 
 class Searcher:
-    """An engine, and the torch engine of the same model for what the first cannot do, if `spare` makes one."""
+    """An engine, and the torch engine of the same model, which `spare` makes, for what the first cannot do."""
 
     def __init__(
-        self, engine: Engine, tokenizers: Tokenizers, task: Task, spare: "Callable[[], TorchEngine] | None"
+        self,
+        engine: Engine,
+        tokenizers: Tokenizers,
+        task: Task,
+        spare: "Callable[[], TorchEngine] | None",
+        insist: bool = False,
+        notice: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.engine = engine
         self._tokenizers = tokenizers
         self._task: Task = task
         self._spare = spare
+        self._insist = insist
+        self._notice = notice
+        self._told: set[str] = set()
         self._torch: TorchEngine | None = None
         self._loading = Lock()
 
     @property
     def torch(self) -> "TorchEngine":
         """The engine whose model can be looked into."""
-        if self._spare is None and self.engine.name != "torch":
-            raise ConfigError(
-                f"the {self.engine.name} engine only translates; for all else use --engine torch, or the run that "
-                "this folder was exported from"
-            )
         from heedful.engines.torch import TorchEngine
 
         if isinstance(self.engine, TorchEngine) or self._spare is None:
@@ -112,7 +116,9 @@ class Searcher:
         self, asked: Sequence[Asked], wanted: Sequence[int], search: SearchConfig
     ) -> Iterator[tuple[Engine, list[int]]]:
         """What each engine is to do: the torch engine has what the other cannot."""
-        reasons = {number: self.engine.cannot(search, asked[number].demand) for number in wanted}
+        reasons = {
+            number: self.engine.cannot(search, asked[number].demand, len(asked[number].source)) for number in wanted
+        }
         if able := [number for number, reason in reasons.items() if not reason]:
             yield self.engine, able
         if others := [number for number, reason in reasons.items() if reason]:
@@ -133,12 +139,16 @@ class Searcher:
 
     def _engine_despite(self, reason: str) -> Engine:
         """The engine to use if the first one cannot do something."""
-        if reason and self._spare is None:
-            raise ConfigError(
-                f"{reason}, which the {self.engine.name} engine cannot do; use --engine torch, or the run that this "
-                "folder was exported from"
-            )
-        return self.torch if reason else self.engine
+        if reason and self._insist:
+            raise ConfigError(f"{reason}, which the {self.engine.name} engine cannot do; use --engine torch")
+        return self._torch_because(reason) if reason else self.engine
+
+    def _torch_because(self, reason: str) -> "TorchEngine":
+        """The torch engine, and a word on why; on each reason one."""
+        if reason not in self._told:
+            self._told.add(reason)
+            self._notice(f"{reason}, which the {self.engine.name} engine cannot do: torch does it")
+        return self.torch
 
     def batch(self, engine: Engine, asked: Sequence[Asked], job: Job) -> list[Found]:
         """Search, search again where it went wrong, and tell of the hypotheses what is asked for."""
@@ -162,11 +172,12 @@ class Searcher:
         bad = [i for i, several in enumerate(found) if self._wrong(job.search, asked[i].source, several[0])]
         again = replace(job.search, no_repeat_ngram=_GUARD_NGRAM)
         reason = self.engine.cannot(again, Demand())
-        if not bad or (reason and self._spare is None):  # then it is only marked
+        if not bad:
             return {}
         some = [asked[i] for i in bad]
         sources, demands = [one.source for one in some], [one.demand for one in some]
-        second = self._engine_despite(reason).decode(sources, again, job.n_best, demands, job.demands.borders)
+        engine = self._torch_because("a looping output is searched for again") if reason else self.engine
+        second = engine.decode(sources, again, job.n_best, demands, job.demands.borders)
         return {
             i: several
             for i, several in zip(bad, second, strict=True)

@@ -51,12 +51,18 @@ class Translator:
         search: SearchConfig,
         task: Task = "translation",
         spare: "Callable[[], TorchEngine] | None" = None,
+        *,
+        insist: bool = False,
+        notice: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """`spare` makes an engine of the same model for what the first cannot do."""
+        """`spare` makes an engine of the same model for what the first cannot do; `notice` hears why it was taken.
+
+        Who insists on the first does without it, except to look inside and to search again where an output loops.
+        """
         self.tokenizers = tokenizers
         self.search = search
         self.task: Task = task
-        self._searcher = Searcher(engine, tokenizers, task, spare)
+        self._searcher = Searcher(engine, tokenizers, task, spare, insist, notice)
 
     @classmethod
     def load(
@@ -75,7 +81,12 @@ class Translator:
 
     @classmethod
     def using(
-        cls, run: RunFolder, device: Device = "auto", engine: EngineChoice = "auto", others: Sequence[RunFolder] = ()
+        cls,
+        run: RunFolder,
+        device: Device = "auto",
+        engine: EngineChoice = "auto",
+        others: Sequence[RunFolder] = (),
+        notice: Callable[[str], None] = lambda _: None,
     ) -> "Translator":
         """The same for folders that are open already."""
 
@@ -89,10 +100,17 @@ class Translator:
         from heedful.engines.ctranslate2 import CTranslate2Engine
 
         experiment = run.experiment()
-        spare = (lambda: on_torch()._searcher.torch) if engine == "auto" and run.has_model else None
         check_manifest(run.ctranslate2)
         fast = CTranslate2Engine(run.ctranslate2)
-        return cls(fast, run.tokenizers(), experiment.search, experiment.task, spare)
+        return cls(
+            fast,
+            run.tokenizers(),
+            experiment.search,
+            experiment.task,
+            lambda: on_torch()._searcher.torch,
+            insist=engine != "auto",
+            notice=notice,
+        )
 
     @classmethod
     def of(cls, run: RunFolder, device: "torch.device", others: Sequence[RunFolder] = ()) -> "Translator":
@@ -279,6 +297,11 @@ def choose_engine(
                 f"{run.path} has no model for the ctranslate2 engine; add one: "
                 f"heedful export {run.path} --to ctranslate2"
             )
+        if not run.has_fresh_ctranslate2:
+            raise ConfigError(
+                f"what {run.path} has for the ctranslate2 engine is an older model; export it again: "
+                f"heedful export {run.path} --to ctranslate2"
+            )
         if others:
             raise ConfigError("the ctranslate2 engine runs one model, not several together; use --engine torch")
         if device not in ("auto", "cpu"):
@@ -286,5 +309,4 @@ def choose_engine(
         return wanted
     if wanted == "torch" or others or device not in ("auto", "cpu"):
         return "torch"
-    usable = run.has_fresh_ctranslate2 and (find_spec("ctranslate2") or not run.has_model)
-    return "ctranslate2" if usable else "torch"
+    return "ctranslate2" if run.has_fresh_ctranslate2 and find_spec("ctranslate2") else "torch"

@@ -11,7 +11,7 @@ from heedful.cli.export import tell
 
 
 def bring(
-    folder: Annotated[Path, typer.Argument(help="A folder of a Hugging Face Marian model with a tokenizer.json.")],
+    folder: Annotated[Path, typer.Argument(help="A folder of a Hugging Face Marian model, such as OPUS-MT's.")],
     out: Annotated[Path, typer.Argument(help="The new run folder.")],
     as_json: JsonOption = False,
 ) -> None:

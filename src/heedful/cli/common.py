@@ -11,7 +11,6 @@ import typer
 from heedful.cli import console
 from heedful.config import BleuTokens, Device, SearchConfig, make_experiment, merge, parse_setting
 from heedful.errors import ConfigError, DataError, did_you_mean
-from heedful.memory import keep_pages
 
 if TYPE_CHECKING:
     from heedful.translator import EngineChoice, Translator
@@ -42,6 +41,8 @@ def check_output(target: Path | None, option: str = "--output") -> None:
     """Refuse a place that cannot be written to, before hours of work for it; "-" is standard output."""
     if target and target.is_dir():
         raise DataError(f"{option} {target} is a folder; name a file in it")
+    if target and target.suffix == ".gz":
+        raise DataError(f"{option} {target}: what is written is not packed; leave .gz out, and pack it with gzip")
     if target and not target.parent.is_dir():
         raise DataError(f"{option} {target}: there is no folder {target.parent}; make it first")
 
@@ -99,7 +100,6 @@ def load_translator(
     run, runs = RunFolder.open(folder), [RunFolder.open(other) for other in others or ()]
     choice, where = engine_named(engine), device_named(device)
     chosen = choose_engine(run, choice, where, runs)
-    keep_pages()
     if chosen == "torch":
         from heedful.device import use_threads
 
@@ -107,4 +107,4 @@ def load_translator(
     if engine == "auto" and run.ctranslate2.is_dir():
         stale = "" if run.has_fresh_ctranslate2 else ", for its export is of an older model; export it again"
         console.say(f"engine: {chosen}{stale}")
-    return Translator.using(run, where, choice, runs)
+    return Translator.using(run, where, choice, runs, console.say)

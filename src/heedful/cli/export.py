@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from heedful.runs.proof import Proof
     from heedful.store.export_ctranslate2 import Numbers
 
-_FORMATS = ("ctranslate2", "huggingface")
+_FORMATS = ("ctranslate2", "huggingface", "onnx")
 _NUMBERS = ("float32", "float16", "int8")
 
 
 def export(
     run: Annotated[Path, typer.Argument(help="A run folder.")],
-    to: Annotated[str, typer.Option(help="ctranslate2 or huggingface.")],
+    to: Annotated[str, typer.Option(help="ctranslate2, huggingface or onnx.")],
     out: Annotated[
         Path | None, typer.Argument(help="The new folder; without one, ctranslate2 goes into the run itself.")
     ] = None,

@@ -38,7 +38,7 @@ def prune(
     translator = Translator.load(run, device_named(device))
     search = search_with(translator.search, beam, None)
     with console.display() as shown:
-        found = cut(RunFolder(run), translator, keep, pairs, search, out, shown)
+        found = cut(RunFolder.open(run), translator, keep, pairs, search, out, shown)
     console.out(json.dumps(dataclasses.asdict(found)) if as_json else _page(found, score_name(task), out))
 
 

@@ -97,7 +97,7 @@ def translate(
     search = search_with(translator.search, beam, [*(settings or []), *_drawing(method, seed)])
     total = _count(texts, source)
     with console.display() as shown:
-        aligner = _aligner(RunFolder(run), translator, shown) if alignments else None
+        aligner = _aligner(RunFolder.open(run), translator, shown) if alignments else None
         found = translator.translate_lines(
             lines,
             search=search,

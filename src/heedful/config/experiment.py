@@ -8,7 +8,7 @@ Family = Literal["transformer", "recurrent", "convolutional"]
 Cell = Literal["lstm", "gru"]
 AttentionKind = Literal["none", "additive", "multiplicative"]
 Norm = Literal["post", "pre"]
-Activation = Literal["relu", "gelu"]
+Activation = Literal["relu", "gelu", "swish"]
 Positions = Literal["sinusoidal", "learned"]
 Sharing = Literal["all", "target", "none"]
 TokenizerKind = Literal["bpe", "unigram", "wordpiece", "characters", "words", "bytes"]
@@ -48,6 +48,7 @@ class ModelConfig:
     positions: Positions = "sinusoidal"
     max_positions: int = 1024  # rows of the table of learned positions; later positions share the last row
     sharing: Sharing = "all"  # all: source = target = output; target: target = output; none
+    output_bias: bool = False  # the output layer has a bias, as imported models have
     window: int = 0  # self-attention sees only so many positions to either side (section 4); 0: all
     cell: Cell = "gru"  # of the recurrent family
     attention: AttentionKind = "additive"  # of the recurrent family: Bahdanau's, Luong's or none

@@ -7,6 +7,7 @@ lines of one file against those of the other.
 import gzip
 import hashlib
 import io
+import os
 import sys
 import zlib
 from collections.abc import Iterator, Sequence
@@ -143,6 +144,11 @@ def _parallel(sources: Sequence[str], targets: Sequence[str]) -> Iterator[Pair]:
             _refuse_counts(source_name, count, target_name, count + rest)
 
 
+def _named(path: Path) -> str:
+    """For errors."""
+    return "standard input" if str(path) == STANDARD_INPUT else str(path)
+
+
 def _rest(lines: Iterator[str]) -> int:
     return sum(1 for _ in lines)
 
@@ -157,7 +163,7 @@ def _table(path: Path) -> Iterator[Pair]:
     for number, line in enumerate(_lines(path), 1):
         columns = line.split("\t", 2)
         if len(columns) < 2:
-            raise DataError(f"{path}, line {number}: no tab; a line must be source, tab, target")
+            raise DataError(f"{_named(path)}, line {number}: no tab; a line must be source, tab, target")
         yield Pair(columns[0], columns[1])
 
 
@@ -166,28 +172,31 @@ def _lines(path: Path) -> Iterator[str]:
     for number, raw in enumerate(_raw_lines(path), 1):
         if len(raw) > MAX_LINE_BYTES:
             raise DataError(
-                f"{path}, line {number}: longer than {MAX_LINE_BYTES} bytes; is it text with one sentence a line?"
+                f"{_named(path)}, line {number}: longer than {MAX_LINE_BYTES} bytes; is it one sentence a line?"
             )
         try:
             line = raw.decode()
         except UnicodeDecodeError as error:
             raise _not_utf8(path, number, error) from error
         if "\0" in line:
-            raise DataError(f"{path}, line {number}: holds a NUL byte; this is a binary file or UTF-16, not UTF-8 text")
+            raise DataError(
+                f"{_named(path)}, line {number}: holds a NUL byte; this is binary or UTF-16, not UTF-8 text"
+            )
         yield line
     if not number and str(path) != STANDARD_INPUT:
         raise DataError(f"{path} is empty; it must hold one sentence a line")
 
 
 def _not_utf8(path: Path, number: int, error: UnicodeDecodeError) -> DataError:
-    raw, place = error.object, error.start
+    raw, place, is_file = error.object, error.start, str(path) != STANDARD_INPUT
     column = len(raw[:place].decode()) + 1
-    where = f"{path}, line {number}: not UTF-8 (byte 0x{raw[place]:02x} at column {column})"
+    where = f"{_named(path)}, line {number}: not UTF-8 (byte 0x{raw[place]:02x} at column {column})"
     if number == 1 and raw.startswith(b"\x1f\x8b"):
-        return DataError(f"{where}; it is packed by gzip, so rename it to {path}.gz")
+        way_out = f"rename it to {path}.gz" if is_file else "pipe it through gunzip"
+        return DataError(f"{where}; it is packed by gzip, so {way_out}")
     encoding = "UTF-16" if number == 1 and raw[:2] in (b"\xff\xfe", b"\xfe\xff") else "ISO-8859-1"
-    converted = path.with_name(f"{path.stem}.utf8{path.suffix}")
-    return DataError(f"{where}; convert it with: iconv -f {encoding} -t UTF-8 {path} > {converted}")
+    files = f" {path} > {path.with_name(f'{path.stem}.utf8{path.suffix}')}" if is_file else ""
+    return DataError(f"{where}; convert it with: iconv -f {encoding} -t UTF-8{files}")
 
 
 def _raw_lines(path: Path) -> Iterator[bytes]:
@@ -217,7 +226,11 @@ def _skip_line(file: BinaryIO, line: bytes) -> None:
 
 def _open(path: Path) -> AbstractContextManager[BinaryIO]:
     if str(path) == STANDARD_INPUT:
-        return nullcontext(sys.stdin.buffer)
+        try:
+            # A reader of our own: a thread that waits in Python's could not be left behind when the program ends.
+            return os.fdopen(sys.stdin.fileno(), "rb", closefd=False)
+        except (OSError, ValueError):  # somebody has put something else in its place
+            return nullcontext(sys.stdin.buffer)
     if path.suffix == ".gz":
         return io.BufferedReader(gzip.open(path), MAX_LINE_BYTES)
     return path.open("rb")

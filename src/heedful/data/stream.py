@@ -76,7 +76,7 @@ def batches_by_length(
             yield batch
             batch = []
         if not batch and workers > 1:
-            most = min(tokens, max(tokens // _SMALLEST_SHARE, left // (2 * workers)))
+            most = min(tokens, max(tokens // _SMALLEST_SHARE, left // workers))
         batch.append(index)
         left -= beam * len(sources[index])
     if batch:

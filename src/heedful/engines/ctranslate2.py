@@ -21,6 +21,7 @@ from typing import Any
 from heedful.config import SearchConfig
 from heedful.engines.engine import EngineName, Ids
 from heedful.errors import ConfigError, DataError, Diverged, FolderError
+from heedful.memory import keep_pages
 from heedful.search.check import NOT_NUMBERS, check_search
 from heedful.search.demand import ANYWHERE, Borders, Demand
 from heedful.search.hypothesis import Hypothesis
@@ -29,7 +30,8 @@ from heedful.search.penalty import length_penalty
 # It stops when this times the beam have finished, ours when none that goes on can win any more.
 PATIENCE = 1.25
 _LEAST_PENALTY = 1e-6  # without one it would stop by another rule, in which sentences of a batch get mixed up
-_TOGETHER = 6000  # source tokens times beam of what one worker decodes at a time
+# Source tokens times beam of what one worker decodes at a time.
+_TOGETHER, _TOGETHER_INT8 = 6000, 3000
 _SCORED = 1000  # target tokens that are scored at a time; each needs room for the whole vocabulary
 _Found = list[tuple[Ids, float]]  # tokens and log-probability of each hypothesis of one sentence
 
@@ -38,7 +40,6 @@ class CTranslate2Engine:
     """A model in CTranslate2's format, as `heedful.store.export_ctranslate2` writes it."""
 
     name: EngineName = "ctranslate2"
-    batch_tokens = _TOGETHER
 
     def __init__(self, folder: Path, workers: int = 0) -> None:
         """Load it for so many workers of one thread each; 0: one a core, for that is faster than one that has all."""
@@ -54,18 +55,22 @@ class CTranslate2Engine:
                 self._eos, self._pad, self.numbers, self._longest = self._ids[eos], self._ids[pad], numbers, positions
             case _:
                 raise FolderError(f"{folder}/config.json is not heedful's; export the model again")
+        self.batch_tokens = _TOGETHER_INT8 if self.numbers == "int8" else _TOGETHER
+        keep_pages()
         self._translator = _load(folder, "int8" if self.numbers == "int8" else "float32", self.workers)
 
     def shared(self, workers: int) -> AbstractContextManager[None]:
         """It has threads of its own."""
         return nullcontext()
 
-    def cannot(self, search: SearchConfig, demand: Demand) -> str:
+    def cannot(self, search: SearchConfig, demand: Demand, length: int = 0) -> str:
         """It could do some of these in its own way, which gives other results than ours."""
         plain = {"method": "beam", "groups": 1, "min_length": 0, "no_repeat_ngram": 0}
         for key, usual in plain.items():
             if (value := getattr(search, key)) != usual:
                 return f"search.{key} is {value}"
+        if (most := length + search.max_extra) > self._longest:
+            return f"a text may become {most} pieces, over the {self._longest} of the export"
         return "a translation must have a certain beginning or terms" if demand != Demand() else ""
 
     def decode(
@@ -113,13 +118,14 @@ class CTranslate2Engine:
     ) -> list[_Found]:
         """All hypotheses that have ended, or that were cut off, up to this length."""
         penalty = max(search.alpha, _LEAST_PENALTY)
+        ends = math.floor(search.beam * PATIENCE + 0.5) if search.beam > 1 else 1
         results = self._translator.translate_batch(
             [self._pieces(source) for source in sources],
-            max_batch_size=max(1, _TOGETHER // search.beam),
+            max_batch_size=max(1, self.batch_tokens // search.beam),
             batch_type="tokens",
             beam_size=search.beam,
-            num_hypotheses=int(search.beam * PATIENCE) if search.beam > 1 else 1,
-            patience=PATIENCE,
+            num_hypotheses=ends,
+            patience=ends / search.beam,
             length_penalty=penalty,
             return_scores=True,
             return_end_token=True,

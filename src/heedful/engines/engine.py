@@ -38,8 +38,11 @@ class Engine(Protocol):
         """Within this, so many threads ask it at the same time."""
         ...
 
-    def cannot(self, search: SearchConfig, demand: Demand) -> str:
-        """What is asked for that it would do in another way than the rest, or not at all; empty: nothing."""
+    def cannot(self, search: SearchConfig, demand: Demand, length: int = 0) -> str:
+        """What is asked for that it would do in another way than the rest, or not at all; empty: nothing.
+
+        `length` are the pieces of the source.
+        """
         ...
 
     def decode(

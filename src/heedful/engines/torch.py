@@ -8,6 +8,7 @@ import torch
 from heedful.config import SearchConfig
 from heedful.data.batch import pack
 from heedful.engines.engine import EngineName, Ids
+from heedful.memory import keep_pages
 from heedful.models.likelihood import token_log_probs
 from heedful.models.seq2seq import AnySeq2Seq
 from heedful.search.choose import find
@@ -25,6 +26,7 @@ class TorchEngine:
     batch_tokens = 8000
 
     def __init__(self, model: AnySeq2Seq, eos_id: int, others: Sequence[AnySeq2Seq] = ()) -> None:
+        keep_pages()
         self.model = model
         self.models = (model, *others)
         self.symbols = Symbols(model.pad_id, eos_id, (model.pad_id,))
@@ -38,7 +40,7 @@ class TorchEngine:
         """Within this, so many threads ask it, and each has its share of PyTorch's."""
         return shared_threads(workers)
 
-    def cannot(self, search: SearchConfig, demand: Demand) -> str:
+    def cannot(self, search: SearchConfig, demand: Demand, length: int = 0) -> str:
         """There is nothing that it cannot do."""
         return ""
 

@@ -68,7 +68,7 @@ def corpus_loss(model: AnySeq2Seq, batches: Sequence[Batch]) -> float:
 def _loss(model: AnySeq2Seq, batch: Batch) -> Loss:
     memory = model.encode(batch.source, batch.source_lengths)
     features = model.features(batch.target_in, batch.target_lengths, memory)
-    return smoothed_loss(features, model.output_weight, batch.target_out, 0.0)
+    return smoothed_loss(features, model.output_weight, batch.target_out, 0.0, model.output_bias)
 
 
 def _tokens(batches: Sequence[Batch]) -> int:

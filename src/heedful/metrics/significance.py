@@ -84,13 +84,19 @@ def _test(
     other_signature, shuffled = _results(PairedTest(named, {name: metric()}, references, "ar", trials))
     base = float(drawn[0].score)
     tested: list[Tested] = []
-    for ours, theirs in zip(drawn, shuffled, strict=True):
+    for ours, theirs, outputs in zip(drawn, shuffled, systems, strict=True):
         value = float(ours.score)
         score = score_around(name, value, float(ours.mean or value), float(ours.ci or 0.0), signature)
         # sacreBLEU counts what is beyond the difference: of two that are the same it would be sure that they differ.
-        ps = (1.0, 1.0) if value == base else (ours.p_value, theirs.p_value)
+        ps = (1.0, 1.0) if value == base else (ours.p_value, _at_least(theirs.p_value, systems[0], outputs))
         tested.append(Tested(score, value - base, *(ps if tested else (None, None))))
     return MetricTest(name, tuple(tested), other_signature)
+
+
+def _at_least(p: float | None, ours: Sequence[str], theirs: Sequence[str]) -> float | None:
+    """The p-value of randomisation, which also does not count the ways to exchange outputs that change nothing."""
+    differ = sum(one != other for one, other in zip(ours, theirs, strict=True))
+    return None if p is None else max(p, 2.0 ** (1 - differ))
 
 
 def _results(test: "PairedTest") -> "tuple[str, list[Result]]":

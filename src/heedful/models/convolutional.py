@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
@@ -176,7 +175,7 @@ class Convolutional(Embedded[Memory, ConvolutionalState]):
         for layer, past in zip(self.decoder, state.pasts.unbind(1), strict=True):
             x, grown = layer.step(x, embedded, past, state)
             pasts.append(grown)
-        logits = F.linear(self.target_out(x), self.output_weight)
+        logits = self.output(self.target_out(x))
         after = torch.stack(pasts, dim=1)
         return logits, ConvolutionalState(state.position + 1, after, state.source, state.roots, state.sentences)
 

@@ -2,8 +2,9 @@
 
 from typing import Generic
 
+import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from heedful.config import ModelConfig
 from heedful.models.seq2seq import M, S, Seq2Seq
@@ -28,6 +29,7 @@ class Embedded(Seq2Seq[M, S], Generic[M, S]):
         self.own_output = None
         if config.sharing == "none":
             self.own_output = Embedding(target_vocabulary, config.d_model, pad_id, scale)
+        self.own_bias = nn.Parameter(torch.zeros(target_vocabulary)) if config.output_bias else None
 
     @property
     def source_embedding(self) -> Embedding:
@@ -38,3 +40,8 @@ class Embedded(Seq2Seq[M, S], Generic[M, S]):
     def output_weight(self) -> Float[Tensor, "vocabulary d_model"]:
         """The output layer: the target embedding itself unless nothing is shared."""
         return (self.own_output or self.target_embedding).as_output
+
+    @property
+    def output_bias(self) -> Float[Tensor, " vocabulary"] | None:
+        """Only where `model.output_bias` says so."""
+        return self.own_bias

@@ -10,13 +10,14 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from heedful.nn.attention import CrossAttention, SelfAttention
+from heedful.nn.attention import CrossAttention, SelfAttention, attend, join_heads, split_heads
 from heedful.nn.fused import Rows
 from heedful.nn.heads import MultiHead
 from heedful.nn.layout import Layout
+from heedful.nn.masks import key_mask
 
 _MANY = 8  # sentences: for fewer, loading the compiled loops would take longer than they save
 
@@ -89,6 +90,9 @@ class PooledState:
         memory, (q, k, v) = self.layers[layer], attention.query_key_value(x).split(attention.sizes, dim=1)
         memory.keys.add(k)
         memory.values.add(v)
+        if attention.touched:
+            past = memory.keys.rows[self.slots], memory.values.rows[self.slots]
+            return attention.output(_plain(attention, q, *past, None))
         keys, values = memory.keys.rows.numpy(), memory.values.rows.numpy()
         out = x.new_empty(len(x), attention.sizes[2])
         heads, scale = attention.num_heads, np.float32(attention.head_sizes.d_k**-0.5)
@@ -100,6 +104,13 @@ class PooledState:
         from heedful.kernels.step import attend_source
 
         memory, q = self.layers[layer], attention.query(x)
+        if attention.touched:
+            places = torch.arange(int(self.lengths.max()))
+            mask = key_mask(places < self.lengths[:, None])
+            places = (self.first[:, None] + places).clamp(max=len(memory.source_keys) - 1)
+            return attention.output(
+                _plain(attention, q, memory.source_keys[places], memory.source_values[places], mask)
+            )
         out = x.new_empty(len(x), attention.sizes[1])
         heads, scale = attention.num_heads, np.float32(attention.head_sizes.d_k**-0.5)
         source = memory.source_keys.numpy(), memory.source_values.numpy()
@@ -107,11 +118,22 @@ class PooledState:
         return attention.output(out)
 
 
-def can_pool(rows: Rows, layout: Layout, attentions: Sequence[MultiHead]) -> bool:
-    """Whether the compiled loops do these attentions, and there is enough for them to do."""
+def _plain(
+    heads: MultiHead,
+    q: Float[Tensor, "batch all_keys"],
+    keys: Float[Tensor, "batch key all_keys"],
+    values: Float[Tensor, "batch key all_values"],
+    mask: Bool[Tensor, "batch 1 1 key"] | None,
+) -> Float[Tensor, "batch all_values"]:
+    """The same without the compiled loops, for who watches heads or switches them off."""
+    query, key, value = (split_heads(x, heads.num_heads) for x in (q[:, None], keys, values))
+    return join_heads(heads.passed_on(*attend(query, key, value, mask)))[:, 0]
+
+
+def can_pool(rows: Rows, layout: Layout, window: int) -> bool:
+    """Whether the compiled loops do such attention, and there is enough for them to do."""
     fits = rows.device.type == "cpu" and rows.dtype == torch.float32 and not torch.is_autocast_enabled("cpu")
-    plain = not any(attention.touched or getattr(attention, "window", 0) for attention in attentions)
-    return fits and plain and not torch.is_grad_enabled() and len(layout.lengths) >= _MANY
+    return fits and not window and not torch.is_grad_enabled() and len(layout.lengths) >= _MANY
 
 
 def start_pooled(rows: Rows, layout: Layout, attentions: Sequence[tuple[SelfAttention, CrossAttention]]) -> PooledState:

@@ -24,7 +24,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, assert_never, cast
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
@@ -299,7 +298,7 @@ class Recurrent(Embedded[Memory, RecurrentState]):
         grid = self.target_embedding(tokens)[:, None]
         grid, carried = self.decoder(grid, state.carried, state.source, None)
         features = self.dropout(self.decoder.read_out(grid[:, 0]), None)
-        return F.linear(features, self.output_weight), RecurrentState(carried, state.source, state.sentences)
+        return self.output(features), RecurrentState(carried, state.source, state.sentences)
 
 
 def turned(layout: Layout) -> Int[Tensor, " rows"]:

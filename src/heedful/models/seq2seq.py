@@ -66,7 +66,12 @@ class Seq2Seq(nn.Module, ABC, Generic[M, S]):
     @property
     @abstractmethod
     def output_weight(self) -> Float[Tensor, "vocabulary d_model"]:
-        """The output layer: a matrix without a bias."""
+        """The matrix of the output layer."""
+
+    @property
+    def output_bias(self) -> Float[Tensor, " vocabulary"] | None:
+        """The bias of the output layer, which the paper's has not."""
+        return None
 
     @abstractmethod
     def start(self, memory: M) -> S:
@@ -80,7 +85,11 @@ class Seq2Seq(nn.Module, ABC, Generic[M, S]):
         self, target_in: Int[Tensor, " target_rows"], lengths: Int[Tensor, " batch"], memory: M
     ) -> Float[Tensor, "target_rows vocabulary"]:
         """The logits at each target position, all at once."""
-        return F.linear(self.features(target_in, lengths, memory), self.output_weight)
+        return self.output(self.features(target_in, lengths, memory))
+
+    def output(self, features: Float[Tensor, "rows d_model"]) -> Float[Tensor, "rows vocabulary"]:
+        """What the output layer makes of features."""
+        return F.linear(features, self.output_weight, self.output_bias)
 
     def run_layer(self, layer: nn.Module, keys: Keys, *inputs: Any) -> Any:
         """What one of `layers` gives; its dropout is drawn from these keys. Its activations are kept if they are to."""

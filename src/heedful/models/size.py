@@ -33,14 +33,15 @@ def model_size(config: ModelConfig, source_vocabulary: int, target_vocabulary: i
     """Parameters of a model, every bias and norm included."""
     tables = {"all": target_vocabulary, "target": source_vocabulary + target_vocabulary}
     rows = tables.get(config.sharing, source_vocabulary + 2 * target_vocabulary)
+    bias = target_vocabulary if config.output_bias else 0
     match config.family:
         case "transformer":
             learned = 2 * config.max_positions if config.positions == "learned" else 0
-            return Size((rows + learned) * config.d_model, *_transformer(config))
+            return Size((rows + learned) * config.d_model + bias, *_transformer(config))
         case "recurrent":
-            return Size(rows * config.d_model, *_recurrent(config))
+            return Size(rows * config.d_model + bias, *_recurrent(config))
         case "convolutional":
-            return Size((rows + 2 * config.max_positions) * config.d_model, *_convolutional(config))
+            return Size((rows + 2 * config.max_positions) * config.d_model + bias, *_convolutional(config))
         case _:
             assert_never(config.family)
 

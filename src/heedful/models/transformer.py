@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, assert_never, cast
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
@@ -185,7 +184,7 @@ class Transformer(Embedded[Memory, TransformerState | PooledState]):
 
     def start(self, memory: Memory) -> TransformerState | PooledState:
         attentions = [(layer.attention, layer.cross_attention) for layer in self.decoder]
-        if can_pool(memory.rows, memory.layout, [kind for pair in attentions for kind in pair]):
+        if can_pool(memory.rows, memory.layout, self.config.window):
             return start_pooled(memory.rows, memory.layout, attentions)
         batch, config = len(memory.layout.lengths), self.config
         source = [layer.cross_attention.project(memory.rows, memory.layout) for layer in self.decoder]
@@ -207,7 +206,7 @@ class Transformer(Embedded[Memory, TransformerState | PooledState]):
         x = self.target_dropout(self.target_embedding(tokens) + self.target_positions(here, state.position + 1), None)
         for index, layer in enumerate(self.decoder):
             x = layer.step(x, index, grown)
-        return F.linear(self.decoder_norm(x), self.output_weight), grown
+        return self.output(self.decoder_norm(x)), grown
 
 
 def d_key(config: ModelConfig) -> int:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 
 class Embedding(nn.Module):
-    """Look-up times a scale, sqrt(d_model) in the paper; the same matrix can be the output layer, which has no bias.
+    """Look-up times a scale, sqrt(d_model) in the paper; the same matrix can be the output layer.
 
     The row of PAD is zero and stays so. It is also the decoder's start symbol: the target shifted right begins with
     a zero vector, as in the paper's code.

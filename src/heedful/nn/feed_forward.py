@@ -35,5 +35,7 @@ def activate(x: Float[Tensor, "*shape"], activation: Activation) -> Float[Tensor
             return F.relu(x)
         case "gelu":
             return F.gelu(x)
+        case "swish":
+            return F.silu(x)
         case _:
             assert_never(activation)

@@ -10,14 +10,16 @@ from heedful.engines.ctranslate2 import CTranslate2Engine
 from heedful.errors import ConfigError, DataError, FolderError
 from heedful.runs.about import versions
 from heedful.runs.proof import Model, Proof, prove, samples
+from heedful.store.at_checkpoint import AtCheckpoint
 from heedful.store.export_ctranslate2 import Numbers, Pieces, export_ctranslate2
 from heedful.store.export_huggingface import MarianCopy, export_huggingface
+from heedful.store.export_onnx import OnnxCopy, export_onnx
 from heedful.store.files import disk_errors, new_folder, write_manifest
 from heedful.store.run_folder import RunFolder, Tokenizers
 from heedful.text import Tokenizer
 from heedful.translator import Translator
 
-Format = Literal["ctranslate2", "huggingface"]
+Format = Literal["ctranslate2", "huggingface", "onnx"]
 
 # How far the log-probability of a token may be from ours. What is beyond is no rounding.
 _TOLERANCE: dict[Numbers, float] = {"float32": 1e-3, "float16": 0.1, "int8": 3.0}
@@ -30,8 +32,8 @@ def export(run: RunFolder, to: Format, out: Path | None = None, numbers: Numbers
     """
     if out and out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise FolderError(f"{out} exists already; choose another folder to export to")
-    if to == "huggingface" and numbers != "float32":
-        raise ConfigError(f"--numbers {numbers} is for CTranslate2; Hugging Face converts by itself, when it loads")
+    if to != "ctranslate2" and numbers != "float32":
+        raise ConfigError(f"--numbers {numbers} is for CTranslate2; others convert by themselves")
     translator = Translator.of(run, torch.device("cpu"))
     match to:
         case "ctranslate2" if out:
@@ -39,12 +41,14 @@ def export(run: RunFolder, to: Format, out: Path | None = None, numbers: Numbers
                 proof = _to_ctranslate2(run, translator, RunFolder(folder).ctranslate2, numbers)
                 _describe(run, RunFolder(folder), numbers, proof)
         case "ctranslate2":
+            if isinstance(run, AtCheckpoint):
+                raise ConfigError("give the export of a checkpoint a folder: heedful export CHECKPOINT OUT")
             proof = _to_ctranslate2(run, translator, run.ctranslate2, numbers)
-        case "huggingface":
+        case "huggingface" | "onnx":
             if not out:
-                raise ConfigError("give the export a folder: heedful export RUN OUT --to huggingface")
+                raise ConfigError(f"give the export a folder: heedful export RUN OUT --to {to}")
             with new_folder(out) as folder:
-                proof = _to_huggingface(run, translator, folder)
+                proof = (_to_huggingface if to == "huggingface" else _to_onnx)(run, translator, folder)
         case _:
             assert_never(to)
     return proof
@@ -63,6 +67,11 @@ def _to_huggingface(run: RunFolder, translator: Translator, folder: Path) -> Pro
     export_huggingface(translator.model, translator.tokenizers, translator.search, folder)
     theirs = MarianCopy(folder, translator.tokenizers.target.eos_id)
     return _proven(run, translator, theirs, _TOLERANCE["float32"])
+
+
+def _to_onnx(run: RunFolder, translator: Translator, folder: Path) -> Proof:
+    export_onnx(translator.model, translator.tokenizers, translator.search, folder)
+    return _proven(run, translator, OnnxCopy(folder), _TOLERANCE["float32"])
 
 
 def _proven(run: RunFolder, translator: Translator, theirs: Model, tolerance: float) -> Proof:

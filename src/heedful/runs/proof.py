@@ -1,5 +1,6 @@
 """Whether a converted model is still the same: it scores and decodes sample sentences beside the one it came from."""
 
+import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -65,7 +66,9 @@ def prove(ours: Model, theirs: Model, sources: Sequence[Ids], eos_id: int, toler
         for one, other in zip(mine, yours, strict=True)
     ]
     same = sum(one == other for one, other in zip(translations, others, strict=True))
-    proof = Proof(len(sources), len(differences), max(differences), same)
+    # Of what is no number `max` would not tell.
+    largest = math.nan if any(map(math.isnan, differences)) else max(differences)
+    proof = Proof(len(sources), len(differences), largest, same)
     if not proof.largest <= tolerance:
         raise HeedfulError(
             f"the converted model is another one: its log-probabilities differ by up to {proof.largest:.2g}, "

@@ -52,7 +52,7 @@ def validation_loss(model: AnySeq2Seq, corpus: Corpus, batch_tokens: int) -> flo
         batch = corpus.batch(np.sort(indices), model.pad_id).to(device)
         memory = model.encode(batch.source, batch.source_lengths)
         features = model.features(batch.target_in, batch.target_lengths, memory)
-        loss = smoothed_loss(features, model.output_weight, batch.target_out, 0.0)
+        loss = smoothed_loss(features, model.output_weight, batch.target_out, 0.0, model.output_bias)
         total += loss.plain.item()
         tokens += loss.tokens
     return total / tokens

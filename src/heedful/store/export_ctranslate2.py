@@ -78,6 +78,8 @@ def _spec(model: Transformer) -> Any:
     encoder.embeddings[0].weight = _array(model.source_embedding.weight)
     decoder.embeddings.weight = _array(model.target_embedding.weight)
     decoder.projection.weight = _array(model.output_weight)
+    if model.output_bias is not None:
+        decoder.projection.bias = _array(model.output_bias)
     encoder.position_encodings.encodings = _array(_positions(model.source_positions, device))
     decoder.position_encodings.encodings = _array(_positions(model.target_positions, device))
     for ours, theirs in zip(model.encoder, encoder.layer, strict=True):
@@ -93,7 +95,7 @@ def _spec(model: Transformer) -> Any:
 def _activation(activation: Activation) -> Any:
     from ctranslate2.specs.common_spec import Activation as Theirs
 
-    return {"relu": Theirs.RELU, "gelu": Theirs.GELU}[activation]
+    return {"relu": Theirs.RELU, "gelu": Theirs.GELU, "swish": Theirs.SWISH}[activation]
 
 
 def _positions(positions: SinusoidalPositions | LearnedPositions, device: torch.device) -> Tensor:

@@ -107,13 +107,14 @@ def _generation(search: SearchConfig, tokenizers: Tokenizers) -> dict[str, objec
 
 
 def _write_tokenizer(folder: Path, tokenizer: Tokenizer) -> None:
-    write_atomically(folder / "tokenizer.json", tokenizer.to_json())
+    write_atomically(folder / "tokenizer.json", tokenizer.to_plain_json())
     config = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "pad_token": tokenizer.piece_at(tokenizer.pad_id),
         "eos_token": tokenizer.piece_at(tokenizer.eos_id),
         "model_max_length": POSITIONS,
         "clean_up_tokenization_spaces": False,
+        "split_special_tokens": True,  # "</s>" in a text is text
     }
     _write_json(folder / "tokenizer_config.json", config)
 
@@ -129,8 +130,10 @@ class MarianCopy:
         if not find_spec("transformers"):
             raise ConfigError("the export is proven with transformers, which is not installed; install it")
         from transformers import MarianMTModel
+        from transformers.utils.logging import disable_progress_bar
 
-        self._model: Any = MarianMTModel.from_pretrained(folder, local_files_only=True).eval()
+        disable_progress_bar()  # a bar of its own in the middle of ours
+        self._model: Any = MarianMTModel.from_pretrained(folder, local_files_only=True, use_safetensors=True).eval()
         self._eos_id = eos_id
 
     @torch.inference_mode()

@@ -32,3 +32,9 @@ def filled_up(rows: Tensor, count: int, heads: Heads) -> Tensor:
     filled = rows.new_zeros(heads.count, heads.width, *rows.shape[1:])
     filled[:count, : own.shape[1]] = own
     return filled.flatten(0, 1)
+
+
+def taken_out(rows: Tensor, size: int, count: int, heads: Heads) -> Tensor:
+    """The way back: of rows that were filled up the `size` that there were, of `count` heads."""
+    filled = rows.unflatten(0, (heads.count, heads.width))
+    return filled[:count, : size // count].flatten(0, 1)

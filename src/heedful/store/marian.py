@@ -11,10 +11,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from heedful.config import ModelConfig
 from heedful.models.transformer import Transformer
 from heedful.nn.attention import CrossAttention, SelfAttention
 from heedful.store.fill_heads import Heads, filled_up
 
+_TABLE = "embed_tokens.weight"
 _NORMS = {"attention": "self_attn_layer_norm", "cross_attention": "encoder_attn_layer_norm"}
 
 
@@ -65,7 +67,8 @@ def _tables(model: Transformer, order: Order) -> Iterator[tuple[str, Tensor]]:
             yield "model.decoder.embed_tokens.weight", order.columns(model.target_embedding.weight)
     if model.config.sharing == "none":
         yield "lm_head.weight", order.columns(model.output_weight)
-    yield "final_logits_bias", torch.zeros(1, len(model.output_weight))
+    bias = model.output_bias
+    yield "final_logits_bias", torch.zeros(1, len(model.output_weight)) if bias is None else bias[None]
 
 
 def _part(name: str, part: torch.nn.Module, order: Order, heads: Heads) -> Iterator[tuple[str, Tensor]]:
@@ -107,24 +110,30 @@ def _projections(part: SelfAttention | CrossAttention) -> tuple[Sequence[Tensor]
     return (part.query.weight, *joint.weight.split(sizes)), (part.query.bias, *joint.bias.split(sizes))
 
 
-def own_weights(theirs: Mapping[str, Tensor], d_model: int, layers: tuple[int, int]) -> dict[str, Tensor]:
-    """The way back: the weights of our model, of whose stacks `layers` tells the heights."""
-    order = from_marian(d_model)
-    found: dict[str, Tensor] = {}
-    shared = theirs.get("model.shared.weight")
-    found["target_embedding.weight"] = order.columns(
-        theirs["model.decoder.embed_tokens.weight"] if shared is None else shared
-    )
-    if shared is None:
-        found["own_source.weight"] = order.columns(theirs["model.encoder.embed_tokens.weight"])
-    if "lm_head.weight" in theirs:
-        found["own_output.weight"] = order.columns(theirs["lm_head.weight"])
-    for side, count in zip(("encoder", "decoder"), layers, strict=True):
+def own_weights(theirs: Mapping[str, Tensor], config: ModelConfig) -> dict[str, Tensor]:
+    """The way back: the weights of our model."""
+    order = from_marian(config.d_model)
+    found = dict(_own_tables(theirs, config, order))
+    for side, count in (("encoder", config.encoder_layers), ("decoder", config.decoder_layers)):
         for number in range(count):
             prefix = f"model.{side}.layers.{number}."
             layer = {name.removeprefix(prefix): x for name, x in theirs.items() if name.startswith(prefix)}
             found |= {f"{side}.{number}.{name}": x for name, x in _own_layer(layer, side == "decoder", order)}
-    return found
+    return {name: tensor.float() for name, tensor in found.items()}
+
+
+def _own_tables(theirs: Mapping[str, Tensor], config: ModelConfig, order: Order) -> Iterator[tuple[str, Tensor]]:
+    # Of tables that are one and the same a file holds only some, in the order in which they are looked for here.
+    source, target, output = (f"model.encoder.{_TABLE}", f"model.decoder.{_TABLE}", "lm_head.weight")
+    names = {"all": ("model.shared.weight", target, source, output), "target": (target, output), "none": (target,)}
+    known = [name for name in names[config.sharing] if name in theirs]
+    yield "target_embedding.weight", order.columns(theirs[known[0] if known else target])
+    if config.sharing != "all":
+        yield "own_source.weight", order.columns(theirs[source])
+    if config.sharing == "none":
+        yield "own_output.weight", order.columns(theirs[output])
+    if config.output_bias:
+        yield "own_bias", theirs["final_logits_bias"][0]
 
 
 def _own_layer(layer: Mapping[str, Tensor], crosses: bool, order: Order) -> Iterator[tuple[str, Tensor]]:

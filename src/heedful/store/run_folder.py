@@ -90,12 +90,15 @@ class RunFolder:
     @classmethod
     def open(cls, path: Path) -> "RunFolder":
         """An existing one, with all that is needed to use it intact; or one of its checkpoints, by its folder."""
-        if step := _step_of(path):
+        from heedful.store.at_checkpoint import AtCheckpoint, step_of
+
+        if step := step_of(path):
             return AtCheckpoint(cls.open(path.absolute().parent.parent).path, step)
         if not path.is_dir():
             raise FolderError(f"no run folder {path}; make one with: heedful train --source A --target B --out {path}")
         if not (path / "config.json").exists():
-            raise FolderError(f"{path} is not a run folder: it has no config.json")
+            onnx = "; an ONNX export is for ONNX Runtime: translate with the run itself" if _is_onnx(path) else ""
+            raise FolderError(f"{path} is not a run folder: it has no config.json{onnx}")
         _check_format(path)
         check_manifest(path, required=_CHECKED)
         return cls(path)
@@ -122,7 +125,7 @@ class RunFolder:
 
     @property
     def has_model(self) -> bool:
-        """Whether there are weights to translate with."""
+        """Whether there are weights for PyTorch, as training leaves them."""
         return (self.path / "model.safetensors").exists()
 
     @property
@@ -170,7 +173,7 @@ class RunFolder:
         """Write what does not change in training: configuration and tokenizers, with their checksums."""
         write_atomically(self.path / "config.json", _config_json(experiment, tokenizers))
         write_atomically(self.path / "generation_config.json", _generation_json(experiment.search, tokenizers))
-        files = _tokenizer_files(tokenizers)
+        files = tokenizer_files(tokenizers)
         for name, tokenizer in files.items():
             write_atomically(self.path / name, tokenizer.to_json())
         write_manifest(self.path, (*_CHECKED, *files))
@@ -198,22 +201,40 @@ class RunFolder:
 
     def model(self) -> "AnySeq2Seq":
         """The model, ready to use."""
+        if not self.has_model and self.ctranslate2.is_dir():
+            return self._exported_model()
+        path, weights = self._weights()
+        model = self._built(path, sum(weight.numel() for weight in weights.values()))
+        fill_model(model.to_empty(device="cpu"), weights, str(path))
+        return model.eval()
+
+    def _built(self, path: Path, held: int) -> "AnySeq2Seq":
+        """The model without weights, if a file that holds so many can be of it."""
         import torch
 
         from heedful.models.build import build_model
 
-        path, weights = self._weights()
         config, vocabulary = self.experiment().model, self.tokenizers().vocabulary
-        _check_size(config, vocabulary, weights, path)
+        _check_size(config, vocabulary, held, path)
         with torch.device("meta"):
-            model = build_model(config, vocabulary)
+            return build_model(config, vocabulary)
+
+    def _exported_model(self) -> "AnySeq2Seq":
+        """What the folder has for CTranslate2, for PyTorch."""
+        from heedful.models.transformer import Transformer
+        from heedful.store.import_ctranslate2 import own_weights
+
+        check_manifest(self.ctranslate2)
+        path = self.ctranslate2 / "model.bin"
+        model = self._built(path, path.stat().st_size)
+        if not isinstance(model, Transformer):
+            raise FolderError(f"{path} is a Transformer, but experiment.toml describes a {type(model).__name__}")
+        weights = own_weights(path, model)
         fill_model(model.to_empty(device="cpu"), weights, str(path))
         return model.eval()
 
     def _weights(self) -> "tuple[Path, Mapping[str, Tensor]]":
         """The weights, and the file that they are in."""
-        if not self.has_model and self.ctranslate2.exists():
-            raise FolderError(f"{self.path} has no weights for PyTorch, only for CTranslate2; use the run it came from")
         if not self.has_model:
             raise FolderError(f"{self.path} has no model yet; go on training with: heedful train --resume {self.path}")
         path = self.path / "model.safetensors"
@@ -246,38 +267,6 @@ class RunFolder:
         return about
 
 
-class AtCheckpoint(RunFolder):
-    """A run as it was at a step whose checkpoint is kept."""
-
-    has_model = True
-    has_fresh_ctranslate2 = False
-    weights_id = ""
-
-    def __init__(self, path: Path, step: int) -> None:
-        super().__init__(path)
-        self.step = step
-        self.weights_id = f"step {step}"
-
-    def add_scores(self, test_set: str, scores: Mapping[str, object]) -> None:
-        """Beside those of the run's own model."""
-        super().add_scores(f"{test_set} at step {self.step}", scores)
-
-    def _weights(self) -> "tuple[Path, Mapping[str, Tensor]]":
-        """The moving average of the weights, if there is one."""
-        from heedful.store.checkpoint import Checkpoints
-
-        checkpoints = Checkpoints(self.checkpoints, keep=0)
-        weights = checkpoints.load_model(self.step, "ema.") or checkpoints.load_model(self.step, "model.")
-        return self.checkpoints / f"step-{self.step:08d}", weights
-
-
-def _step_of(path: Path) -> int:
-    """The step of a checkpoint's folder; 0 for other folders."""
-    number = path.name.removeprefix("step-")
-    inside = path.absolute().parent.name == "checkpoints" and path.is_dir()
-    return int(number) if inside and number != path.name and number.isdecimal() else 0
-
-
 def check_free(path: Path) -> None:
     """Refuse a folder that holds anything but the lock of a training that never began."""
     if path.exists() and (not path.is_dir() or any(entry.name != LOCK for entry in path.iterdir())):
@@ -305,24 +294,30 @@ def _check_format(path: Path) -> None:
         case {"heedful_format": int(version)}:
             if version != FORMAT:
                 raise FolderError(f"{path} is of format {version}, but this heedful reads format {FORMAT}; update it")
+        case {"model_type": "marian"}:
+            raise FolderError(f"{path} is of Hugging Face; make a run of it with: heedful import {path} OUT")
         case _:
             raise FolderError(f"{path}/config.json is not heedful's: it has no heedful_format")
 
 
-def _check_size(config: ModelConfig, vocabulary: "Vocabulary", weights: "Mapping[str, Tensor]", path: Path) -> None:
+def _is_onnx(path: Path) -> bool:
+    return any(path.glob("*.onnx"))
+
+
+def _check_size(config: ModelConfig, vocabulary: "Vocabulary", held: int, path: Path) -> None:
     """Refuse a description of a far larger model before it is built: it could take all memory and time there is.
 
     What differs less is named weight by weight when the model is filled.
     """
     described = model_size(config, vocabulary.source, vocabulary.target).total
-    held = sum(weight.numel() for weight in weights.values())
     if described > 2 * held:
         raise FolderError(
             f"{path} holds {held:,} values, but experiment.toml describes {described:,}; it is of another model"
         )
 
 
-def _tokenizer_files(tokenizers: Tokenizers) -> dict[str, Tokenizer]:
+def tokenizer_files(tokenizers: Tokenizers) -> dict[str, Tokenizer]:
+    """What the files of both sides' tokenizers are called."""
     if tokenizers.joint:
         return {"tokenizer.json": tokenizers.source}
     return {"tokenizer.source.json": tokenizers.source, "tokenizer.target.json": tokenizers.target}

@@ -50,6 +50,7 @@ _PATTERNS = frozenset(
         ANY_CHARACTER,
         STRETCH,
         " {2,}",  # T5, ALBERT, NLLB
+        r"\A | \z",  # one space at either end; see sentencepiece.py
         r"\p{N}",
         r"\s+",
         # GPT-2

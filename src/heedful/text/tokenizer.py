@@ -1,10 +1,11 @@
 """Raw text to ids and back. Text meets ids here and nowhere else."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
+from tokenizers import Encoding, processors
 from tokenizers import Tokenizer as RustTokenizer
-from tokenizers import processors
 
 from heedful.errors import DataError
 from heedful.text.allow import checked
@@ -14,6 +15,10 @@ from heedful.text.rust import rust_errors
 
 PAD_NAMES = (PAD, "[PAD]", "<PAD>", "<|pad|>", "<|finetune_right_pad_id|>")
 EOS_NAMES = (EOS, "<eos>", "[EOS]", "<EOS>", "[SEP]", "<|endoftext|>", "<|end_of_text|>", "<|eos|>", "<|im_end|>")
+
+# Stands after the name of a piece that no text is cut into, for it is another language's. Alone it stands before the
+# pieces that text is cut into but that the model has no ids for. It is no character. See `heedful.text.sentencepiece`.
+ELSEWHERE = "\ufdd0"
 
 # An Encoding holds offsets, masks and strings beside its ids: a million of them at a time would take gigabytes.
 TEXTS_AT_A_TIME = 4096
@@ -33,13 +38,18 @@ class Tokenizer:
         self._pad_id = _id_of_one(rust, PAD_NAMES, "padding", origin)
         self._eos_id = _id_of_one(rust, EOS_NAMES, "end-of-sentence", origin)
         self._kind = kind_of(rust)
-        self._size = 1 + max(rust.get_vocab(with_added_tokens=True).values())
+        pieces = rust.get_vocab(with_added_tokens=True)
+        self._size = pieces.get(ELSEWHERE, 1 + max(pieces.values()))
+        self._elsewhere = {name[:-1]: number for name, number in pieces.items() if name.endswith(ELSEWHERE)}
+        data = json.loads(rust.to_str())
+        unknown = _unknown(data["model"])
+        self._unknown = pieces.get(unknown or "", -1)  # some models name one that they have not
         # Only other people's files have models that can put a special id in the place of text.
-        never = _special_ids(rust) | {self._pad_id, self._eos_id}
+        never = _special_ids(rust, unknown) | {self._pad_id, self._eos_id}
         self._never = never if self._kind == "foreign" else frozenset()
         self._shown: dict[int, str] = {}
         self._byte_of = {character: byte for byte, character in enumerate(byte_characters())}
-        self._is_byte_level = '"ByteLevel"' in json.dumps(json.loads(rust.to_str())["decoder"])
+        self._is_byte_level = '"ByteLevel"' in json.dumps(data["decoder"])
         eos = rust.id_to_token(self._eos_id)
         rust.post_processor = processors.TemplateProcessing(f"$A {eos}", special_tokens=[(eos, self._eos_id)])
 
@@ -115,6 +125,13 @@ class Tokenizer:
         """Give a tokenizer.json that other programs can read, too."""
         return self._rust.to_str()
 
+    def to_plain_json(self) -> str:
+        """The same without pieces that the model has no ids for, and that other programs do not know how to read."""
+        if not self._elsewhere:
+            return self.to_json()
+        data = json.loads(self.to_json())
+        return json.dumps(data | {"model": data["model"] | {"vocab": data["model"]["vocab"][: self._size]}})
+
     @classmethod
     def from_json(cls, text: str, origin: str) -> "Tokenizer":
         """Read a tokenizer.json, if all of it stands on the allow-list; `origin` is its name in errors."""
@@ -126,16 +143,27 @@ class Tokenizer:
     def _encode_some(self, texts: list[str]) -> list[list[int]]:
         require_unicode(texts)
         with rust_errors("this text cannot be encoded"):
-            encodings = self._rust.encode_batch_fast(texts, add_special_tokens=False)
-        found = [encoding.ids for encoding in encodings]
+            if self._elsewhere:  # the fast way does not give the pieces
+                encodings = self._rust.encode_batch(texts, add_special_tokens=False)
+            else:
+                encodings = self._rust.encode_batch_fast(texts, add_special_tokens=False)
+        found = [self._known(encoding) if self._elsewhere else encoding.ids for encoding in encodings]
         if self._never:
             found = [[number for number in ids if number not in self._never] for ids in found]
         return [[*ids, self._eos_id] for ids in found]
 
+    def _known(self, encoding: Encoding) -> list[int]:
+        """Give the ids that the model has: what is unknown here may be another language's, in all its length."""
+        found = zip(encoding.ids, encoding.tokens, strict=True)
+        return [
+            self._elsewhere.get(piece, self._unknown) if number == self._unknown or number > self._size else number
+            for number, piece in found
+        ]
+
     def _visible(self, number: int) -> str:
         if number == self._eos_id:
             return EOS
-        piece = self.piece_at(number)
+        piece = self.piece_at(number).removesuffix(ELSEWHERE)
         if number == self._pad_id or not self._is_byte_level:
             return piece
         if self._kind == "wordpiece":
@@ -159,10 +187,14 @@ def _id_of_one(rust: RustTokenizer, names: Sequence[str], role: str, origin: str
     return number
 
 
-def _special_ids(rust: RustTokenizer) -> frozenset[int]:
+def _unknown(model: Mapping[str, Any]) -> str | None:
+    """What text becomes that the model does not know."""
+    name = model["vocab"][model["unk_id"]][0] if model.get("unk_id") is not None else model.get("unk_token")
+    return name if isinstance(name, str) else None
+
+
+def _special_ids(rust: RustTokenizer, unknown: str | None) -> frozenset[int]:
     """The ids that no text may become: all special ones but the unknown, which is what text becomes by right."""
-    model = json.loads(rust.to_str())["model"]
-    unknown = model["vocab"][model["unk_id"]][0] if model.get("unk_id") is not None else model.get("unk_token")
     return frozenset(
         number
         for number, token in rust.get_added_tokens_decoder().items()

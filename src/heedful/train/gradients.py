@@ -51,7 +51,8 @@ class Objective:
         with self.precision.cast():
             memory = model.encode(batch.source, batch.source_lengths, noise)
             features = model.features(batch.target_in, batch.target_lengths, memory, noise)
-            return share * smoothed_loss(features, model.output_weight, batch.target_out, self.smoothing).smoothed
+            output, gold = model.output_weight, batch.target_out
+            return share * smoothed_loss(features, output, gold, self.smoothing, model.output_bias).smoothed
 
     def add_gradient(self, model: AnySeq2Seq, batch: Batch, step: int, share: float) -> Tensor:
         """Add the gradient of that loss to the model's; give the loss."""

@@ -33,6 +33,7 @@ def smoothed_loss(
     output_weight: Float[Tensor, "vocabulary d_model"],
     gold: Int[Tensor, " rows"],
     smoothing: float,
+    output_bias: Float[Tensor, " vocabulary"] | None = None,
 ) -> Loss:
     """The gold type should get 1 - smoothing, each of the other V - 1 types smoothing / (V - 1).
 
@@ -41,9 +42,9 @@ def smoothed_loss(
     if features.dtype in (torch.bfloat16, torch.float16):
         features = features.float()
     if torch.is_grad_enabled():
-        smoothed, plain = _FusedLoss.apply(features, output_weight, gold, smoothing)
+        smoothed, plain = _FusedLoss.apply(features, output_weight, output_bias, gold, smoothing)
     else:
-        smoothed, plain, *_ = _chunked(features, output_weight, gold, smoothing, gradients=False)
+        smoothed, plain, *_ = _chunked(features, output_weight, output_bias, gold, smoothing, gradients=False)
     return Loss(smoothed, plain, len(gold))
 
 
@@ -52,23 +53,23 @@ class _FusedLoss(torch.autograd.Function):
 
     @staticmethod
     def forward(  # type: ignore[no-untyped-def]
-        ctx, features: Tensor, output_weight: Tensor, gold: Tensor, smoothing: float
+        ctx, features: Tensor, output_weight: Tensor, output_bias: Tensor | None, gold: Tensor, smoothing: float
     ) -> tuple[Tensor, Tensor]:
-        smoothed, plain, d_features, d_weight = _chunked(features, output_weight, gold, smoothing, gradients=True)
-        ctx.save_for_backward(d_features, d_weight)
+        smoothed, plain, *d_inputs = _chunked(features, output_weight, output_bias, gold, smoothing, gradients=True)
+        ctx.save_for_backward(*d_inputs)
         ctx.mark_non_differentiable(plain)
         return smoothed, plain
 
     @staticmethod
-    def backward(ctx, gradient: Tensor, _: Tensor) -> tuple[Tensor, Tensor, None, None]:  # type: ignore[no-untyped-def]
-        d_features, d_weight = ctx.saved_tensors
-        return d_features * gradient, d_weight * gradient, None, None
+    def backward(ctx, gradient: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[no-untyped-def]
+        d_features, d_weight, d_bias = ctx.saved_tensors
+        return d_features * gradient, d_weight * gradient, None if d_bias is None else d_bias * gradient, None, None
 
 
 def _chunked(
-    features: Tensor, weight: Tensor, gold: Tensor, smoothing: float, gradients: bool
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Smoothed and plain sums and, if asked for, the gradients of the first."""
+    features: Tensor, weight: Tensor, bias: Tensor | None, gold: Tensor, smoothing: float, gradients: bool
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None]:
+    """Smoothed and plain sums and, if asked for, the gradients of the first by features, weight and bias."""
     vocabulary, device = len(weight), features.device.type
     other = smoothing / (vocabulary - 1)
     excess = 1.0 - smoothing - other  # what gold gets more than any other type
@@ -76,6 +77,7 @@ def _chunked(
     smoothed, plain = features.new_zeros((), dtype=sums), features.new_zeros((), dtype=sums)
     d_features = torch.empty_like(features) if gradients else features
     d_weight = torch.zeros_like(weight) if gradients else weight
+    d_bias = torch.zeros_like(bias) if gradients and bias is not None else None
     products = weight.to(torch.get_autocast_dtype(device)) if torch.is_autocast_enabled(device) else weight
     size = max(1, (_CHUNK_ELEMENTS if device == "cpu" else _CHUNK_ELEMENTS_ELSEWHERE) // vocabulary)
     with torch.autocast(device, enabled=False):
@@ -84,6 +86,8 @@ def _chunked(
             nll: Tensor | float
             everything: Tensor | float
             logits = _product(rows.to(products.dtype), products.T).to(features.dtype)
+            if bias is not None:
+                logits += bias
             if not gradients:
                 nll, everything = _sums(torch.log_softmax(logits, dim=-1), answers)
             elif device == "cpu" and logits.dtype == torch.float32:
@@ -92,9 +96,11 @@ def _chunked(
                 nll, everything = _plain_gradient(logits, answers, other, excess)
             plain += nll
             smoothed += excess * nll - other * everything
+            if d_bias is not None:
+                d_bias += logits.sum(0)
             if gradients:
                 _gradient_products(logits, rows, products, d_features[start : start + size], d_weight)
-    return smoothed.to(features.dtype), plain.to(features.dtype), d_features, d_weight
+    return smoothed.to(features.dtype), plain.to(features.dtype), d_features, d_weight, d_bias
 
 
 def _gradient_products(d_logits: Tensor, rows: Tensor, weight: Tensor, d_rows: Tensor, d_weight: Tensor) -> None:
