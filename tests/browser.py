@@ -19,7 +19,7 @@ _ARGUMENTS = (
 
 @dataclass
 class Watched:
-    """A page and its misdeeds: requests for anything but files, errors in the console, dialogs."""
+    """A page and its misdeeds: requests for anything but files and its own server, errors in the console, dialogs."""
 
     page: "Page"
     misdeeds: list[str] = field(default_factory=list)
@@ -39,15 +39,15 @@ def chromium() -> Iterator["Browser"]:
 
 
 @contextmanager
-def watched(browser: "Browser", **options: Any) -> Iterator[Watched]:
-    """A fresh page, whose requests, errors and dialogs are noted."""
+def watched(browser: "Browser", own: str = "file:", **options: Any) -> Iterator[Watched]:
+    """A fresh page, whose requests, errors and dialogs are noted; `own` is how addresses of its server begin."""
     context = browser.new_context(**options)
     page = context.new_page()
     seen = Watched(page)
     page.on("dialog", lambda dialog: _note_dialog(seen, dialog))
     page.on("pageerror", lambda error: seen.misdeeds.append(f"error: {error}"))
     page.on("console", lambda said: seen.misdeeds.append(f"error: {said.text}") if said.type == "error" else None)
-    page.on("request", lambda request: _note_request(seen, request.url))
+    page.on("request", lambda request: _note_request(seen, request.url, own))
     try:
         yield seen
     finally:
@@ -59,6 +59,6 @@ def _note_dialog(seen: Watched, dialog: "Dialog") -> None:
     dialog.dismiss()  # an open one would hold up the test
 
 
-def _note_request(seen: Watched, url: str) -> None:
-    if not url.startswith(("file:", "data:")):
+def _note_request(seen: Watched, url: str, own: str) -> None:
+    if not url.startswith((own, "data:")):
         seen.misdeeds.append(f"request: {url}")

@@ -3,7 +3,7 @@
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from threading import Thread
@@ -29,8 +29,10 @@ from heedful.translator import Translator
 BASE = "http://127.0.0.1:5000"
 
 
-def service_of(*folders: Path, limits: Limits | None = None, keys: Path | None = None) -> Service:
-    return Service(Shelf(places(folders), Translator.load), limits or Limits(), Keys(keys))
+def service_of(
+    *folders: Path, limits: Limits | None = None, keys: Path | None = None, languages: Sequence[str] = ()
+) -> Service:
+    return Service(Shelf(places(folders, languages), Translator.load), limits or Limits(), Keys(keys))
 
 
 @asynccontextmanager

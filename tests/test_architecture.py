@@ -19,7 +19,7 @@ LAYERS = (
     ("serve", "studies"),
     ("runs",),
     ("translator",),
-    ("searcher", "translation"),
+    ("searcher", "translation", "documents"),
     ("heads", "store", "tasks"),
     ("engines",),
     ("train", "search"),
@@ -31,7 +31,7 @@ LAYERS = (
     ("config",),
     ("errors",),
 )
-WITHOUT_TORCH = ("config", "text", "metrics", "errors")
+WITHOUT_TORCH = ("config", "text", "metrics", "errors", "documents")
 FACADE = "__init__"  # of the package: gives out names of all layers
 
 PUBLIC = [

@@ -23,6 +23,7 @@ from heedful.cli.common import (
     search_with,
     write_output,
 )
+from heedful.cli.document import DocumentJob, is_document, refuse_with_documents, translate_document
 from heedful.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -36,7 +37,10 @@ if TYPE_CHECKING:
 
 
 TextsArgument = Annotated[list[str] | None, typer.Argument(help="What to translate; else --input or standard input.")]
-InputOption = Annotated[Path | None, typer.Option("--input", help="A file, one text a line; - is standard input.")]
+InputOption = Annotated[
+    Path | None,
+    typer.Option("--input", help="A file, one text a line, or a document such as .docx; - is standard input."),
+]
 OutputOption = Annotated[Path | None, typer.Option("--output", help="Where to write; else standard output.")]
 NBestOption = Annotated[int, typer.Option(min=1, help="Translations of each text.")]
 MethodOption = Annotated[str, typer.Option(help="beam, sample, or mbr: of samples the one that the others agree with.")]
@@ -76,9 +80,16 @@ def translate(
     device: DeviceOption = "auto",
     engine: EngineOption = "auto",
 ) -> None:
-    """Translate arguments, a file, or standard input."""
+    """Translate arguments, a file of lines, a document, or standard input."""
     if texts and source:
         raise ConfigError("give either texts or --input, not both")
+    if source and is_document(source):
+        lines_only = {"--n-best": n_best > 1, "--alignments": alignments, "--draw": draw, "--json": as_json}
+        refuse_with_documents(source, {**lines_only, "--prefix": prefix})
+        options = [*(settings or []), *_drawing(method, seed)]
+        job = DocumentJob(run, source, target, _wishes(glossary, keep, ""), lambda own: search_with(own, beam, options))
+        translate_document(job, lambda: load_translator(run, device, engine, others))
+        return
     if confidence and not as_json:
         raise ConfigError("--confidence has numbers for every word, which only --json can show; give both")
     check_output(target)

@@ -9,8 +9,10 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 
 from heedful.serve.document import described
+from heedful.serve.files import files, kinds
 from heedful.serve.guard import Guard
 from heedful.serve.libre import libre
+from heedful.serve.page import Page
 from heedful.serve.refusal import error_response
 from heedful.serve.service import Service
 from heedful.serve.v1 import v1
@@ -35,8 +37,11 @@ def make_app(service: Service, *, only_here: bool = True, origins: Collection[st
         redoc_url=None,
         lifespan=lifespan,
     )
-    app.include_router(libre(service))
+    app.include_router(libre(service, kinds()))
+    app.include_router(files(service))
     app.include_router(v1(service))
+    page = Page()
+    app.include_router(page.router())
 
     @app.get("/metrics", response_model=None, include_in_schema=False)
     async def metrics(request: Request) -> Response:
@@ -53,7 +58,7 @@ def make_app(service: Service, *, only_here: bool = True, origins: Collection[st
         app.add_middleware(
             CORSMiddleware, allow_origins=list(origins), allow_methods=["GET", "POST"], allow_headers=["*"]
         )
-    paths = {*app.openapi()["paths"], "/metrics", "/openapi.json"}
+    paths = {*app.openapi()["paths"], *page.paths, "/metrics", "/openapi.json"}
     hosts = _LOOPBACK if only_here else ()
     app.add_middleware(Guard, metrics=service.metrics, paths=paths, hosts=hosts, origins=origins)
     return app

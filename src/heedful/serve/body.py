@@ -22,7 +22,7 @@ _MOST_FIELDS = 2000
 async def read_body(request: Request, kind: type[Body], limits: Limits) -> Body:
     """A request of this kind, or a refusal that says what is wrong and repeats nothing of it."""
     media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    content = await _content(request, limits)
+    content = await content_of(request, limits.body, limits.arriving)
     if media == _FORM:
         fields, strict = _form(content), False
     elif media == "application/json":
@@ -35,17 +35,18 @@ async def read_body(request: Request, kind: type[Body], limits: Limits) -> Body:
         raise Refused(400, f"Invalid request: {_sentence(error)}") from None
 
 
-async def _content(request: Request, limits: Limits) -> bytes:
-    too_large = Refused(413, f"Invalid request: a request has at most {limits.body} bytes", close=True)
+async def content_of(request: Request, most: int, seconds: float) -> bytes:
+    """The bytes of a body, if they are not too many and do not take too long."""
+    too_large = Refused(413, f"Invalid request: a request has at most {most} bytes", close=True)
     length = request.headers.get("content-length", "0")
-    if length.isdecimal() and (len(length) > 12 or int(length) > limits.body):
+    if length.isdecimal() and (len(length) > 12 or int(length) > most):
         raise too_large
     content = bytearray()
     try:
-        async with asyncio.timeout(limits.arriving):
+        async with asyncio.timeout(seconds):
             async for chunk in request.stream():
                 content += chunk
-                if len(content) > limits.body:
+                if len(content) > most:
                     raise too_large
     except TimeoutError:
         raise Refused(408, "the request did not arrive in time", close=True) from None

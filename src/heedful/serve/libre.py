@@ -16,7 +16,6 @@ from heedful.serve.shelf import Model
 from heedful.serve.wire import (
     Detected,
     DetectRequest,
-    Failure,
     Health,
     LanguageFacts,
     LibreAnswer,
@@ -30,8 +29,8 @@ from heedful.translation import Translation
 _SHOWN = 40  # characters of a name that is not known
 
 
-def libre(service: Service) -> APIRouter:
-    """Its routes."""
+def libre(service: Service, files: Sequence[str] = ()) -> APIRouter:
+    """Its routes but that for files, of which it only tells that these kinds are taken."""
     router = APIRouter(tags=["LibreTranslate"])
 
     @router.post(
@@ -77,12 +76,7 @@ def libre(service: Service) -> APIRouter:
     @router.get("/frontend/settings", responses=gives(Settings), response_model=None)
     async def settings() -> dict[str, object]:
         """What LibreTranslate's page asks for when it starts."""
-        return _settings(service).model_dump()
-
-    @router.post("/translate_file", responses={501: {"model": Failure}, 403: {"model": Failure}}, status_code=501)
-    async def translate_file() -> Response:
-        """Not done yet."""
-        raise Refused(501, "Files translation are disabled on this server.", close=True)
+        return _settings(service, files).model_dump()
 
     return router
 
@@ -92,8 +86,8 @@ async def _translated(service: Service, request: Request, asked: LibreRequest) -
     service.check_texts(texts)
     if asked.alternatives > (most := service.limits.alternatives):
         raise Refused(400, f"Invalid request: alternatives parameter must be <= {most}")
-    detected = _found_source(service, texts, asked.target) if asked.source == "auto" else None
-    model = _model(service, detected.language if detected else asked.source, asked.target)
+    detected = found_source(service, texts, asked.target) if asked.source == "auto" else None
+    model = model_between(service, detected.language if detected else asked.source, asked.target)
     order = Translating(model, n_best=asked.alternatives + 1)
     size = sum(map(len, texts))
     parts, pieces = await prepared(size, _taken_apart, texts, order, asked.format == "html")
@@ -125,7 +119,7 @@ def _ranked(translation: Translation, rank: int) -> str:
     return several[min(rank, len(several) - 1)].text if several else translation.text
 
 
-def _found_source(service: Service, texts: Sequence[str], target: str) -> Detected:
+def found_source(service: Service, texts: Sequence[str], target: str) -> Detected:
     """The likeliest of the languages that can be translated into this one."""
     able = [code for code, targets in service.shelf.targets.items() if target in targets]
     if not able:
@@ -141,7 +135,8 @@ def _detected(code: str, share: float) -> Detected:
     return Detected(confidence=round(100 * share, 1), language=code)
 
 
-def _model(service: Service, source: str, target: str) -> Model:
+def model_between(service: Service, source: str, target: str) -> Model:
+    """The model for these languages, or a refusal in LibreTranslate's words."""
     known = service.shelf.targets
     for code in (source, target):
         if code not in known:
@@ -152,7 +147,7 @@ def _model(service: Service, source: str, target: str) -> Model:
     raise Refused(400, f"{names[0]} is not available as a target language from {names[1]}")
 
 
-def _settings(service: Service) -> Settings:
+def _settings(service: Service, files: Sequence[str]) -> Settings:
     first = service.shelf.models[0]
     source, target = (Side(code=code, name=language_name(code)) for code in (first.source, first.target))
     needed = service.keys.needed
@@ -160,5 +155,7 @@ def _settings(service: Service) -> Settings:
         charLimit=service.limits.characters,
         apiKeys=needed,
         keyRequired=needed,
+        filesTranslation=bool(files),
+        supportedFilesFormat=list(files),
         language=Sides(source=source, target=target),
     )

@@ -13,6 +13,8 @@ class Limits:
     sentences: int = 2000  # of a request
     pieces: int = 1000  # of one sentence, as the model reads it
     alternatives: int = 10
+    file: int = 10 << 20  # bytes of a request that brings a file
+    file_characters: int = 500_000  # of its text
     seconds: float = 60.0  # until a request is answered or given up
     arriving: float = 15.0  # seconds until a request has arrived
     queue: int = 100_000  # pieces that may wait; who comes then is refused at once

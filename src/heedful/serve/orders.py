@@ -15,6 +15,7 @@ from heedful.serve.shelf import Model
 from heedful.text.terms import Wishes
 from heedful.translation import Translation
 
+_DIVERSITY = 2.0  # what a token costs for every other translation that has it at the same place
 _LONGEST_LOOK = 200  # pieces: every head of every layer has as many weights as their square
 
 
@@ -28,11 +29,15 @@ class Translating:
     confidence: bool = False
     alignments: bool = False
     glossary: tuple[tuple[str, str], ...] = ()
+    prefix: str = ""
+    diverse: bool = False
 
     @property
     def search(self) -> SearchConfig:
         """The model's own, wide enough for what is asked for."""
         own = self.model.translator.search
+        if self.diverse:
+            return replace(own, beam=2 * self.n_best, groups=self.n_best, diversity=_DIVERSITY)
         return replace(own, beam=max(self.beam or own.beam, self.n_best))
 
     @property
@@ -47,7 +52,7 @@ class Translating:
 
     def do(self, items: Sequence[str]) -> list[Translation]:
         """Translate them together, in this thread."""
-        wishes = Wishes(dict(self.glossary))
+        wishes = Wishes(dict(self.glossary), self.prefix)
         if not self.alignments:
             return self.model.translator.translate(
                 items, search=self.search, n_best=self.n_best, wishes=wishes, confidence=self.confidence, workers=1

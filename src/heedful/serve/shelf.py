@@ -50,6 +50,13 @@ class Model:
         """
         return self._load(self.run.path)
 
+    def can_align(self) -> bool:
+        """Whether it can tell which word comes from which."""
+        from heedful.runs.align import can_align
+
+        with self.alone:
+            return can_align(self.inner)
+
     @cached_property
     def aligner(self) -> "Aligner":
         """Where this model aligns words; for who holds `alone`."""

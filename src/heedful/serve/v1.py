@@ -76,6 +76,8 @@ async def _translated(service: Service, request: Request) -> Response:
     size = sum(map(len, texts))
     parts, pieces = await prepared(size, _taken_apart, texts, order)
     service.check_pieces(pieces)
+    if asked.prefix and len(pieces) != 1:
+        raise Refused(400, f"Invalid request: a prefix is for one sentence, but there are {len(pieces)}")
     if asked.stream:
         ticket = service.submit(order, pieces)
         return StreamingResponse(_events(service, ticket, order.model, parts), media_type="text/event-stream")
@@ -127,7 +129,9 @@ def _model(service: Service, asked: wire.Which) -> Model:
 
 def _order(model: Model, asked: wire.TranslateRequest) -> Translating:
     terms = tuple(sorted(asked.glossary.items()))
-    return Translating(model, asked.n_best, asked.beam, asked.confidence, asked.alignments, terms)
+    return Translating(
+        model, asked.n_best, asked.beam, asked.confidence, asked.alignments, terms, asked.prefix, asked.diverse
+    )
 
 
 def _taken_apart(texts: Sequence[str], order: Translating) -> tuple[Parts, list[Piece]]:

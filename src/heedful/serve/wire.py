@@ -43,6 +43,13 @@ class LibreAnswer(BaseModel):
     alternatives: list[str] | list[list[str]] | None = None
 
 
+class FileAnswer(BaseModel):
+    """Where the translated file is, for ten minutes, and what of it could not be kept."""
+
+    translatedFileUrl: str  # noqa: N815
+    notes: list[str]
+
+
 class DetectRequest(BaseModel):
     """A text whose language is to be found."""
 
@@ -86,8 +93,8 @@ class Settings(BaseModel):
     apiKeys: bool  # noqa: N815
     keyRequired: bool  # noqa: N815
     suggestions: bool = False
-    filesTranslation: bool = False  # noqa: N815
-    supportedFilesFormat: list[str] = []  # noqa: N815
+    filesTranslation: bool  # noqa: N815
+    supportedFilesFormat: list[str]  # noqa: N815
     language: Sides
 
 
@@ -115,6 +122,8 @@ class TranslateRequest(Which):
     confidence: bool = Field(False, description="how sure the model is of each word")
     alignments: bool = Field(False, description="which source word each word comes from")
     glossary: dict[Text, Text] = Field({}, max_length=100, description="source terms and what must stand for them")
+    prefix: str = Field("", description="what every translation begins with; for a text of one sentence")
+    diverse: bool = Field(False, description="have translations differ from each other, first of all after the prefix")
     stream: bool = Field(False, description="as server-sent events, a sentence each as soon as it is there")
 
 

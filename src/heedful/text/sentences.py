@@ -22,7 +22,7 @@ _ABBREVIATIONS = {
 }
 # Where an ordinal has a full stop: "3. Oktober".
 _ORDINALS = frozenset({"cs", "da", "de", "et", "fi", "hr", "hu", "lv", "nb", "nn", "no", "pl", "sk", "sl"})
-_UNSPACED = frozenset({"ja", "km", "lo", "my", "th", "yue", "zh"})
+UNSPACED = frozenset({"ja", "km", "lo", "my", "th", "yue", "zh"})
 
 
 class Sentences:
@@ -30,7 +30,7 @@ class Sentences:
 
     def __init__(self, text: str, language: str = "", longest: int = LONGEST) -> None:
         self._text = text
-        self._unspaced = language in _UNSPACED
+        self._unspaced = language in UNSPACED
         self.spans = [span for whole in _spans(text, language) for span in _cut(text, *whole, longest)]
 
     @property
@@ -45,7 +45,7 @@ class Sentences:
         for (start, end), translation in zip(self.spans, translations, strict=True):
             gap = self._text[last:start]
             # Where the source needs no space between two sentences, this language may.
-            parts.append(" " if parts and not gap and self._unspaced and language not in _UNSPACED else gap)
+            parts.append(" " if parts and not gap and self._unspaced and language not in UNSPACED else gap)
             parts.append(translation)
             last = end
         return "".join([*parts, self._text[last:]])
@@ -73,7 +73,7 @@ def _ends(text: str, start: int, end: "re.Match[str]", last: int, language: str)
     word = words[-1].lstrip("(\"'“„«[").lower() if words else ""
     if language in _ORDINALS and word.isdecimal():
         return False
-    initial = len(word) == 1 and word.isalpha() and language not in _UNSPACED
+    initial = len(word) == 1 and word.isalpha() and language not in UNSPACED
     return not initial and word not in _ABBREVIATIONS.get(language, "").split()
 
 

@@ -62,17 +62,10 @@ function paintScale() {
   paint(byId('scale'), Uint16Array.from({ length: 101 }, (_, i) => Math.round((i / 100) * FULL)), 1, 101);
 }
 
-function switchTheme() {
-  document.documentElement.dataset.theme = isDark() ? 'light' : 'dark';
-  repaint();
-}
-
 /** Pixels do not follow a style sheet. */
 function repaint() {
-  byId('theme').textContent = isDark() ? 'Light' : 'Dark';
-  byId('theme').setAttribute('aria-label', `Switch to ${isDark() ? 'light' : 'dark'} colours`);
   paintScale();
-  if (!kindsOf(view.doc, view.hypothesis).length) return;
+  if (!isShown()) return;
   paintGrid();
   paintMatrix();
 }

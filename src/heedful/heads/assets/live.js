@@ -4,9 +4,14 @@
 /** What was asked last. @type {{request: AbortController | null, asked: string}} */
 const live = { request: null, asked: '' };
 
+/**
+ * What the page around it does: it gets documents, and is told of those that are shown.
+ * @type {{ask: (text: string, off: string[], signal: AbortSignal) => Promise<AttentionDocument>,
+ *         shown: (doc: AttentionDocument) => void}}
+ */
+const around = { ask: () => Promise.reject(new Error('there is no server')), shown: () => {} };
+
 function renderLive() {
-  byId('ask').hidden = !view.doc.live;
-  byId('not-live').hidden = view.doc.live;
   byId('power-hint').hidden = !view.doc.live;
   renderComparison();
   if (view.doc.live) renderOff();
@@ -56,16 +61,6 @@ function differences(a, b) {
   return out;
 }
 
-/** @param {string} text @param {string[]} off @param {AbortSignal} signal @returns {Promise<AttentionDocument>} */
-async function fetchDocument(text, off, signal) {
-  const headers = { 'Content-Type': 'application/json', 'X-Heedful': '1' };
-  const body = JSON.stringify({ text, off, n_best: Math.max(1, view.doc.hypotheses.length) });
-  const answer = await fetch('attention', { method: 'POST', headers, body, signal });
-  const content = await answer.json().catch(() => ({}));
-  if (!answer.ok) throw new Error(content.error ?? `the server answered with status ${answer.status}`);
-  return content;
-}
-
 /** Only the newest question counts: it cuts off the one before. @param {string} text */
 async function translate(text) {
   live.request?.abort();
@@ -73,21 +68,26 @@ async function translate(text) {
   const request = (live.request = new AbortController());
   setBusy(true);
   try {
-    const doc = await fetchDocument(text, [...view.off], request.signal);
+    const doc = await around.ask(text, [...view.off], request.signal);
     if (request.signal.aborted) return; // cut off after the head of an answer and before its end
     show(doc);
     announce(`Translated: ${doc.hypotheses[0]?.text ?? ''}`);
   } catch (error) {
     if (request.signal.aborted) return;
-    view.off = new Set(view.doc.off);
-    live.asked = view.doc.source.text;
-    markGrid();
-    renderOff();
+    backToShown();
     const gone = error instanceof TypeError; // what fetch throws where nobody listens
     showError(gone ? 'The server does not answer; is it still running?' : /** @type {Error} */ (error).message);
   } finally {
     if (live.request === request) setBusy(false);
   }
+}
+
+/** What is shown still is of the text and the heads of before. */
+function backToShown() {
+  view.off = new Set(view.doc?.off);
+  live.asked = view.doc?.source.text ?? '';
+  markGrid();
+  renderOff();
 }
 
 /** @param {boolean} busy */
@@ -115,20 +115,7 @@ function offChanged() {
   translate(live.asked);
 }
 
-function startLive() {
-  live.asked = byId('text').value = view.doc.source.text;
-}
-
-function listenToLive() {
-  byId('ask').addEventListener('submit', (/** @type {SubmitEvent} */ event) => {
-    event.preventDefault();
-    translate(byId('text').value);
-  });
-  byId('text').addEventListener('keydown', (/** @type {KeyboardEvent} */ event) => {
-    if (event.key !== 'Enter' || event.shiftKey || event.isComposing) return;
-    event.preventDefault();
-    translate(byId('text').value);
-  });
+function listenToOff() {
   byId('off-names').addEventListener('click', (/** @type {MouseEvent} */ event) => {
     const tag = event.target instanceof HTMLElement ? event.target.dataset.on : undefined;
     if (tag) toggleOff(tag);

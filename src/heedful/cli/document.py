@@ -1,0 +1,114 @@
+"""Documents for `heedful translate`: files whose structure is kept."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from heedful.cli import console
+from heedful.cli.common import check_output
+from heedful.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from heedful.config import SearchConfig
+    from heedful.documents.work import Rendered
+    from heedful.heads.align import Aligner
+    from heedful.store.run_folder import RunFolder
+    from heedful.text.terms import Wishes
+    from heedful.translation import Translation
+    from heedful.translator import Translator
+
+_MOST = 50 << 20  # bytes
+
+
+def is_document(path: Path) -> bool:
+    """Whether it is more than lines of text."""
+    from heedful.documents.choose import ENDINGS, ending
+
+    return ending(path.name) in ENDINGS and ending(path.name) != ".txt"
+
+
+def refuse_with_documents(path: Path, given: Mapping[str, object]) -> None:
+    """A document has no place for what some options give."""
+    for option, there in given.items():
+        if there:
+            raise ConfigError(f"{option} is for lines of text, but {path} is a document; leave it out")
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentJob:
+    """A document, where its translation goes, and how it is searched for."""
+
+    run: Path
+    source: Path
+    target: Path | None
+    wishes: "Wishes"
+    search: "Callable[[SearchConfig], SearchConfig]"
+
+
+def translate_document(job: DocumentJob, load: "Callable[[], Translator]") -> None:
+    """Write a document in another language, and say what of it could not be kept."""
+    from heedful.documents.choose import read_document
+    from heedful.documents.work import Work
+    from heedful.store.files import write_atomically
+    from heedful.store.run_folder import RunFolder
+
+    target = _checked(job)
+    draft = read_document(_content(job.source), job.source.name)
+    run = RunFolder.open(job.run)
+    languages = run.experiment().data
+    work = Work(draft, languages.source_language)
+    translator = load()
+    with console.display() as shown:
+        aligner = _aligner(run, translator, shown) if work.mixed else None
+        total = len(work.plain) + len(work.mixed)
+
+        def rendered(texts: Sequence[str], before: int, aligner: "Aligner | None" = None) -> "list[Rendered]":
+            found = translator.translate_lines(
+                texts,
+                search=job.search(translator.search),
+                aligner=aligner,
+                wishes=job.wishes,
+                done=lambda count: shown.progress("translating", before + count, total),
+            )
+            return [_rendered(one) for one in found]
+
+        plain = rendered(work.plain, 0)
+        mixed = rendered(work.mixed, len(plain), aligner)
+        write_atomically(target, work.written(plain, mixed, languages.target_language))
+        for note in work.notes(mixed):
+            shown.say(f"{target}: {note}")
+
+
+def _checked(job: DocumentJob) -> Path:
+    """Where to write, if that can be."""
+    from heedful.documents.choose import ending
+
+    if job.target is None:
+        raise ConfigError(f"{job.source} is a document; say with --output where its translation is to be written")
+    check_output(job.target)
+    if ending(job.target.name) != ending(job.source.name):
+        raise ConfigError(f"--output {job.target}: a document stays what it is; end the name in {job.source.suffix}")
+    return job.target
+
+
+def _content(path: Path) -> bytes:
+    try:
+        if path.stat().st_size > _MOST:
+            raise DataError(f"{path} has {path.stat().st_size:,} bytes, over the {_MOST:,} of a document; split it")
+        return path.read_bytes()
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def _aligner(run: "RunFolder", translator: "Translator", report: console.Display) -> "Aligner | None":
+    """What knows where inline mark-up belongs, if this model can tell."""
+    from heedful.runs.align import can_align, find_aligner
+
+    return find_aligner(run, translator, report) if can_align(translator) else None
+
+
+def _rendered(found: "Translation") -> "Rendered":
+    from heedful.documents.work import Rendered
+
+    return Rendered(found.text, tuple((link[0], link[1]) for link in found.alignment or ()))

@@ -1,0 +1,52 @@
+"""The kinds of files that can be translated, by how their names end."""
+
+from importlib.util import find_spec
+from pathlib import PurePath
+
+from heedful.documents.draft import Draft
+from heedful.errors import ConfigError, DataError
+
+ENDINGS = (".txt", ".html", ".htm", ".md", ".srt", ".vtt", ".po", ".pot", ".xliff", ".xlf", ".json", ".docx", ".odt")
+
+
+def installed() -> bool:
+    """Whether all libraries are there."""
+    return all(find_spec(name) for name in ("lxml", "polib", "markdown_it"))
+
+
+def ending(name: str) -> str:
+    """How a name ends, in small letters."""
+    return PurePath(name).suffix.lower()
+
+
+def read_document(content: bytes, name: str) -> Draft:
+    """Read a file; of its name only the end counts."""
+    try:
+        return _read(content, ending(name))
+    except ImportError as error:
+        raise ConfigError(f"documents need {error.name}, which is not installed; install heedful[documents]") from error
+
+
+def _read(content: bytes, end: str) -> Draft:
+    from heedful.documents import catalogue, html, markdown, office, plain
+
+    match end:
+        case ".txt":
+            return plain.read_text(content)
+        case ".srt" | ".vtt":
+            return plain.read_subtitles(content)
+        case ".json":
+            return plain.read_json(content)
+        case ".html" | ".htm":
+            return html.read_html(content)
+        case ".md":
+            return markdown.read_markdown(content)
+        case ".po" | ".pot":
+            return catalogue.read_po(content)
+        case ".xliff" | ".xlf":
+            return catalogue.read_xliff(content)
+        case ".docx":
+            return office.read_docx(content)
+        case ".odt":
+            return office.read_odt(content)
+    raise DataError(f"files that end in {end or 'nothing'} cannot be translated; these can: {' '.join(ENDINGS)}")

@@ -1,0 +1,138 @@
+"""Runs of a sentence in its translation: each word looks like the one that it comes from."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from heedful.documents.draft import Placed, Run
+
+_WORD = re.compile(r"\S+")
+_PARTS = re.compile(r"(\W*)(.*?)(\W*)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Where a run stands in a sentence; `number` is what its passage knows it by."""
+
+    number: int
+    run: Run
+    start: int
+    end: int
+
+
+def place(text: str, spans: Sequence[Span], translation: str, links: Sequence[tuple[int, int]]) -> Placed:
+    """The translation of a sentence in runs. Links are pairs of a source word and a target word; there may be none."""
+    return _Placing(text, spans, translation, links).placed()
+
+
+class _Placing:
+    def __init__(self, text: str, spans: Sequence[Span], translation: str, links: Sequence[tuple[int, int]]) -> None:
+        self._text = text
+        self._spans = spans
+        self._translation = translation
+        self._source = list(_WORD.finditer(text))
+        self._target = list(_WORD.finditer(translation))
+        self._from = {target: source for source, target in links if source < len(self._source)}
+        words = [span for span in spans if not span.run.fixed]
+        self._fixed = {span.number for span in spans if span.run.fixed}
+        self._by_number = {span.number: span for span in spans}
+        self._usual = max(words, key=lambda span: span.end - span.start)
+        self._plainest = min(words, key=lambda span: span.run.depth)
+
+    def placed(self) -> Placed:
+        """Word by word; fixed runs that no word has brought are put where they stood."""
+        by_word = self._words()
+        seen = {number for parts in by_word for number, _ in parts}
+        missing = [span for span in self._spans if span.run.fixed and span.number not in seen]
+        inserted = self._insertions(missing)
+        out: Placed = []
+        for number, parts in enumerate(by_word):
+            if not number:
+                out += inserted.get(-1, ())
+            if parts and out and number:
+                gap = self._translation[self._target[number - 1].end() : self._target[number].start()]
+                out.append((self._gap(out[-1][0], parts[0][0]), gap))
+            out += parts
+            out += inserted.get(number, ())
+        return merged(out if by_word else inserted.get(-1, []), self._fixed)
+
+    def _words(self) -> list[Placed]:
+        """The parts of each target word; of words that come from a fixed run only the first brings it."""
+        found: list[Placed] = []
+        seen: set[int] = set()
+        last = self._usual
+        for number, word in enumerate(self._target):
+            parts: Placed = []
+            for span, text in self._parts(number, word[0], last):
+                last = self._usual if span.run.fixed else span
+                if not span.run.fixed:
+                    parts.append((span.number, text))
+                elif span.number not in seen:
+                    seen.add(span.number)
+                    parts.append((span.number, span.run.text))
+            found.append(parts)
+        return found
+
+    def _parts(self, number: int, word: str, last: Span) -> list[tuple[Span, str]]:
+        """A word, and the punctuation around it, which may look otherwise."""
+        if number not in self._from:
+            return [(self._usual if not self._from else last, word)]
+        source = self._source[self._from[number]]
+        before, core, after = (len(part) for part in _split(source[0]))
+        inner = self._at(source.start() + before if core else source.start())
+        ends = (self._at(source.start()) if before else inner, self._at(source.end() - 1) if after else inner)
+        lead, middle, trail = _split(word)
+        parts = [(ends[0], lead), (inner, middle), (ends[1], trail)]
+        return [(span, text) for span, text in parts if text]
+
+    def _at(self, place: int) -> Span:
+        return next(span for span in self._spans if span.start <= place < span.end)
+
+    def _gap(self, before: int, after: int) -> int:
+        """Whose the space between two runs is: that of the one with fewer marks around it."""
+        spans = [self._plainest if number in self._fixed else self._by_number[number] for number in (before, after)]
+        return min(spans, key=lambda span: span.run.depth).number
+
+    def _insertions(self, missing: Sequence[Span]) -> Mapping[int, Placed]:
+        """After which target word each is to stand; those without text keep their order."""
+        found: dict[int, Placed] = {}
+        least = -1
+        for span in missing:
+            after = self._after(span)
+            if not span.run.text:
+                after = least = max(after, least)
+            spaced = self._text[: span.start][-1:].isspace() and span.run.text
+            parts: Placed = [(self._plainest.number, " ")] if spaced and after >= 0 else []
+            parts.append((span.number, span.run.text))
+            if after < 0 and span.run.text and self._text[span.end : span.end + 1].isspace():
+                parts.append((self._plainest.number, " "))
+            found.setdefault(after, []).extend(parts)
+        return found
+
+    def _after(self, span: Span) -> int:
+        """The target word of the nearest source word before a run; -1: none."""
+        if not self._from:
+            words = sum(1 for word in self._source if word.start() < span.start)
+            return min(round(words * len(self._target) / max(1, len(self._source))), len(self._target)) - 1
+        before = [
+            (self._source[source].start(), target)
+            for target, source in self._from.items()
+            if self._source[source].start() < span.start and target < len(self._target)
+        ]
+        return max(before)[1] if before else -1
+
+
+def _split(word: str) -> tuple[str, str, str]:
+    match = _PARTS.fullmatch(word)
+    return (match[1], match[2], match[3]) if match and match[2] else ("", word, "")
+
+
+def merged(parts: Placed, fixed: set[int]) -> Placed:
+    """Neighbours of one run as one."""
+    out: Placed = []
+    for number, text in parts:
+        if out and out[-1][0] == number and number not in fixed:
+            out[-1] = (number, out[-1][1] + text)
+        elif text or number in fixed:
+            out.append((number, text))
+    return out

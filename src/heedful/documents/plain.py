@@ -1,0 +1,118 @@
+"""Text without any structure but its lines, subtitles, and the values of JSON."""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from functools import partial
+
+from heedful.documents.bounds import as_text
+from heedful.documents.draft import Draft, Placed
+from heedful.documents.marks import Leaf
+from heedful.documents.strings import TAG, Marked, marked
+from heedful.errors import DataError
+
+_LINE = re.compile(r"[^\n]*\n|[^\n]+\Z")
+_WORD = re.compile(r"(?:<[^<>]*>|\{[^{}]*\}|\S)+")
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*+"(\s*+:)?+')
+# Addresses, names of things in programs, colours, files: a single word that is none.
+_NO_WORD = re.compile(r"\S*[\d_/#@\\|<>=]\S*|[a-z]+[A-Z]\w*|\S+\.\w+")
+
+
+class _Pieces:
+    """A text in pieces, some of which are yet to come."""
+
+    def __init__(self) -> None:
+        self._pieces: list[str] = []
+        self.draft = Draft(lambda _: "".join(self._pieces).encode())
+
+    def keep(self, text: str) -> None:
+        self._pieces.append(text)
+
+    def translate(self, text: Marked, written: Callable[[str], str] = lambda text: text) -> None:
+        place = len(self._pieces)
+        self._pieces.append("")
+
+        def told(placed: Placed) -> None:
+            self._pieces[place] = written(text.joined(placed))
+
+        self.draft.add(text.passage, told)
+
+
+def read_text(content: bytes) -> Draft:
+    """Lines stay lines."""
+    pieces = _Pieces()
+    pieces.translate(Marked((Leaf((), as_text(content)),)))
+    return pieces.draft
+
+
+def read_subtitles(content: bytes) -> Draft:
+    """SubRip and WebVTT: all but the text of cues stays, with its numbers, times, settings, styles and notes."""
+    pieces = _Pieces()
+    pieces.draft.notes.append("the lines of a subtitle are broken anew, into as many as there were")
+    for text, spoken in _cues(as_text(content)):
+        if not spoken:
+            pieces.keep(text)
+            continue
+        lines = text.splitlines()
+        if any(line.lstrip().startswith(("-", "–", "—")) for line in lines[1:]):  # two people who speak
+            for line in text.splitlines(keepends=True):
+                pieces.translate(marked(line, TAG))
+            continue
+        pieces.translate(marked(" ".join(line.strip() for line in lines), TAG), partial(_in_lines, text))
+    return pieces.draft
+
+
+def _cues(text: str) -> Iterator[tuple[str, bool]]:
+    """What is kept and what is spoken, in turns."""
+    held = ""
+    inside = False
+    for line in _LINE.findall(text):
+        if inside and not line.strip():
+            yield held, True
+            held, inside = "", False
+        held += line
+        if not inside and "-->" in line and line.lstrip()[:1].isdigit():
+            yield held, False
+            held, inside = "", True
+    if held:
+        yield held, inside
+
+
+def _in_lines(before: str, text: str) -> str:
+    """A text in as many lines as another, which end alike."""
+    end = before[len(before.rstrip("\r\n")) :]
+    return ("\r\n" if "\r\n" in before else "\n").join(_broken(text, len(before.splitlines()))) + end
+
+
+def _broken(text: str, count: int) -> list[str]:
+    """A text in so many lines of about the same length."""
+    lines: list[str] = []
+    words = _WORD.findall(text)
+    while words and len(lines) < count - 1:
+        most = len(" ".join(words)) / (count - len(lines))
+        size = 1
+        while size < len(words) and len(" ".join(words[: size + 1])) <= most:
+            size += 1
+        lines.append(" ".join(words[:size]))
+        words = words[size:]
+    return [*lines, " ".join(words)] if words else lines
+
+
+def read_json(content: bytes) -> Draft:
+    """Values that are text; keys, numbers and all white space stay."""
+    text = as_text(content)
+    try:
+        json.loads(text.removeprefix("\ufeff"))
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"the file is not JSON: {error}") from error
+    pieces = _Pieces()
+    last = 0
+    for string in _STRING.finditer(text):
+        value = "" if string[1] else json.loads(string[0], strict=False)
+        if not value.strip() or _NO_WORD.fullmatch(value.strip()):
+            continue
+        pieces.keep(text[last : string.start()])
+        pieces.translate(marked(value), lambda text: json.dumps(text, ensure_ascii=False))
+        last = string.end()
+    pieces.keep(text[last:])
+    return pieces.draft
