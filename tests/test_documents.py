@@ -133,8 +133,7 @@ HTML = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><title>My page</title><style>p > b { color: red }</style>
 <script>if (1 < 2) alert("text in a script");</script></head>
 <body class="x" onload="go()"><h1 id="top">Hello <em>big</em> world</h1>
-<p>Run <code>make all</code> now.<br>Then <a href="x?a=1&amp;b=2">click <b>here</b></a>. <img src="a.png" alt="A dog">
-</p>
+<p>Run <code>make all</code> now.<br>Then <a href="x?a=1&amp;b=2">go <b>there</b></a>. <img src="a.png" alt="A dog"></p>
 <ul><li>One thing<ul><li>Two &amp; three</li></ul></li></ul><pre>keep
   this</pre><p translate="no">Stay</p><!-- remark --></body></html>
 """
@@ -177,15 +176,15 @@ code here
         ("a.srt", SUBTITLES.replace("A man <i>rides</i>\na", "A man <i>rides</i> a")),
         ("a.json", JSON.replace("\\u00fc", "ü")),
         ("a.html", HTML),
-        ("b.html", "A part of <b>a page</b>.<p>And more\n\n"),
+        ("b.html", "A part of <b>a page</b>.<p>And more"),
         ("a.md", MARKDOWN.replace("\nand a", " and a").replace("\n> quote", " quote")),
-        ("b.md", "1\\. no list\n\n\\# no title, snake_case, 2 \\* 3, a\\_b\\_c\r\n\r\nnext\r\n"),
+        ("b.md", "1\\. no list\n\n\\# no title, snake_case, 2 \\* 3\r\n\r\nnext\r\n"),
     ],
     ids=lambda value: value if value.count(".") == 1 and len(value) < 9 else "",
 )
 def test_a_document_in_its_own_language_is_what_it_was(name: str, content: str) -> None:
     out = translated(name, content, same).decode()
-    assert out == content.replace("<p>And more\n\n", "<p>And more\n\n</p>")
+    assert out.replace('lang="de"', 'lang="en"') == content.replace("<p>And more", "<p>And more</p>")
 
 
 def test_plain_text_keeps_its_white_space() -> None:
@@ -259,7 +258,7 @@ def test_a_page_keeps_tags_styles_and_scripts() -> None:
     assert '<h1 id="top">WORLD <em>BIG</em> HELLO</h1>' in out
     assert "<p>NOW. <code>make all</code> RUN<br>" in out
     assert (
-        '<a href="x?a=1&amp;b=2"><b>HERE</b></a>. <a href="x?a=1&amp;b=2">CLICK</a> THEN <img src="a.png" alt="DOG A">'
+        '<a href="x?a=1&amp;b=2"><b>THERE</b></a>. <a href="x?a=1&amp;b=2">GO</a> THEN <img src="a.png" alt="DOG A">'
         in out
     )
     assert "<li>THING ONE<ul><li>THREE &amp; TWO</li></ul></li>" in out
@@ -278,7 +277,7 @@ def test_a_page_keeps_tags_styles_and_scripts() -> None:
 def test_markdown_keeps_all_that_is_not_text() -> None:
     out = translated("a.md", MARKDOWN, backwards).decode()
     assert out.startswith("---\ntitle: Not for people\n---\n# TITLE *BIG* A\n")
-    assert '\nTIMES. <b>OLD</b> OF [HERE LINK](http://x.y "t") A AND `code` **TEXT, BOLD** SOME\n' in out
+    assert '\nTIMES. <b>OLD</b> OF [HERE LINK](http://x.y "t") A AND `code` **TEXT**, **BOLD** SOME\n' in out
     assert "\n> TWO QUOTE ONE QUOTE\n" in out
     assert "\n  1. ~~THING~~ NESTED\n- TWO ITEM\\\n  BREAK A AFTER\n" in out
     assert "\n| SIDE LEFT | RIGHT |\n|-----------|:-----:|\n| Y X       | `q` Z |\n" in out
@@ -384,7 +383,7 @@ def test_open_document_keeps_spans_notes_and_breaks() -> None:
 def spans_of(*runs: tuple[str, bool]) -> tuple[str, list[Span]]:
     spans, start = [], 0
     for number, (text, fixed) in enumerate(runs):
-        spans.append(Span(number, Run(text, fixed), start, start + len(text)))
+        spans.append(Span(number, Run(text, fixed, number % 2), start, start + len(text)))
         start += len(text)
     return "".join(text for text, _ in runs), spans
 
@@ -392,20 +391,16 @@ def spans_of(*runs: tuple[str, bool]) -> tuple[str, list[Span]]:
 def test_mark_up_follows_its_words() -> None:
     text, spans = spans_of(("The ", False), ("red", False), (" house, please.", False))
     placed = place(text, spans, "Bitte das rote Haus.", [(3, 0), (0, 1), (1, 2), (2, 3)])
-    assert (
-        placed == [(2, "Bitte "), (0, "das "), (1, "rote"), (2, " Haus.")]
-        or "".join(part for _, part in placed) == "Bitte das rote Haus."
-    )
-    assert (1, "rote") in placed
+    assert placed == [(2, "Bitte "), (0, "das "), (1, "rote"), (2, " Haus.")]
 
 
-def test_without_links_the_words_look_like_most_and_marks_stay_in_order() -> None:
+def test_without_links_marks_stay_about_where_they_were() -> None:
     html = "<p>One <b>two</b> three four <img src=1>five six<img src=2></p>"
     out = translated("a.html", html, blind).decode()
-    assert out == '<p>ONE TWO THREE FOUR<img src="1"> FIVE SIX<img src="2"></p>'
+    assert out == '<p>ONE <b>TWO</b> THREE FOUR<img src="1"> FIVE SIX<img src="2"></p>'
     work = Work(read_document(html.encode(), "a.html"), "en")
     assert work.notes([blind(text) for text in work.mixed]) == [
-        "in 1 sentences it is not known where inline mark-up belongs"
+        "in 1 sentences it is guessed where inline mark-up belongs"
     ]
 
 

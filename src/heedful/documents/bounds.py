@@ -8,6 +8,7 @@ from heedful.errors import DataError
 
 MOST_UNPACKED = 64 << 20  # bytes of all that is in an archive
 MOST_MEMBERS = 5000
+TOO_DEEP = "the file has elements in elements in elements, too deep to be read"
 MOST_XML = 16 << 20  # bytes of a part that is read as XML; in memory it takes many times that
 
 

@@ -3,6 +3,7 @@
 from importlib.util import find_spec
 from pathlib import PurePath
 
+from heedful.documents.bounds import TOO_DEEP
 from heedful.documents.draft import Draft
 from heedful.errors import ConfigError, DataError
 
@@ -23,6 +24,8 @@ def read_document(content: bytes, name: str) -> Draft:
     """Read a file; of its name only the end counts."""
     try:
         return _read(content, ending(name))
+    except RecursionError as error:
+        raise DataError(TOO_DEEP) from error
     except ImportError as error:
         raise ConfigError(f"documents need {error.name}, which is not installed; install heedful[documents]") from error
 

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterator
 
-from heedful.documents.bounds import MOST_XML, as_text
+from heedful.documents.bounds import MOST_XML, TOO_DEEP, as_text
 from heedful.documents.draft import Draft, Placed, Run
 from heedful.documents.tree import BREAK, FIXED, HOLD, SILENT, THROUGH, Element, Kind, Tree
 from heedful.errors import DataError
@@ -44,6 +44,8 @@ def read_html(content: bytes) -> Draft:
     except (etree.ParserError, etree.XMLSyntaxError) as error:
         raise DataError(f"the file is not HTML that can be read: {error}") from error
 
+    if any("depth" in entry.message for entry in parser.error_log):  # what comes after that is not read
+        raise DataError(TOO_DEEP)
     tree = Tree(_kind, spaces=lambda text: _BLANK.sub(" ", text))
 
     def finish(language: str) -> bytes:
@@ -55,10 +57,10 @@ def read_html(content: bytes) -> Draft:
         if root.get("lang"):
             root.set("lang", language)
         out = etree.tostring(root.getroottree(), encoding="unicode", method="html", doctype=_doctype(text))
-        return _CHARSET.sub(r"\g<1>utf-8", out, count=1).encode()
+        return (_CHARSET.sub(r"\g<1>utf-8", out, count=1) + text[len(text.rstrip()) :]).encode()
 
     draft = Draft(finish)
-    for hold in list(_stretches(root)):
+    for hold in list(_stretches(root, _with_blocks(root))):
         tree.held(hold, draft)
     for element in root.iter():
         _add_attributes(element, draft)
@@ -82,18 +84,27 @@ def _is_kept(element: Element) -> bool:
     return element.get("translate") == "no" or "notranslate" in element.get("class", "").split()
 
 
-def _is_inline(element: Element) -> bool:
-    return all(not isinstance(one.tag, str) or one.tag in _INLINE for one in element.iter())
+def _with_blocks(root: Element) -> set[Element]:
+    """All elements that are no inline ones, or have such in them."""
+    found: set[Element] = set()
+    for element in root.iter():
+        if isinstance(element.tag, str) and element.tag not in _INLINE:
+            found.add(element)
+            for around in element.iterancestors():
+                if around in found:
+                    break
+                found.add(around)
+    return found
 
 
-def _stretches(parent: Element) -> Iterator[Element]:
+def _stretches(parent: Element, blocks: set[Element]) -> Iterator[Element]:
     """Put what is inline between two blocks into an element of its own."""
     hold = parent.makeelement(HOLD, {})
     hold.text, parent.text = parent.text, None
     children = list(parent)
     parent.insert(0, hold)
     for child in children:
-        if _is_inline(child):
+        if child not in blocks:
             hold.append(child)
             continue
         after = parent.makeelement(HOLD, {})
@@ -101,7 +112,7 @@ def _stretches(parent: Element) -> Iterator[Element]:
         child.addnext(after)
         yield hold
         if child.tag not in _SKIPPED and not _is_kept(child):
-            yield from _stretches(child)
+            yield from _stretches(child, blocks)
         hold = after
     yield hold
 

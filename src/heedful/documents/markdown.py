@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING
 from heedful.documents.bounds import as_text
 from heedful.documents.draft import Draft, Placed
 from heedful.documents.marks import Leaf, Mark, joined_leaves, paired, passage_of, written
+from heedful.errors import DataError
 
 if TYPE_CHECKING:
     from markdown_it.token import Token
 
+_MOST = 1 << 20  # bytes; some texts take long to read
 _FRONT = re.compile(r"\ufeff?---\r?\n.*?\r?\n(?:---|\.\.\.)\r?\n", re.DOTALL)
 _SPECIAL = re.compile(r"([\\`*\[\]<]|(?<!\w)_|_(?!\w))")
-_BEGIN = re.compile(r"^(\s*)([-+>#]|\d+[.)])(?=\s|#|$)")
+_BEGIN = re.compile(r"^(\s*\d*)([-+>#]|(?<=\d)[.)])(?=\s|#|$)")
 
 _Lines = list[tuple[int, int]]  # where the lines of a paragraph begin and end
 
@@ -23,6 +25,8 @@ def read_markdown(content: bytes) -> Draft:
     """CommonMark with tables and strikethrough; code, HTML, addresses of links and front matter stay as they are."""
     from markdown_it import MarkdownIt
 
+    if len(content) > _MOST:
+        raise DataError(f"the file has {len(content):,} bytes, over the {_MOST:,} of Markdown; split it")
     text = as_text(content)
     front = _FRONT.match(text)
     begin = front.end() if front else 0
@@ -105,6 +109,7 @@ class _Body:
 def _leaves(tokens: "list[Token]") -> list[Leaf | None]:
     tags = [token.content if token.type == "html_inline" else "" for token in tokens]
     closing = paired(tags)
+    openers = {closes: opens for opens, closes in closing.items()}
     found: list[Leaf | None] = []
     path: list[Mark] = []
     for number, token in enumerate(tokens):
@@ -116,8 +121,8 @@ def _leaves(tokens: "list[Token]") -> list[Leaf | None]:
                 found.append(None)
             case "html_inline" if number in closing:
                 path.append(Mark(number, token.content, tags[closing[number]]))
-            case "html_inline" if number in closing.values():
-                path = [mark for mark in path if mark.number != _opener(closing, number)]
+            case "html_inline" if number in openers:
+                path = [mark for mark in path if mark.number != openers[number]]
             case "code_inline" | "image" | "html_inline":
                 found.append(Leaf(around, token.content if token.type == "code_inline" else "", _kept(token)))
             case "link_open":
@@ -130,10 +135,6 @@ def _leaves(tokens: "list[Token]") -> list[Leaf | None]:
             case _:
                 found.append(Leaf(around, token.content))
     return [_autolink(leaf) if leaf else None for leaf in found]
-
-
-def _opener(closing: dict[int, int], closes: int) -> int:
-    return next(opens for opens, closed in closing.items() if closed == closes)
 
 
 def _kept(token: "Token") -> str:

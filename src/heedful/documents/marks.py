@@ -1,11 +1,13 @@
 """Text with marks in it, as a string: those that open and close, and those that stand alone."""
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from heedful.documents.draft import Passage, Placed, Run
 
+_DEEPEST = 20  # marks in marks; deeper ones stand alone
 _NAME = re.compile(r"</?([a-zA-Z][^\s<>/.]*)")
 
 
@@ -47,17 +49,21 @@ def paired(tags: Sequence[str]) -> dict[int, int]:
     """Which tags, by their numbers, are closed by which."""
     found: dict[int, int] = {}
     opened: list[tuple[str, int]] = []
+    count: Counter[str] = Counter()
     for number, tag in enumerate(tags):
         named = _NAME.match(tag)
         if not named or tag.endswith("/>"):
             continue
         name = named[1].lower()
-        if not tag.startswith("</"):
+        if not tag.startswith("</") and len(opened) < _DEEPEST:
             opened.append((name, number))
-        elif name in (names := [other for other, _ in opened]):
-            place = len(names) - 1 - names[::-1].index(name)
-            found[opened[place][1]] = number
-            del opened[place:]
+            count[name] += 1
+        while tag.startswith("</") and count[name]:
+            other, opener = opened.pop()
+            count[other] -= 1
+            if other == name:
+                found[opener] = number
+                break
     return found
 
 

@@ -21,7 +21,7 @@ class Span:
 
 
 def place(text: str, spans: Sequence[Span], translation: str, links: Sequence[tuple[int, int]]) -> Placed:
-    """The translation of a sentence in runs. Links are pairs of a source word and a target word; there may be none."""
+    """A translation in runs. Links are pairs of a source word and a target word; none: they are guessed."""
     return _Placing(text, spans, translation, links).placed()
 
 
@@ -32,12 +32,18 @@ class _Placing:
         self._translation = translation
         self._source = list(_WORD.finditer(text))
         self._target = list(_WORD.finditer(translation))
+        links = links or self._guessed()
         self._from = {target: source for source, target in links if source < len(self._source)}
         words = [span for span in spans if not span.run.fixed]
         self._fixed = {span.number for span in spans if span.run.fixed}
         self._by_number = {span.number: span for span in spans}
         self._usual = max(words, key=lambda span: span.end - span.start)
         self._plainest = min(words, key=lambda span: span.run.depth)
+
+    def _guessed(self) -> list[tuple[int, int]]:
+        """Nobody knows, so words come in the order of the source."""
+        source, target = len(self._source), len(self._target)
+        return [((2 * place + 1) * source // (2 * target), place) for place in range(target)]
 
     def placed(self) -> Placed:
         """Word by word; fixed runs that no word has brought are put where they stood."""
@@ -76,7 +82,7 @@ class _Placing:
     def _parts(self, number: int, word: str, last: Span) -> list[tuple[Span, str]]:
         """A word, and the punctuation around it, which may look otherwise."""
         if number not in self._from:
-            return [(self._usual if not self._from else last, word)]
+            return [(last, word)]
         source = self._source[self._from[number]]
         before, core, after = (len(part) for part in _split(source[0]))
         inner = self._at(source.start() + before if core else source.start())
@@ -111,9 +117,6 @@ class _Placing:
 
     def _after(self, span: Span) -> int:
         """The target word of the nearest source word before a run; -1: none."""
-        if not self._from:
-            words = sum(1 for word in self._source if word.start() < span.start)
-            return min(round(words * len(self._target) / max(1, len(self._source))), len(self._target)) - 1
         before = [
             (self._source[source].start(), target)
             for target, source in self._from.items()

@@ -85,17 +85,15 @@ def _in_lines(before: str, text: str) -> str:
 
 
 def _broken(text: str, count: int) -> list[str]:
-    """A text in so many lines of about the same length."""
-    lines: list[str] = []
+    """A text in so many lines of about the same length, as it is seen without tags."""
     words = _WORD.findall(text)
-    while words and len(lines) < count - 1:
-        most = len(" ".join(words)) / (count - len(lines))
-        size = 1
-        while size < len(words) and len(" ".join(words[: size + 1])) <= most:
-            size += 1
-        lines.append(" ".join(words[:size]))
-        words = words[size:]
-    return [*lines, " ".join(words)] if words else lines
+    widths = [len(TAG.sub("", word)) + 1 for word in words]
+    lines: list[list[str]] = [[] for _ in range(count)]
+    before, total = 0, sum(widths)
+    for word, width in zip(words, widths, strict=True):
+        lines[int((before + width / 2) * count / total)].append(word)
+        before += width
+    return [" ".join(line) for line in lines if line]
 
 
 def read_json(content: bytes) -> Draft:

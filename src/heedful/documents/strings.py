@@ -34,6 +34,7 @@ def marked(text: str, marks: "re.Pattern[str]" = PLACEHOLDER, *, pairs: bool = T
     """Take a text apart at its marks; without pairs each stands alone."""
     found = list(marks.finditer(text))
     closing = paired([mark[0] for mark in found]) if pairs else {}
+    closers = set(closing.values())
     path: list[Mark] = []
     leaves: list[Leaf] = []
     last = 0
@@ -43,7 +44,7 @@ def marked(text: str, marks: "re.Pattern[str]" = PLACEHOLDER, *, pairs: bool = T
         last = mark.end()
         if number in closing:
             path.append(Mark(number, mark[0], found[closing[number]][0]))
-        elif number in closing.values():
+        elif number in closers:
             path.pop()
         else:
             leaves.append(Leaf(tuple(path), "" if TAG.fullmatch(mark[0]) else mark[0], mark[0]))

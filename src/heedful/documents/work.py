@@ -1,5 +1,6 @@
 """A document as sentences, and back."""
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
@@ -71,19 +72,27 @@ class _Part:
 
     def _spans(self, start: int, end: int) -> Iterator[Span]:
         """The runs of a sentence; one without text counts if it stands inside."""
-        for number, (run, (first, last)) in enumerate(zip(self._runs, pairwise(self._ends), strict=True)):
-            inside = start < first < end if first == last else first < end and last > start
-            if inside:
-                yield Span(number, _cut(run, start - first, end - first), max(first - start, 0), min(last, end) - start)
+        for number, first, last in self._touching(start, end):
+            if start < first < end if first == last else first < end and last > start:
+                run = _cut(self._runs[number], start - first, end - first)
+                yield Span(number, run, max(first - start, 0), min(last, end) - start)
 
     def _gap(self, start: int, end: int) -> Placed:
         """What stands between two sentences."""
-        runs = enumerate(zip(self._runs, pairwise(self._ends), strict=True))
         return [
             (number, self._text[max(first, start) : min(last, end)])
-            for number, (run, (first, last)) in runs
-            if (start <= first <= end if first == last else first < end and last > start)
+            for number, first, last in self._touching(start, end)
+            if first == last or (first < end and last > start)
         ]
+
+    def _touching(self, start: int, end: int) -> Iterator[tuple[int, int, int]]:
+        """The runs that begin or end in a part of the text, and where that is."""
+        for number in range(max(0, bisect_left(self._ends, start) - 1), len(self._runs)):
+            first, last = self._ends[number], self._ends[number + 1]
+            if first > end:
+                return
+            if last >= start:
+                yield number, first, last
 
 
 def _cut(run: Run, start: int, end: int) -> Run:
@@ -116,7 +125,7 @@ class Work:
     def notes(self, mixed: Sequence[Rendered]) -> list[str]:
         """What could not be kept."""
         lost = sum(1 for one in mixed if not one.links)
-        unsure = [f"in {lost} sentences it is not known where inline mark-up belongs"] if lost else []
+        unsure = [f"in {lost} sentences it is guessed where inline mark-up belongs"] if lost else []
         return [*self._draft.notes, *unsure]
 
 
