@@ -8,7 +8,7 @@ import zipfile
 from collections.abc import Callable, Sequence
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 for needed in ("lxml", "polib", "markdown_it"):
@@ -22,6 +22,7 @@ from heedful.documents.work import Rendered, Work
 from heedful.errors import DataError
 
 Translate = Callable[[str], Rendered]
+SOME = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 
 
 def same(text: str) -> Rendered:
@@ -407,6 +408,7 @@ def test_without_links_marks_stay_about_where_they_were() -> None:
 words = st.lists(st.text("abc.%,", min_size=1, max_size=4), min_size=1, max_size=6).map(" ".join)
 
 
+@SOME
 @given(st.lists(st.tuples(words, st.booleans()), min_size=2, max_size=5), words, st.randoms(use_true_random=False))
 def test_every_word_and_every_fixed_run_comes_out_once(
     runs: list[tuple[str, bool]], target: str, random: "Callable[..., int]"
@@ -494,6 +496,7 @@ def test_archives_do_not_grow_without_end(monkeypatch: pytest.MonkeyPatch) -> No
         read_document(XLIFF.encode(), "a.xlf")
 
 
+@SOME
 @given(st.sampled_from(ENDINGS), st.binary(max_size=60))
 def test_no_bytes_do_more_than_be_refused(end: str, content: bytes) -> None:
     try:
@@ -536,6 +539,7 @@ MARKS: Sequence[str] = [
 ]
 
 
+@SOME
 @given(st.sampled_from([".txt", ".html", ".md", ".srt", ".vtt"]), st.lists(st.sampled_from(MARKS), max_size=25))
 def test_no_text_does_more_than_be_refused(end: str, parts: list[str]) -> None:
     for how in (loud, backwards, blind):

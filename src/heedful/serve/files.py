@@ -2,11 +2,10 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, Request, Response
 from starlette.responses import StreamingResponse
@@ -25,9 +24,6 @@ from heedful.serve.service import Service, while_there
 from heedful.serve.shelf import Model
 from heedful.serve.wire import FileAnswer
 from heedful.translation import Translation
-
-if TYPE_CHECKING:
-    from starlette.datastructures import FormData
 
 _TOGETHER = 64  # sentences of a file that wait at a time; others have their turn in between
 _FORM = {
@@ -140,38 +136,38 @@ def _links(found: Translation) -> tuple[tuple[int, int], ...]:
     return tuple((link[0], link[1]) for link in found.alignment or ())
 
 
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    """What came with a request."""
+
+    name: str
+    content: bytes
+    fields: dict[str, str]
+
+
 async def _job(service: Service, request: Request) -> _Job:
-    form = await _form(service, request)
-    service.admit(request, _text(form, "api_key"))
-    upload = form.get("file")
-    if upload is None or isinstance(upload, str):
-        raise Refused(400, "Invalid request: missing file parameter")
-    name, content = upload.filename or "", await upload.read()
-    source, target = (_text(form, part) for part in ("source", "target"))
-    for part, value in (("source", source), ("target", target)):
-        if not value:
-            raise Refused(400, f"Invalid request: missing {part} parameter")
+    sent = await _sent(service, request)
+    service.admit(request, sent.fields.get("api_key"))
+    for name in ("source", "target"):
+        if not sent.fields.get(name):
+            raise Refused(400, f"Invalid request: missing {name} parameter")
     try:
-        draft = await asyncio.to_thread(read_document, content, name)
+        draft = await asyncio.to_thread(read_document, sent.content, sent.name)
     except HeedfulError as error:
         raise Refused(400, f"Invalid request: {error}") from error
     texts = ["".join(run.text for run in passage) for passage in draft.passages]
     if (size := sum(map(len, texts))) > service.limits.file_characters:
         raise Refused(400, f"Invalid request: file ({size}) exceeds text limit ({service.limits.file_characters})")
+    source, target = sent.fields["source"], sent.fields["target"]
     if source == "auto":
         source = found_source(service, [text[:1000] for text in texts[:20]], target).language
     model = model_between(service, source, target)
     work = await asyncio.to_thread(Work, draft, model.source)
     aligned = bool(work.mixed) and await asyncio.to_thread(model.can_align)
-    return _Job(service, model, translated_name(name, model.target), work, aligned)
+    return _Job(service, model, translated_name(sent.name, model.target), work, aligned)
 
 
-def _text(form: "FormData", name: str) -> str:
-    value = form.get(name)
-    return value if isinstance(value, str) else ""
-
-
-async def _form(service: Service, request: Request) -> "FormData":
+async def _sent(service: Service, request: Request) -> _Sent:
     from starlette.formparsers import MultiPartException, MultiPartParser
 
     media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -179,15 +175,23 @@ async def _form(service: Service, request: Request) -> "FormData":
     if media != "multipart/form-data":
         raise Refused(415, "Invalid request: a file comes as multipart/form-data")
 
-    async def stream() -> AsyncIterator[bytes]:
+    async def stream() -> AsyncGenerator[bytes, None]:
         yield content
 
-    parser = MultiPartParser(request.headers, stream(), max_files=1, max_fields=10)  # type: ignore[arg-type]
+    parser = MultiPartParser(request.headers, stream(), max_files=1, max_fields=10)
     parser.spool_max_size = service.limits.file + 1  # it stays in memory
     try:
-        return await parser.parse()
-    except (MultiPartException, UnicodeError, LookupError, KeyError, ValueError) as error:
+        form = await parser.parse()
+    except (MultiPartException, UnicodeError, LookupError, ValueError) as error:
         raise Refused(400, "Invalid request: the body is not a form with a file") from error
+    try:
+        file = form.get("file")
+        if file is None or isinstance(file, str):
+            raise Refused(400, "Invalid request: missing file parameter")
+        fields = {name: value for name, value in form.items() if isinstance(value, str)}
+        return _Sent(file.filename or "", await file.read(), fields)
+    finally:
+        await form.close()
 
 
 async def _done(job: _Job) -> bytes:

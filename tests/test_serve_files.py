@@ -1,0 +1,236 @@
+"""Files over HTTP and on the command line: translated, fetched, refused."""
+# ruff: noqa: E402 (without the extras, nothing below can be imported)
+
+import asyncio
+import io
+import json
+import zipfile
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import toy
+
+for needed in ("fastapi", "httpx", "lxml", "polib", "markdown_it", "python_multipart"):
+    pytest.importorskip(needed, reason="needs heedful[serve,documents]")
+
+import httpx
+
+from heedful.documents import bounds
+from heedful.serve import files as files_module
+from heedful.serve import results
+from heedful.serve.keys import add_key
+from heedful.serve.limits import Limits
+from heedful.serve.results import Results, translated_name
+from heedful.serve.service import Service
+from serve_examples import client_of, service_of
+
+PAIR = {"source": "en", "target": "de"}
+
+
+@pytest.fixture(scope="module")
+def service(trained: Path) -> Service:
+    return service_of(trained / "run")
+
+
+@pytest.fixture(scope="module")
+def some(trained: Path) -> list[str]:
+    return [line for line in toy.lines_of(trained / "test.en") if line.count(" ") > 1]
+
+
+def ask(service: Service, work: Callable[[httpx.AsyncClient], Coroutine[Any, Any, None]]) -> None:
+    async def asked() -> None:
+        async with client_of(service) as client:
+            await work(client)
+
+    asyncio.run(asyncio.wait_for(asked(), 60))
+
+
+def test_a_file_is_sent_translated_and_fetched(service: Service, some: list[str]) -> None:
+    async def work(client: httpx.AsyncClient) -> None:
+        page = f"<p>{some[0]}</p><p class=x>{some[1]}</p>"
+        for source in ("en", "auto"):
+            answer = await client.post(
+                "/translate_file", files={"file": ("p.html", page)}, data=PAIR | {"source": source}
+            )
+            assert (answer.status_code, answer.json()["notes"]) == (200, [])
+            address = answer.json()["translatedFileUrl"]
+            assert address.startswith("http://127.0.0.1:5000/download_file/")
+            file = await client.get(address)
+            assert file.text == f'<p>{toy.translated(some[0])}</p><p class="x">{toy.translated(some[1])}</p>'
+            assert file.headers["content-disposition"] == "attachment; filename*=UTF-8''p.de.html"
+            assert file.headers["content-type"] == "application/octet-stream"
+            assert file.headers["content-security-policy"] == "sandbox"
+            assert file.headers["x-content-type-options"] == "nosniff"
+        settings = (await client.get("/frontend/settings")).json()
+        assert settings["filesTranslation"] is True
+        assert ".docx" in settings["supportedFilesFormat"]
+
+    ask(service, work)
+
+
+def test_mark_up_follows_its_words(service: Service, some: list[str]) -> None:
+    words, (first, *_) = some[0].split(), toy.translated(some[0]).split()
+    marked = " ".join([*words[:-1], f"<b>{words[-1]}</b>"])  # the last word of the source comes first
+
+    async def work(client: httpx.AsyncClient) -> None:
+        answer = await client.post("/translate_file", files={"file": ("p.html", marked)}, data=PAIR)
+        out = (await client.get(answer.json()["translatedFileUrl"])).text
+        assert out.count("<b>") == 1
+        assert out.replace("<b>", "").replace("</b>", "") == toy.translated(some[0])
+        assert f"<b>{first}</b>" in out
+
+    ask(service, work)
+
+
+def test_who_listens_hears_of_progress(service: Service, some: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files_module, "_TOGETHER", 2)
+
+    async def work(client: httpx.AsyncClient) -> None:
+        text = "\n".join(some[:5])
+        answer = await client.post(
+            "/translate_file", files={"file": ("a.txt", text)}, data=PAIR, headers={"accept": "text/event-stream"}
+        )
+        events = [block.split("\n") for block in answer.text.strip().split("\n\n")]
+        names = [name.removeprefix("event: ") for name, _ in events]
+        contents = [json.loads(data.removeprefix("data: ")) for _, data in events]
+        assert names == ["progress"] * 4 + ["end"]
+        assert contents[:-1] == [{"done": done, "total": 5} for done in (0, 2, 4, 5)]
+        out = await client.get(contents[-1]["translatedFileUrl"])
+        assert out.text == "\n".join(map(toy.translated, some[:5]))
+
+    ask(service, work)
+
+
+BOMB = io.BytesIO()
+with zipfile.ZipFile(BOMB, "w", zipfile.ZIP_DEFLATED) as _archive:
+    _archive.writestr("word/document.xml", bytes(bounds.MOST_UNPACKED // 8))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "data", "status", "sentence"),
+    [
+        ("a.txt", b"a", {"target": "de"}, 400, "Invalid request: missing source parameter"),
+        ("a.txt", b"a", {"source": "en"}, 400, "Invalid request: missing target parameter"),
+        ("a.txt", b"a", {"source": "zz", "target": "de"}, 400, "zz is not supported"),
+        ("a.exe", b"a", PAIR, 400, "Invalid request: files that end in .exe cannot be translated"),
+        ("../../etc/passwd", b"a", PAIR, 400, "Invalid request: files that end in nothing cannot be translated"),
+        ("a.json", b"{", PAIR, 400, "Invalid request: the file is not JSON"),
+        ("a.txt", b"a " * 5000, PAIR, 400, "Invalid request: file (10000) exceeds text limit (2000)"),
+        ("a.txt", b"a" * 40_000, PAIR, 413, "Invalid request: a request has at most 30000 bytes"),
+        ("a.docx", BOMB.getvalue(), PAIR, 400, "Invalid request: unpacked, the archive has more than 1,000,000 bytes"),
+    ],
+)
+def test_what_is_refused(
+    trained: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    content: bytes,
+    data: dict[str, str],
+    status: int,
+    sentence: str,
+) -> None:
+    monkeypatch.setattr(bounds, "MOST_UNPACKED", 1_000_000)
+
+    async def work(client: httpx.AsyncClient) -> None:
+        answer = await client.post("/translate_file", files={"file": (name, content)}, data=data)
+        assert answer.status_code == status
+        assert answer.json()["error"].startswith(sentence)
+
+    ask(service_of(trained / "run", limits=Limits(file=30_000, file_characters=2000)), work)
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "status"),
+    [
+        ("application/json", b"{}", 415),
+        ("multipart/form-data", b"", 400),
+        ("multipart/form-data; boundary=x", b"", 400),
+        ("multipart/form-data; boundary=x", b"--x\r\n\r\n\r\n--x--", 400),
+        (
+            "multipart/form-data; boundary=x",
+            b"--x\r\nContent-Disposition: form-data; name=file\r\n\r\na\r\n--x--\r\n",
+            400,
+        ),
+        (
+            "multipart/form-data; boundary=x; charset=none",
+            b"--x\r\nContent-Disposition: form-data; name=a\r\n\r\na\r\n--x--\r\n",
+            400,
+        ),
+        ("multipart/form-data; boundary=" + "x" * 500, b"\xff" * 100, 400),
+    ],
+)
+def test_bodies_that_hold_no_file(service: Service, kind: str, body: bytes, status: int) -> None:
+    async def work(client: httpx.AsyncClient) -> None:
+        answer = await client.post("/translate_file", content=body, headers={"content-type": kind})
+        assert (answer.status_code, list(answer.json())) == (status, ["error"])
+
+    ask(service, work)
+
+
+def test_files_need_a_key_where_texts_do(trained: Path, tmp_path: Path, some: list[str]) -> None:
+    keys = tmp_path / "keys.json"
+    key = add_key(keys, "ann", 60)
+
+    async def work(client: httpx.AsyncClient) -> None:
+        for given, status in (({}, 403), ({"api_key": "none"}, 403), ({"api_key": key}, 200)):
+            answer = await client.post("/translate_file", files={"file": ("a.txt", some[0])}, data=PAIR | given)
+            assert answer.status_code == status
+
+    ask(service_of(trained / "run", keys=keys), work)
+
+
+def test_results_are_kept_for_a_while_and_cannot_be_guessed(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(results, "_ROOM", 10)
+    kept = Results()
+    first, second = kept.add("a", b"12345678"), kept.add("b", b"12345678")
+    assert kept.get(second.split("/")[0]).content == b"12345678"
+    for gone in (first.split("/")[0], "", "../a"):
+        with pytest.raises(files_module.Refused, match="404"):
+            kept.get(gone)
+    monkeypatch.setattr(results, "monotonic", lambda: 1e12)
+    with pytest.raises(files_module.Refused):
+        kept.get(second.split("/")[0])
+
+    async def work(client: httpx.AsyncClient) -> None:
+        assert (await client.get("/download_file/x/y")).status_code == 404
+
+    ask(service, work)
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("strings.po", "strings.de.po"),
+        ("../../etc/a.txt", "a.de.txt"),
+        ("C:\\x\\a.txt", "a.de.txt"),
+        ("a\r\nSet-Cookie: x.txt", "aSet-Cookie: x.de.txt"),
+        ("none", "none.de"),
+        ("", "file.de"),
+    ],
+)
+def test_a_name_is_only_shown(name: str, shown: str) -> None:
+    assert translated_name(name, "de") == shown
+
+
+# The command.
+
+
+def test_a_document_is_translated_on_the_command_line(trained: Path, tmp_path: Path, some: list[str]) -> None:
+    source, target = tmp_path / "a.md", tmp_path / "a.de.md"
+    source.write_text(f"# {some[0]}\n\n```\n{some[1]}\n```\n\n<div>\n</div>\n")
+    ran = toy.run("translate", trained / "run", "--input", source, "--output", target)
+    assert (ran.code, ran.out) == (0, "")
+    assert target.read_text() == f"# {toy.translated(some[0])}\n\n```\n{some[1]}\n```\n\n<div>\n</div>\n"
+    assert f"{target}: blocks of HTML in Markdown stay as they are" in ran.err
+    for arguments, sentence in (
+        (("--output", tmp_path / "a.txt"), "a.txt: a document stays what it is; end the name in .md"),
+        ((), f"{source} is a document; say with --output where its translation is to be written"),
+        (("--output", target, "--n-best", 2), f"--n-best is for lines of text, but {source} is a document"),
+    ):
+        ran = toy.run("translate", trained / "run", "--input", source, *arguments)
+        assert (ran.code, sentence in ran.err) == (2, True), ran.err
+    ran = toy.run("translate", trained / "run", "--input", tmp_path / "no.po", "--output", tmp_path / "b.po")
+    assert (ran.code, "no.po cannot be read: No such file or directory" in ran.err) == (2, True)
