@@ -175,7 +175,7 @@ def test_files_need_a_key_where_texts_do(trained: Path, tmp_path: Path, some: li
     key = add_key(keys, "ann", 60)
 
     async def work(client: httpx.AsyncClient) -> None:
-        for given, status in (({}, 403), ({"api_key": "none"}, 403), ({"api_key": key}, 200)):
+        for given, status in (({}, 400), ({"api_key": "none"}, 403), ({"api_key": key}, 200)):
             answer = await client.post("/translate_file", files={"file": ("a.txt", some[0])}, data=PAIR | given)
             assert answer.status_code == status
 

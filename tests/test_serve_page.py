@@ -63,13 +63,23 @@ def opened(browser: "Browser", url: str) -> "Iterator[Page]":
         seen.page.goto(url)
         seen.page.select_option("#from", "en")
         yield seen.page
-        assert seen.misdeeds == []
+        # A browser notes every answer that is a refusal.
+        assert [misdeed for misdeed in seen.misdeeds if not re.search("status of (400|503)", misdeed)] == []
 
 
 def expect_text(page: "Page", selector: str, text: "str | re.Pattern[str]") -> None:
     from playwright.sync_api import expect
 
     expect(page.locator(selector)).to_have_text(text, timeout=SLOW)
+
+
+def wait_until(page: "Page", condition: str) -> None:
+    """Asks again and again: the policy of the page lets no string become a script that would wait in it."""
+    for _ in range(SLOW // 20):
+        if page.evaluate(condition):
+            return
+        page.wait_for_timeout(20)
+    raise AssertionError(condition)
 
 
 def translate(page: "Page", text: str, translation: str) -> None:
@@ -136,7 +146,7 @@ def test_an_answer_that_comes_late_is_dropped(opened: "Page", translator: Transl
 
     opened.route("**/v1/translate", late)
     opened.fill("#source", some[0])
-    opened.wait_for_function("document.getElementById('working').textContent !== ''")
+    wait_until(opened, "document.getElementById('working').textContent !== ''")
     translate(opened, some[1], translator.translate([some[1]])[0].text)
     assert asked == some[:2]
 
@@ -189,9 +199,9 @@ def test_others_can_be_chosen_for_a_word_by_pointer_and_by_keys(
     assert not opened.is_visible("#choices")
     opened.keyboard.press("Enter")
     opened.locator("#choices-list button").first.wait_for()
-    opened.wait_for_function("document.activeElement.closest('#choices-list')")
+    wait_until(opened, "document.activeElement.closest('#choices-list')")
     opened.keyboard.press("Enter")
-    opened.wait_for_function("!document.getElementById('choices').matches(':popover-open')")
+    wait_until(opened, "!document.getElementById('choices').matches(':popover-open')")
     assert opened.inner_text("#target") != translator.translate([some[2]])[0].text
 
 
@@ -223,7 +233,7 @@ def test_what_was_translated_is_remembered_until_it_is_cleared(
     opened: "Page", translator: Translator, some: list[str]
 ) -> None:
     translate(opened, some[0], translator.translate([some[0]])[0].text)
-    opened.wait_for_function("localStorage.getItem('history')")
+    wait_until(opened, "localStorage.getItem('history')")
     opened.fill("#source", "")
     opened.click("#open-history")
     opened.click("#past button")
@@ -327,7 +337,7 @@ def test_text_is_never_markup(opened: "Page", url: str, tmp_path: Path) -> None:
     opened.route("**/v1/translate", run_over)
     opened.fill("#source", HOSTILE)
     expect_text(opened, "#target", HOSTILE)
-    opened.wait_for_function("localStorage.getItem('history')")
+    wait_until(opened, "localStorage.getItem('history')")
     opened.click("#open-history")
     assert HOSTILE in (opened.text_content("#past") or "")
     opened.keyboard.press("Escape")
@@ -336,8 +346,8 @@ def test_text_is_never_markup(opened: "Page", url: str, tmp_path: Path) -> None:
     opened.keyboard.press("Escape")
     opened.unroute("**/v1/translate")
     opened.fill("#source", HOSTILE + ".")
-    opened.wait_for_function(
-        "document.getElementById('target').textContent && !document.getElementById('working').textContent"
+    wait_until(
+        opened, "document.getElementById('target').textContent && !document.getElementById('working').textContent"
     )
     opened.click("#look")
     expect_text(opened, "#source-text", re.compile(re.escape("<img src=x onerror=alert(1)>")))

@@ -6,7 +6,7 @@ import { ask } from './api.js';
 /** @typedef {import('./api.js').Answer} Answer */
 /** @typedef {{source: string, target: string, text: string, translation: string, start: number}} Place */
 
-const MOST = 6;
+const MOST = 8;
 
 /** @type {AbortController | null} */
 let request = null;
@@ -45,14 +45,25 @@ async function others({ source, target, text, translation, start }, signal) {
   const prefix = translation.slice(0, start).trimEnd();
   const wanted = { text, source, target, prefix, n_best: MOST, diverse: true, confidence: true };
   const answer = /** @type {Answer} */ (await ask('v1/translate', wanted, signal));
-  const found = answer.texts[0].sentences[0]?.alternatives ?? [];
-  return found.filter((option) => option.text !== translation && option.text.startsWith(prefix));
+  const found = (answer.texts[0].sentences[0]?.alternatives ?? []).filter(
+    (option) => option.text !== translation && option.text.startsWith(prefix));
+  const [now] = split(translation, start);
+  const other = new Map(found.map((option) => [split(option.text, start)[0], option]).reverse()); // the best of each
+  other.delete(now);
+  const ways = [...other.values()].reverse();
+  return ways.length ? ways : found; // else the rest of the sentence may go on otherwise
+}
+
+/** The word at a place, and what follows it. @param {string} text @param {number} start */
+function split(text, start) {
+  const [, first, rest] = text.slice(start).match(/^\s*(\S*)(.*)$/s) ?? ['', '', ''];
+  return [first, rest];
 }
 
 /** @param {Option[]} options @param {Place} place @param {(option: Option) => void} chosen */
 function list(options, place, chosen) {
   const rows = options.map((option) => {
-    const [, first, rest] = option.text.slice(place.start).match(/^\s*(\S*)(.*)$/s) ?? ['', '', ''];
+    const [first, rest] = split(option.text, place.start);
     const button = make('button', { type: 'button' }, make('b', {}, first || '(nothing)'), make('span', {}, rest));
     button.onclick = () => chosen(option);
     return button;

@@ -17,7 +17,7 @@ export function lookInside(sentences, number = 0) {
   byId('inside').hidden = false;
   const still = matchMedia('(prefers-reduced-motion: reduce)').matches;
   byId('inside').scrollIntoView({ block: 'start', behavior: still ? 'auto' : 'smooth' });
-  which.focus({ preventScroll: true });
+  byId('inside-title').focus({ preventScroll: true });
   return look(sentences[number]);
 }
 

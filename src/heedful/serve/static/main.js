@@ -24,6 +24,7 @@ const now = {
   text: '',
   /** @type {Map<string, Option>} */ chosen: new Map(), // ways to say a sentence that were chosen by hand
   most: Infinity,
+  keyed: false,
   timer: 0,
   resting: 0,
 };
@@ -64,7 +65,7 @@ async function translate(text) {
     output.clear();
     setReady(false);
     showProblem(/** @type {Error} */ (error).message);
-    if (error instanceof Problem && error.status === 403) askForKey();
+    if (error instanceof Problem && (error.status === 403 || (now.keyed && !key.get()))) askForKey();
   } finally {
     if (now.request === request) setWorking(false);
   }
@@ -263,6 +264,7 @@ async function start() {
   try {
     const [known, settings] = await Promise.all([ask('languages'), ask('frontend/settings')]);
     now.most = settings.charLimit;
+    now.keyed = settings.keyRequired;
     languages = new Languages(known, translateAnew);
     listenToGlossary(translateAnew);
     listenToFiles(settings.filesTranslation ? settings.supportedFilesFormat : [], async (file) => ({
