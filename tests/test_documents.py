@@ -6,6 +6,7 @@ import json
 import re
 import zipfile
 from collections.abc import Callable, Sequence
+from random import Random
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -318,7 +319,7 @@ def test_word_keeps_styles_runs_tables_and_headers() -> None:
     import docx
 
     document = docx.Document(io.BytesIO(translated("a.docx", word_file(), backwards)))
-    assert [paragraph.style.name for paragraph in document.paragraphs] == ["Heading 1", "Normal"]
+    assert [paragraph.style and paragraph.style.name for paragraph in document.paragraphs] == ["Heading 1", "Normal"]
     title, text = document.paragraphs
     assert title.text == "TITLE BIG A"
     assert text.text == "HORSE. A RIDES MAN A\nHERE. LINE NEXT\tTAB. A AFTER"
@@ -411,7 +412,7 @@ words = st.lists(st.text("abc.%,", min_size=1, max_size=4), min_size=1, max_size
 @SOME
 @given(st.lists(st.tuples(words, st.booleans()), min_size=2, max_size=5), words, st.randoms(use_true_random=False))
 def test_every_word_and_every_fixed_run_comes_out_once(
-    runs: list[tuple[str, bool]], target: str, random: "Callable[..., int]"
+    runs: list[tuple[str, bool]], target: str, random: Random
 ) -> None:
     text, spans = spans_of(*runs, (" end", False))
     source, count = len(text.split()), len(target.split())

@@ -23,6 +23,7 @@ from heedful.serve import files as files_module
 from heedful.serve import results
 from heedful.serve.keys import add_key
 from heedful.serve.limits import Limits
+from heedful.serve.refusal import Refused
 from heedful.serve.results import Results, translated_name
 from heedful.serve.service import Service
 from serve_examples import client_of, service_of
@@ -188,10 +189,10 @@ def test_results_are_kept_for_a_while_and_cannot_be_guessed(service: Service, mo
     first, second = kept.add("a", b"12345678"), kept.add("b", b"12345678")
     assert kept.get(second.split("/")[0]).content == b"12345678"
     for gone in (first.split("/")[0], "", "../a"):
-        with pytest.raises(files_module.Refused, match="404"):
+        with pytest.raises(Refused, match="404"):
             kept.get(gone)
     monkeypatch.setattr(results, "monotonic", lambda: 1e12)
-    with pytest.raises(files_module.Refused):
+    with pytest.raises(Refused):
         kept.get(second.split("/")[0])
 
     async def work(client: httpx.AsyncClient) -> None:

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from heedful.data.stream import Arriving
     from heedful.heads.align import Aligner
     from heedful.metrics.alignment import Link
-    from heedful.store.run_folder import RunFolder
     from heedful.text.terms import Wishes
     from heedful.translation import Translation
     from heedful.translator import Translator
@@ -99,8 +98,6 @@ def translate(
     lines = texts or _lines(source)
     if draw:
         lines = _only_one(lines)
-    from heedful.store.run_folder import RunFolder
-
     wishes = _wishes(glossary, keep, prefix)
     translator = load_translator(run, device, engine, others)
     if draw and translator.task != "parsing":
@@ -108,7 +105,7 @@ def translate(
     search = search_with(translator.search, beam, [*(settings or []), *_drawing(method, seed)])
     total = _count(texts, source)
     with console.display() as shown:
-        aligner = _aligner(RunFolder.open(run), translator, shown) if alignments else None
+        aligner = _aligner(run, translator, shown) if alignments else None
         found = translator.translate_lines(
             lines,
             search=search,
@@ -123,10 +120,11 @@ def translate(
         write_output(target, (line for n, t in enumerate(found) for line in _format(n, t, n_best, alignments, as_json)))
 
 
-def _aligner(run: "RunFolder", translator: "Translator", report: console.Display) -> "Aligner":
+def _aligner(run: Path, translator: "Translator", report: console.Display) -> "Aligner":
     from heedful.runs.align import find_aligner
+    from heedful.store.run_folder import RunFolder
 
-    return find_aligner(run, translator, report)
+    return find_aligner(RunFolder.open(run), translator, report)
 
 
 def _drawing(method: str, seed: int | None) -> list[str]:

@@ -1,6 +1,7 @@
 """Markdown: what is between the words stays, character by character; only the inside of paragraphs is written anew."""
 
 import re
+from bisect import bisect_right
 from collections.abc import Callable
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -13,7 +14,7 @@ from heedful.errors import DataError
 if TYPE_CHECKING:
     from markdown_it.token import Token
 
-_MOST = 1 << 20  # bytes; some texts take long to read
+_MOST = 1 << 18  # bytes; the time that some texts take grows with the square of them
 _FRONT = re.compile(r"\ufeff?---\r?\n.*?\r?\n(?:---|\.\.\.)\r?\n", re.DOTALL)
 _SPECIAL = re.compile(r"([\\`*\[\]<]|(?<!\w)_|_(?!\w))")
 _BEGIN = re.compile(r"^(\s*\d*)([-+>#]|(?<=\d)[.)])(?=\s|#|$)")
@@ -93,17 +94,17 @@ class _Body:
     def _put(self, lines: _Lines, parts: list[str]) -> None:
         """What broke lines breaks them again, and has the same before the next one as had the second line."""
         start, end = lines[0][0], lines[-1][1]
-        before = self._before(start)
-        if "|" in before:  # a cell of a table
+        line = self._line(start)
+        if self._text.rfind("|", line, start) >= 0:  # a cell of a table
             parts = [re.sub(r"(?<!\\)\|", r"\\|", part) for part in parts]
-        elif not before.strip(" >\t"):
+        elif not self._text[line:start].strip(" >\t"):
             parts[0] = _BEGIN.sub(r"\1\\\2", parts[0])
-        between = "\\\n" + (self._before(lines[1][0]) if len(lines) > 1 else "")
+        between = "\\\n" + (self._text[self._line(lines[1][0]) : lines[1][0]] if len(lines) > 1 else "")
         self._new.append((start, end, between.join(parts)))
 
-    def _before(self, place: int) -> str:
-        """What stands before it in its line."""
-        return self._text[self._text.rfind("\n", 0, place) + 1 : place]
+    def _line(self, place: int) -> int:
+        """Where its line begins."""
+        return self._starts[bisect_right(self._starts, place) - 1]
 
 
 def _leaves(tokens: "list[Token]") -> list[Leaf | None]:

@@ -170,10 +170,11 @@ class Tree:
                 parent.append(leaf.content)
                 return
             text = leaf.content
+        last = next(parent.iterchildren(reversed=True), None)  # where len would count all
         if self._write:
             self._write(parent, text)
-        elif len(parent):
-            parent[-1].tail = (parent[-1].tail or "") + text
+        elif last is not None:
+            last.tail = (last.tail or "") + text
         else:
             parent.text = (parent.text or "") + text
 

@@ -22,6 +22,7 @@ const now = {
   source: '',
   target: '',
   text: '',
+  /** @type {string[]} */ characters: [], // the server counts these, and not halves of them
   /** @type {Map<string, Option>} */ chosen: new Map(), // ways to say a sentence that were chosen by hand
   most: Infinity,
   keyed: false,
@@ -38,11 +39,15 @@ function translateSoon(pause) {
   clearTimeout(now.timer);
   now.request?.abort();
   const text = byId('source').value;
-  byId('count').textContent = text ? `${text.length.toLocaleString('en')} / ${now.most.toLocaleString('en')}` : '';
-  byId('count').classList.toggle('over', text.length > now.most);
+  const size = [...text].length;
+  byId('count').textContent = text ? `${size.toLocaleString('en')} / ${now.most.toLocaleString('en')}` : '';
+  byId('count').classList.toggle('over', size > now.most);
   byId('clear').hidden = !text;
   if (!text.trim()) return showNothing();
-  if (text.length > now.most) return showProblem(`This text is too long: a text has at most ${now.most.toLocaleString('en')} characters. A longer one can be translated as a file.`);
+  if (size > now.most) {
+    const most = now.most.toLocaleString('en');
+    return showProblem(`This text is too long: a text has at most ${most} characters. A file may have more.`);
+  }
   now.timer = setTimeout(() => translate(text), pause);
 }
 
@@ -57,7 +62,7 @@ async function translate(text) {
     const wanted = { text, source, target, confidence: true, glossary: glossary() };
     const answer = /** @type {Answer} */ (await ask('v1/translate', wanted, signal));
     if (signal.aborted) return; // a newer text is on its way
-    Object.assign(now, { source, target, text });
+    Object.assign(now, { source, target, text, characters: [...text] });
     show(answer);
     showProblem('');
   } catch (error) {
@@ -77,7 +82,7 @@ function show(answer) {
   let [whole, last] = ['', 0];
   for (const sentence of sentences) {
     const start = Math.max(last, text.indexOf(sentence.text, last));
-    const option = now.chosen.get(now.text.slice(sentence.start, sentence.end));
+    const option = now.chosen.get(sourceOf(sentence));
     whole += text.slice(last, start);
     last = start + sentence.text.length;
     if (option) Object.assign(sentence, { text: option.text, alternatives: [option] });
@@ -111,10 +116,15 @@ function rest() {
   }, REST);
 }
 
+/** @param {{start: number, end: number}} sentence */
+function sourceOf({ start, end }) {
+  return now.characters.slice(start, end).join('');
+}
+
 /** @param {number} number @param {number} start @param {HTMLElement} word */
 function askForOthers(number, start, word) {
   const sentence = output.sentences[number];
-  const text = now.text.slice(sentence.start, sentence.end);
+  const text = sourceOf(sentence);
   const place = { source: now.source, target: now.target, text, translation: sentence.text, start };
   offer(word, place, (option) => {
     now.chosen.set(text, option);
@@ -188,9 +198,8 @@ async function copy() {
 
 function look() {
   const focused = /** @type {HTMLElement | null} */ (document.querySelector('#target [tabindex="0"]'));
-  const sentences = output.sentences.map(({ start, end }) => ({
-    text: now.text.slice(start, end), source: now.source, target: now.target,
-  }));
+  const { source, target } = now;
+  const sentences = output.sentences.map((sentence) => ({ text: sourceOf(sentence), source, target }));
   lookInside(sentences, Number(focused?.dataset.sentence ?? 0));
 }
 
