@@ -219,6 +219,22 @@ def test_other_kinds_of_bodies_and_paths_are_refused(service: Service) -> None:
 # Our own
 
 
+def test_a_translation_goes_on_from_a_beginning_in_several_ways(service: Service, some: list[str]) -> None:
+    source = next(text for text in some if text.count(" ") > 1)
+    first = toy.translated(source).split()[0]
+    asked = {"text": source, "prefix": first, "n_best": 4, "diverse": True}
+
+    async def work(client: httpx.AsyncClient) -> None:
+        answer = (await client.post("/v1/translate", json=asked)).json()
+        ways = [option["text"].split() for option in answer["texts"][0]["sentences"][0]["alternatives"]]
+        assert {words[0] for words in ways} == {first}
+        assert len({tuple(words[1:2]) for words in ways}) > 1
+        several = await client.post("/v1/translate", json=asked | {"text": f"{source}\n{source}"})
+        assert several.json() == {"error": "Invalid request: a prefix is for one sentence, but there are 2"}
+
+    ask(service, work)
+
+
 def test_our_own_translate_tells_all(service: Service, translator: Translator, some: list[str], trained: Path) -> None:
     aligner = find_aligner(RunFolder(trained / "run"), translator, Silent())
     expected = translator.translate(some[:2], n_best=2, confidence=True, aligner=aligner)

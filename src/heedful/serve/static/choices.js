@@ -6,7 +6,7 @@ import { ask } from './api.js';
 /** @typedef {import('./api.js').Answer} Answer */
 /** @typedef {{source: string, target: string, text: string, translation: string, start: number}} Place */
 
-const MOST = 8;
+const MOST = 6;
 
 /** @type {AbortController | null} */
 let request = null;
@@ -46,7 +46,7 @@ async function others({ source, target, text, translation, start }, signal) {
   const wanted = { text, source, target, prefix, n_best: MOST, diverse: true, confidence: true };
   const answer = /** @type {Answer} */ (await ask('v1/translate', wanted, signal));
   const found = (answer.texts[0].sentences[0]?.alternatives ?? []).filter(
-    (option) => option.text !== translation && option.text.startsWith(prefix));
+    (option) => option.text !== translation && option.text.startsWith(prefix) && option.finished && !option.repeats);
   const [now] = split(translation, start);
   const other = new Map(found.map((option) => [split(option.text, start)[0], option]).reverse()); // the best of each
   other.delete(now);
