@@ -220,9 +220,7 @@ def test_an_endless_line_is_refused_without_being_read_whole(tmp_path: Path) -> 
     longest = "x" * MAX_LINE_BYTES
     write(path, "short", longest, longest + "x" * 9 * MAX_LINE_BYTES, "last")
     tracemalloc.start()
-    assert refused(path) == (
-        f"{path}, line 3: longer than {MAX_LINE_BYTES} bytes; is it one sentence a line?"
-    )
+    assert refused(path) == (f"{path}, line 3: longer than {MAX_LINE_BYTES} bytes; is it one sentence a line?")
     assert [len(line) for line in raw_lines(path)] == [5, MAX_LINE_BYTES, MAX_LINE_BYTES + 1, 4]
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
