@@ -98,17 +98,35 @@ class Searcher:
     def batches(
         self, asked: Sequence[Asked], wanted: Sequence[int], job: Job
     ) -> Iterator[tuple[list[int], list[Found]]]:
-        """Those of about the same length together, in the order in which they are done."""
-        sources = [one.source for one in asked]
+        """Those of about the same length together, in the order in which they are done.
+
+        What went wrong comes last and all together, since another engine may have to search for it again.
+        """
+        wrong: dict[int, Found] = {}
         for engine, numbers in self._shares(asked, wanted, job.search):
+            for batch, found in self._all(engine, numbers, asked, job):
+                bad = {n: one for n, one in zip(batch, found, strict=True) if self._wrong(job.search, asked[n], one)}
+                good = {n: one for n, one in zip(batch, found, strict=True) if n not in bad}
+                wrong |= bad
+                yield list(good), list(good.values())
+        if wrong:
+            engine, again = self._again(job)
+            for batch, found in self._all(engine, list(wrong), asked, again):
+                yield batch, [self._better(job, asked[n], wrong[n], one) for n, one in zip(batch, found, strict=True)]
 
-            def search(batch: list[int], engine: Engine = engine) -> tuple[list[int], list[Found]]:
-                return batch, self.batch(engine, [asked[number] for number in batch], job)
+    def _all(
+        self, engine: Engine, numbers: Sequence[int], asked: Sequence[Asked], job: Job
+    ) -> Iterator[tuple[list[int], list[Found]]]:
+        """Several batches at once, if the engine can."""
 
-            batches = list(batches_by_length(numbers, sources, job.rows, engine.batch_tokens, engine.workers))
-            workers = min(engine.workers, len(batches))
-            with engine.shared(workers):
-                yield from at_once(search, batches, workers)
+        def search(batch: list[int]) -> tuple[list[int], list[Found]]:
+            return batch, self._searched(engine, [asked[number] for number in batch], job)
+
+        sources = [one.source for one in asked]
+        batches = list(batches_by_length(numbers, sources, job.rows, engine.batch_tokens, engine.workers))
+        workers = min(engine.workers, len(batches))
+        with engine.shared(workers):
+            yield from at_once(search, batches, workers)
 
     def _shares(
         self, asked: Sequence[Asked], wanted: Sequence[int], search: SearchConfig
@@ -148,46 +166,46 @@ class Searcher:
             self._notice(f"{reason}, which the {self.engine.name} engine cannot do: torch does it")
         return self.torch
 
-    def batch(self, engine: Engine, asked: Sequence[Asked], job: Job) -> list[Found]:
-        """Search, search again where it went wrong, and tell of the hypotheses what is asked for."""
+    def look_for(self, asked: Asked, job: Job) -> Found:
+        """The same for one text, by the engine whose model can be looked into."""
+        (found,) = self._searched(self.torch, [asked], job)
+        if not self._wrong(job.search, asked, found):
+            return found
+        _, again = self._again(job)
+        (second,) = self._searched(self.torch, [asked], again)
+        return self._better(job, asked, found, second)
+
+    def _searched(self, engine: Engine, asked: Sequence[Asked], job: Job) -> list[Found]:
+        """Search, and tell of the hypotheses what is asked for."""
         texts, sources = [one.text for one in asked], [one.source for one in asked]
         found = engine.decode(sources, job.search, job.n_best, [one.demand for one in asked], job.demands.borders)
         if job.search.method == "mbr":
             found = [self._agreed(text, several, job.n_best) for text, several in zip(texts, found, strict=True)]
-        redone = self._again(asked, found, job)
-        found = [redone.get(number, several) for number, several in enumerate(found)]
         links = self._align(texts, found, job.aligner) if job.aligner else None
         sure = self._confidence(engine, sources, found) if job.confidence else None
         return [
-            Found(several, number in redone, links[number] if links else None, sure[number] if sure else None)
+            Found(several, False, links[number] if links else None, sure[number] if sure else None)
             for number, several in enumerate(found)
         ]
 
-    def _again(
-        self, asked: Sequence[Asked], found: Sequence[Sequence[Hypothesis]], job: Job
-    ) -> dict[int, list[Hypothesis]]:
-        """What the guard has searched for again, where that has helped."""
-        bad = [i for i, several in enumerate(found) if self._wrong(job.search, asked[i].source, several[0])]
-        again = replace(job.search, no_repeat_ngram=_GUARD_NGRAM)
-        reason = self.engine.cannot(again, Demand())
-        if not bad:
-            return {}
-        some = [asked[i] for i in bad]
-        sources, demands = [one.source for one in some], [one.demand for one in some]
-        engine = self._torch_because("a looping output is searched for again") if reason else self.engine
-        second = engine.decode(sources, again, job.n_best, demands, job.demands.borders)
-        return {
-            i: several
-            for i, several in zip(bad, second, strict=True)
-            if not self._wrong(job.search, asked[i].source, several[0])
-        }
+    def _again(self, job: Job) -> tuple[Engine, Job]:
+        """How the guard has a text searched for again."""
+        search = replace(job.search, no_repeat_ngram=_GUARD_NGRAM)
+        unable = self.engine.cannot(search, Demand())
+        engine = self._torch_because("an output that loops is searched for again") if unable else self.engine
+        return engine, replace(job, search=search)
 
-    def _wrong(self, search: SearchConfig, source: Sequence[int], best: Hypothesis) -> bool:
+    def _better(self, job: Job, asked: Asked, first: Found, second: Found) -> Found:
+        """The second, if that has helped."""
+        return first if self._wrong(job.search, asked, second) else replace(second, redone=True)
+
+    def _wrong(self, search: SearchConfig, asked: Asked, found: Found) -> bool:
         """Whether the guard has an output searched for again. Only a translation does not repeat by right."""
         guarded = search.guard and search.method == "beam" and self._task == "translation"
         if not guarded or 0 < search.no_repeat_ngram <= _GUARD_NGRAM:
             return False
-        return not best.finished or (loops(best.tokens) and not loops(source))
+        best = found.hypotheses[0]
+        return not best.finished or (loops(best.tokens) and not loops(asked.source))
 
     def _agreed(self, text: str, several: Sequence[Hypothesis], n_best: int) -> list[Hypothesis]:
         """Of samples, those that the others agree with most; each text once."""
