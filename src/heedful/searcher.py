@@ -100,33 +100,29 @@ class Searcher:
     ) -> Iterator[tuple[list[int], list[Found]]]:
         """Those of about the same length together, in the order in which they are done.
 
-        What went wrong comes last and all together, since another engine may have to search for it again.
+        What went wrong comes last and all together: a batch of its own for each would take longer.
         """
         wrong: dict[int, Found] = {}
-        for engine, numbers in self._shares(asked, wanted, job.search):
-            for batch, found in self._all(engine, numbers, asked, job):
-                bad = {n: one for n, one in zip(batch, found, strict=True) if self._wrong(job.search, asked[n], one)}
-                good = {n: one for n, one in zip(batch, found, strict=True) if n not in bad}
-                wrong |= bad
-                yield list(good), list(good.values())
-        if wrong:
-            engine, again = self._again(job)
-            for batch, found in self._all(engine, list(wrong), asked, again):
-                yield batch, [self._better(job, asked[n], wrong[n], one) for n, one in zip(batch, found, strict=True)]
+        for batch, found in self._all(asked, wanted, job):
+            bad = {n: one for n, one in zip(batch, found, strict=True) if self._wrong(job.search, asked[n], one)}
+            good = {n: one for n, one in zip(batch, found, strict=True) if n not in bad}
+            wrong |= bad
+            yield list(good), list(good.values())
+        for batch, found in self._all(asked, list(wrong), _again(job)):
+            yield batch, [self._better(job, asked[n], wrong[n], one) for n, one in zip(batch, found, strict=True)]
 
-    def _all(
-        self, engine: Engine, numbers: Sequence[int], asked: Sequence[Asked], job: Job
-    ) -> Iterator[tuple[list[int], list[Found]]]:
-        """Several batches at once, if the engine can."""
-
-        def search(batch: list[int]) -> tuple[list[int], list[Found]]:
-            return batch, self._searched(engine, [asked[number] for number in batch], job)
-
+    def _all(self, asked: Sequence[Asked], wanted: Sequence[int], job: Job) -> Iterator[tuple[list[int], list[Found]]]:
+        """Search for these, in several batches at once if the engine can."""
         sources = [one.source for one in asked]
-        batches = list(batches_by_length(numbers, sources, job.rows, engine.batch_tokens, engine.workers))
-        workers = min(engine.workers, len(batches))
-        with engine.shared(workers):
-            yield from at_once(search, batches, workers)
+        for engine, numbers in self._shares(asked, wanted, job.search):
+
+            def search(batch: list[int], engine: Engine = engine) -> tuple[list[int], list[Found]]:
+                return batch, self._searched(engine, [asked[number] for number in batch], job)
+
+            batches = list(batches_by_length(numbers, sources, job.rows, engine.batch_tokens, engine.workers))
+            workers = min(engine.workers, len(batches))
+            with engine.shared(workers):
+                yield from at_once(search, batches, workers)
 
     def _shares(
         self, asked: Sequence[Asked], wanted: Sequence[int], search: SearchConfig
@@ -157,22 +153,17 @@ class Searcher:
         """The engine to use if the first one cannot do something."""
         if reason and self._insist:
             raise ConfigError(f"{reason}, which the {self.engine.name} engine cannot do; use --engine torch")
-        return self._torch_because(reason) if reason else self.engine
-
-    def _torch_because(self, reason: str) -> "TorchEngine":
-        """The torch engine, and a word on why; on each reason one."""
-        if reason not in self._told:
+        if reason and reason not in self._told:
             self._told.add(reason)
             self._notice(f"{reason}, which the {self.engine.name} engine cannot do: torch does it")
-        return self.torch
+        return self.torch if reason else self.engine
 
     def look_for(self, asked: Asked, job: Job) -> Found:
         """The same for one text, by the engine whose model can be looked into."""
         (found,) = self._searched(self.torch, [asked], job)
         if not self._wrong(job.search, asked, found):
             return found
-        _, again = self._again(job)
-        (second,) = self._searched(self.torch, [asked], again)
+        (second,) = self._searched(self.torch, [asked], _again(job))
         return self._better(job, asked, found, second)
 
     def _searched(self, engine: Engine, asked: Sequence[Asked], job: Job) -> list[Found]:
@@ -187,13 +178,6 @@ class Searcher:
             Found(several, False, links[number] if links else None, sure[number] if sure else None)
             for number, several in enumerate(found)
         ]
-
-    def _again(self, job: Job) -> tuple[Engine, Job]:
-        """How the guard has a text searched for again."""
-        search = replace(job.search, no_repeat_ngram=_GUARD_NGRAM)
-        unable = self.engine.cannot(search, Demand())
-        engine = self._torch_because("an output that loops is searched for again") if unable else self.engine
-        return engine, replace(job, search=search)
 
     def _better(self, job: Job, asked: Asked, first: Found, second: Found) -> Found:
         """The second, if that has helped."""
@@ -242,3 +226,8 @@ class Searcher:
         ]
         links = iter(align(self.torch.model, aligner, pairs))
         return [list(islice(links, len(several))) for several in hypotheses]
+
+
+def _again(job: Job) -> Job:
+    """How the guard has a text searched for again."""
+    return replace(job, search=replace(job.search, no_repeat_ngram=_GUARD_NGRAM))

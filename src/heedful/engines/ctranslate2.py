@@ -68,7 +68,7 @@ class CTranslate2Engine:
 
     def cannot(self, search: SearchConfig, demand: Demand, length: int = 0) -> str:
         """It could do some of these in its own way, which gives other results than ours."""
-        plain = {"method": "beam", "groups": 1, "min_length": 0, "no_repeat_ngram": 0}
+        plain = {"method": "beam", "groups": 1, "min_length": 0}
         for key, usual in plain.items():
             if (value := getattr(search, key)) != usual:
                 return f"search.{key} is {value}"
@@ -134,6 +134,7 @@ class CTranslate2Engine:
             return_end_token=True,
             suppress_sequences=[[piece] for piece in without],
             max_input_length=0,  # else it would cut a long source without a word
+            no_repeat_ngram_size=search.no_repeat_ngram,
             max_decoding_length=limit,
             min_decoding_length=0,
         )
