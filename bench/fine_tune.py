@@ -1,6 +1,6 @@
-"""How far an existing model gets on a little text of another kind, against training from scratch on the same text.
+r"""How far an existing model gets on a little text of another kind, against training from scratch on the same text.
 
-.venv/bin/python bench/fine_tune.py MODEL --source train.en --target train.de --test test.en test.de \\
+.venv/bin/python bench/fine_tune.py MODEL --source train.en --target train.de --test test.en test.de \
     --general general.en general.de --pairs 1000 --out runs/fine-tune
 
 `--general` is a test set of what the model was trained on: what it loses there, it has forgotten. What follows `--`
