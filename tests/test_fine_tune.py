@@ -136,7 +136,7 @@ def test_a_checkpoint_and_an_export_can_be_begun_with(trained: Path, tmp_path: P
     if kind == "export":
         pytest.importorskip("ctranslate2")
         parent = tmp_path / "exported"
-        ran = toy.run("export", trained / "run", parent)
+        ran = toy.run("export", trained / "run", parent, "--to", "ctranslate2")
         assert ran.code == 0, ran.err
         assert not (parent / "model.safetensors").exists()
     else:
@@ -277,17 +277,19 @@ def test_a_gain_is_told(trained: Path, tmp_path: Path) -> None:
 # How it goes on
 
 
-def begun_with(parent: Path, text: Path, *settings: str) -> Experiment:
+def begun_with(parent: Path, text: Path) -> Experiment:
     files = {"source": str(text.with_suffix(".en")), "target": str(text.with_suffix(".de"))}
-    more = ("train.batch_tokens=200", "train.save_every=4", "train.ema_decay=0.9", "model.dropout=0.1")
-    tables = merge({"data": files, "train": {"init": str(parent)}}, *map(parse_setting, (*SHORT, *more, *settings)))
+    files |= {"valid_source": str(text.with_name("valid.en")), "valid_target": str(text.with_name("valid.de"))}
+    train = ("batch_tokens=200", "save_every=4", "ema_decay=0.9", "validate_bleu=false")
+    more = ("model.dropout=0.1", *(f"train.{setting}" for setting in train))
+    tables = merge({"data": files, "train": {"init": str(parent)}}, *map(parse_setting, (*SHORT, *more)))
     return make_experiment(tables, taken_over(RunFolder.open(parent), tables))
 
 
 def test_it_resumes_to_the_bit_without_the_model_that_it_began_with(trained: Path, tmp_path: Path) -> None:
     parent = tmp_path / "parent"
     copytree(trained / "run", parent)
-    wanted = begun_with(parent, trained / "few", "data.hold_out=12")
+    wanted = begun_with(parent, trained / "few")
     Drive(tmp_path / "whole").start(wanted)
     killed = {step: Drive(tmp_path / f"killed-{step}").start(wanted, until=step, kill=True) for step in (2, 6)}
     rmtree(parent)

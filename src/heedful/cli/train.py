@@ -118,6 +118,7 @@ def _start(
     experiment = asked
     if parent or not recipe:
         experiment = _chosen(tables, under, parent, found, device.type, shown)
+    data = replace(data, hold_out=experiment.data.hold_out)
     experiment = replace(experiment, data=data, name=experiment.name or folder.resolve().name)
     run = RunFolder.create(folder)
     crew.claim(folder)

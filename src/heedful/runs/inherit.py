@@ -95,7 +95,7 @@ def unknown_words(run: RunFolder, data: Facts) -> str:
     """A warning where the vocabulary, which cannot change, cuts this text into many more pieces than its own."""
     match parent_of(run).about().get("data"), data.get("pieces_a_word"):
         case {"pieces_a_word": dict(theirs)}, dict(ours):
-            more = [side for side in ours if ours[side] > _MANY_MORE * theirs.get(side, ours[side])]
+            more = [side for side in ours if side in theirs and ours[side] > _MANY_MORE * theirs[side]]
         case _:
             return ""
     if not more:
