@@ -111,7 +111,8 @@ def torchrun(folder: Path, plan: Sequence[list[str]], *more: str) -> Iterator[Jo
     """Two processes that each run these commands one after another."""
     (folder / "plan").write_text("".join(json.dumps(arguments) + "\n" for arguments in plan))
     program = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", *more]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(HERE)}
+    places = os.pathsep.join(filter(None, [str(HERE), os.environ.get("PYTHONPATH")]))
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": places}
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(
             [*program, str(HERE / "team_worker.py"), str(folder / "plan")], stdout=log, stderr=log, env=environment
