@@ -26,7 +26,7 @@ _OF_THE_PLACE = (
     *("max_minutes", "device", "threads", "precision", "compile", "checkpoint_activations"),
     *("parallel", "timeout_minutes", "accumulate", "init"),
 )
-_MANY_MORE = 1.3  # times as many pieces a word as in the text that the vocabulary is from
+_MANY_MORE = 1.2  # times as many pieces a word as in the text that the vocabulary is from
 
 
 def open_parent(name: str) -> RunFolder:
