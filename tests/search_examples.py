@@ -75,11 +75,16 @@ def by_position(table: Table) -> Callable[[Tensor, Clock], tuple[Tensor, Clock]]
     return step
 
 
-def log_prob_of(table: Table, sentence: int, tokens: tuple[int, ...]) -> float:
-    """Fold one sequence through the step function, with all probability counted, in float64."""
+def log_prob_of(table: Table, sentence: int, tokens: tuple[int, ...], ngram: int = 0) -> float:
+    """Fold one sequence through the step function, with all probability counted, in float64.
+
+    Where n-grams of this size may not come twice, what would repeat one has none.
+    """
     state, total = table.start([sentence]), 0.0
-    for before, token in zip((START, *tokens), tokens, strict=False):
-        logits, state = table.step(torch.tensor([before]), state)
+    for place, token in enumerate(tokens):
+        logits, state = table.step(torch.tensor([(START, *tokens)[place]]), state)
+        again = [other for other in range(logits.shape[1]) if ngram and repeats((*tokens[:place], other), ngram)]
+        logits[:, again] = -math.inf
         total += float(logits[0].double().log_softmax(dim=0)[token])
     return total
 

@@ -58,6 +58,13 @@ def uneven(pairs: Path, run: Path) -> list[str]:
     return list(map(str, ["train", *files, "--out", run, *toy.settings(*UNEVEN)]))
 
 
+def begun_with(pairs: Path, run: Path, parent: Path, *settings: str) -> list[str]:
+    """A training that begins with another's model."""
+    files = ("--source", pairs / "uneven.en", "--target", pairs / "uneven.de", "--init", parent, "--out", run)
+    wanted = ("train.threads=1", "train.max_steps=6", "train.validate_every=3", "data.hold_out=5", *settings)
+    return list(map(str, ["train", *files, *(part for setting in wanted for part in ("--set", setting))]))
+
+
 def changing(pairs: Path, run: Path, first: str, then: str) -> list[list[str]]:
     """A training that stops and goes on, perhaps in another way."""
     more = ["--set", "train.max_steps=13", "--set", f"train.parallel={then}"]
@@ -104,7 +111,8 @@ def torchrun(folder: Path, plan: Sequence[list[str]], *more: str) -> Iterator[Jo
     """Two processes that each run these commands one after another."""
     (folder / "plan").write_text("".join(json.dumps(arguments) + "\n" for arguments in plan))
     program = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", *more]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(HERE)}
+    places = os.pathsep.join(filter(None, [str(HERE), os.environ.get("PYTHONPATH")]))
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": places}
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(
             [*program, str(HERE / "team_worker.py"), str(folder / "plan")], stdout=log, stderr=log, env=environment
@@ -137,6 +145,7 @@ def runs(pairs: Path, interrupted: tuple[Path, str], tmp_path_factory: pytest.Te
         assert toy.run(*options(pairs, folder / "one")).code == 0
         assert toy.run(*uneven(pairs, folder / "uneven-one")).code == 0
         assert toy.run(*options(pairs, folder / "one-two", "train.max_steps=6")).code == 0
+        assert toy.run(*begun_with(pairs, folder / "tuned-one", folder / "one")).code == 0
     plan = [
         options(pairs, folder / "two"),
         uneven(pairs, folder / "uneven-two"),
@@ -148,6 +157,8 @@ def runs(pairs: Path, interrupted: tuple[Path, str], tmp_path_factory: pytest.Te
         *changing(pairs, folder / "shards-copies", "shards", "copies"),
         *changing(pairs, folder / "copies-shards", "copies", "shards"),
         options(pairs, folder / "whole", *LONG),
+        begun_with(pairs, folder / "tuned-two", folder / "one"),
+        begun_with(pairs, folder / "tuned-shards", folder / "one", "train.parallel=shards"),
         ["train", "--resume", str(interrupted[0])],
     ]
     with torchrun(folder, plan) as job:
@@ -174,6 +185,13 @@ def test_two_processes_have_the_losses_of_one(runs: Path, one: str, two: str) ->
     validated = {event["step"]: event["loss"] for event in toy.events(runs / two, "Validated")}
     for event in toy.events(runs / one, "Validated"):
         assert validated[event["step"]] == pytest.approx(event["loss"], abs=ROUNDING)
+
+
+@pytest.mark.parametrize("two", ["tuned-two", "tuned-shards"])
+def test_two_processes_begin_with_the_same_model(runs: Path, two: str) -> None:
+    for kind in ("StepDone", "Validated"):
+        assert losses(runs / two, kind) == pytest.approx(losses(runs / "tuned-one", kind), abs=1e-4)
+    assert [event["step"] for event in toy.events(runs / two, "Validated")] == [0, 3, 6]
 
 
 def test_the_uneven_corpus_has_a_batch_of_one_pair(runs: Path) -> None:

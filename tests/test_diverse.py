@@ -54,7 +54,8 @@ def test_groups_give_ordered_distinct_outputs_that_do_not_depend_on_the_batch(
         assert [h.score for h in finished] == sorted((h.score for h in finished), reverse=True)
         assert len({hypothesis.tokens for hypothesis in several}) == len(several)
         for hypothesis in several:  # what a group is made to avoid goes into no score
-            assert hypothesis.log_prob == pytest.approx(log_prob_of(table, sentence, hypothesis.tokens), abs=1e-4)
+            expected = log_prob_of(table, sentence, hypothesis.tokens, config.no_repeat_ngram)
+            assert hypothesis.log_prob == pytest.approx(expected, abs=1e-4)
 
 
 @settings(deadline=None, max_examples=15)

@@ -68,6 +68,16 @@ def test_greedy_search_is_the_same(both: Both, max_extra: int) -> None:
         assert_alike(one, other)
 
 
+@pytest.mark.parametrize("ngram", [1, 2, 3])
+def test_what_may_not_come_twice_is_the_same(both: Both, ngram: int) -> None:
+    search = SearchConfig(beam=1, max_extra=30, no_repeat_ngram=ngram)
+    ours, theirs = (engine.decode(SOURCES, search, 1) for engine in both)
+    for one, other in zip(ours, theirs, strict=True):
+        assert_alike(one, other)
+    freely = both[0].decode(SOURCES, replace(search, no_repeat_ngram=0), 1)
+    assert [found[0].tokens for found in freely] != [found[0].tokens for found in ours]
+
+
 @pytest.mark.parametrize("penalty", ["paper", "power"])
 @pytest.mark.parametrize("max_extra", [0, 8])
 def test_what_the_beam_finds_is_scored_and_ranked_as_ours(both: Both, penalty: str, max_extra: int) -> None:
@@ -126,7 +136,7 @@ def test_padding_is_never_said_even_by_a_model_that_likes_it(beam: int, tmp_path
 def test_what_it_cannot_do_it_refuses(both: Both) -> None:
     _, fast = both
     search = SearchConfig(beam=2)
-    for other in (replace(search, min_length=3), replace(search, no_repeat_ngram=2)):
+    for other in (replace(search, min_length=3), replace(search, groups=2)):
         with pytest.raises(ConfigError, match="which the ctranslate2 engine cannot do; use --engine torch"):
             fast.decode(SOURCES, other, 1)
     with pytest.raises(ConfigError, match=r"search.beam is 2 but 3 translations were asked for"):

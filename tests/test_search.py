@@ -52,10 +52,15 @@ def plain_beam(table: Table, sentence: int, max_length: int, config: SearchConfi
             state = table.start([sentence])
             for token in (START, *said):
                 logits, state = table.step(torch.tensor([token]), state)
+            again = [
+                token
+                for token in range(logits.shape[1])
+                if config.no_repeat_ngram and repeats((*said, token), config.no_repeat_ngram)
+            ]
+            logits[:, again] = -math.inf  # before the softmax: what is left shares what they had
             for token, value in enumerate(logits[0].log_softmax(dim=0).tolist()):
                 too_short = token == EOS and length <= config.min_length
-                again = config.no_repeat_ngram and repeats((*said, token), config.no_repeat_ngram)
-                if token not in SYMBOLS.banned and not too_short and not again:
+                if token not in (*SYMBOLS.banned, *again) and not too_short:
                     candidates.append((total + value, (*said, token)))
         candidates.sort(key=lambda candidate: -candidate[0])
         candidates = candidates[: 2 * config.beam]
@@ -144,7 +149,8 @@ def test_the_n_best_are_ordered_distinct_and_as_probable_as_they_say(seed: int, 
         assert [h.score for h in finished] == sorted((h.score for h in finished), reverse=True)
         assert len({hypothesis.tokens for hypothesis in found}) == len(found) == config.beam
         for hypothesis in found:
-            assert hypothesis.log_prob == pytest.approx(log_prob_of(table, sentence, hypothesis.tokens), abs=1e-4)
+            expected = log_prob_of(table, sentence, hypothesis.tokens, config.no_repeat_ngram)
+            assert hypothesis.log_prob == pytest.approx(expected, abs=1e-4)
             assert hypothesis.finished == (hypothesis.tokens[-1] == EOS)
             assert not set(hypothesis.tokens[:-1]) & {PAD, START, EOS}
 

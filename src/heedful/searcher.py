@@ -99,12 +99,26 @@ class Searcher:
     def batches(
         self, asked: Sequence[Asked], wanted: Sequence[int], job: Job
     ) -> Iterator[tuple[list[int], list[Found]]]:
-        """Those of about the same length together, in the order in which they are done."""
+        """Those of about the same length together, in the order in which they are done.
+
+        What went wrong comes last and all together: a batch of its own for each would take longer.
+        """
+        wrong: dict[int, Found] = {}
+        for batch, found in self._all(asked, wanted, job):
+            bad = {n: one for n, one in zip(batch, found, strict=True) if self._wrong(job.search, asked[n], one)}
+            good = {n: one for n, one in zip(batch, found, strict=True) if n not in bad}
+            wrong |= bad
+            yield list(good), list(good.values())
+        for batch, found in self._all(asked, list(wrong), _again(job)):
+            yield batch, [self._better(job, asked[n], wrong[n], one) for n, one in zip(batch, found, strict=True)]
+
+    def _all(self, asked: Sequence[Asked], wanted: Sequence[int], job: Job) -> Iterator[tuple[list[int], list[Found]]]:
+        """Search for these, in several batches at once if the engine can."""
         sources = [one.source for one in asked]
         for engine, numbers in self._shares(asked, wanted, job.search):
 
             def search(batch: list[int], engine: Engine = engine) -> tuple[list[int], list[Found]]:
-                return batch, self.batch(engine, [asked[number] for number in batch], job)
+                return batch, self._searched(engine, [asked[number] for number in batch], job)
 
             most = job.workers or engine.workers
             batches = list(batches_by_length(numbers, sources, job.rows, engine.batch_tokens, most))
@@ -141,55 +155,43 @@ class Searcher:
         """The engine to use if the first one cannot do something."""
         if reason and self._insist:
             raise ConfigError(f"{reason}, which the {self.engine.name} engine cannot do; use --engine torch")
-        return self._torch_because(reason) if reason else self.engine
-
-    def _torch_because(self, reason: str) -> "TorchEngine":
-        """The torch engine, and a word on why; on each reason one."""
-        if reason not in self._told:
+        if reason and reason not in self._told:
             self._told.add(reason)
             self._notice(f"{reason}, which the {self.engine.name} engine cannot do: torch does it")
-        return self.torch
+        return self.torch if reason else self.engine
 
-    def batch(self, engine: Engine, asked: Sequence[Asked], job: Job) -> list[Found]:
-        """Search, search again where it went wrong, and tell of the hypotheses what is asked for."""
+    def look_for(self, asked: Asked, job: Job) -> Found:
+        """The same for one text, by the engine whose model can be looked into."""
+        (found,) = self._searched(self.torch, [asked], job)
+        if not self._wrong(job.search, asked, found):
+            return found
+        (second,) = self._searched(self.torch, [asked], _again(job))
+        return self._better(job, asked, found, second)
+
+    def _searched(self, engine: Engine, asked: Sequence[Asked], job: Job) -> list[Found]:
+        """Search, and tell of the hypotheses what is asked for."""
         texts, sources = [one.text for one in asked], [one.source for one in asked]
         found = engine.decode(sources, job.search, job.n_best, [one.demand for one in asked], job.demands.borders)
         if job.search.method == "mbr":
             found = [self._agreed(text, several, job.n_best) for text, several in zip(texts, found, strict=True)]
-        redone = self._again(asked, found, job)
-        found = [redone.get(number, several) for number, several in enumerate(found)]
         links = self._align(texts, found, job.aligner) if job.aligner else None
         sure = self._confidence(engine, sources, found) if job.confidence else None
         return [
-            Found(several, number in redone, links[number] if links else None, sure[number] if sure else None)
+            Found(several, False, links[number] if links else None, sure[number] if sure else None)
             for number, several in enumerate(found)
         ]
 
-    def _again(
-        self, asked: Sequence[Asked], found: Sequence[Sequence[Hypothesis]], job: Job
-    ) -> dict[int, list[Hypothesis]]:
-        """What the guard has searched for again, where that has helped."""
-        bad = [i for i, several in enumerate(found) if self._wrong(job.search, asked[i].source, several[0])]
-        again = replace(job.search, no_repeat_ngram=_GUARD_NGRAM)
-        reason = self.engine.cannot(again, Demand())
-        if not bad:
-            return {}
-        some = [asked[i] for i in bad]
-        sources, demands = [one.source for one in some], [one.demand for one in some]
-        engine = self._torch_because("a looping output is searched for again") if reason else self.engine
-        second = engine.decode(sources, again, job.n_best, demands, job.demands.borders)
-        return {
-            i: several
-            for i, several in zip(bad, second, strict=True)
-            if not self._wrong(job.search, asked[i].source, several[0])
-        }
+    def _better(self, job: Job, asked: Asked, first: Found, second: Found) -> Found:
+        """The second, if that has helped."""
+        return first if self._wrong(job.search, asked, second) else replace(second, redone=True)
 
-    def _wrong(self, search: SearchConfig, source: Sequence[int], best: Hypothesis) -> bool:
+    def _wrong(self, search: SearchConfig, asked: Asked, found: Found) -> bool:
         """Whether the guard has an output searched for again. Only a translation does not repeat by right."""
         guarded = search.guard and search.method == "beam" and self._task == "translation"
         if not guarded or 0 < search.no_repeat_ngram <= _GUARD_NGRAM:
             return False
-        return not best.finished or (loops(best.tokens) and not loops(source))
+        best = found.hypotheses[0]
+        return not best.finished or (loops(best.tokens) and not loops(asked.source))
 
     def _agreed(self, text: str, several: Sequence[Hypothesis], n_best: int) -> list[Hypothesis]:
         """Of samples, those that the others agree with most; each text once."""
@@ -226,3 +228,8 @@ class Searcher:
         ]
         links = iter(align(self.torch.model, aligner, pairs))
         return [list(islice(links, len(several))) for several in hypotheses]
+
+
+def _again(job: Job) -> Job:
+    """How the guard has a text searched for again."""
+    return replace(job, search=replace(job.search, no_repeat_ngram=_GUARD_NGRAM))

@@ -238,7 +238,7 @@ class Translator:
                 f"the text has {len(source)} pieces, over the {LONGEST_LOOK} that can be shown; give it in sentences"
             )
         job = Job(search or self.search, n_best, Demands(self.tokenizers.target, Wishes()))
-        (found,) = self._searcher.batch(self._searcher.torch, [Asked(text, source, Demand())], job)
+        found = self._searcher.look_for(Asked(text, source, Demand()), job)
         hypotheses = found.hypotheses
         inside = forced(self.model, [source] * len(hypotheses), [hypothesis.tokens for hypothesis in hypotheses])
         return Look(self._finish(text, source, found), tuple(inside))

@@ -16,6 +16,8 @@ from heedful.errors import ConfigError
 
 if TYPE_CHECKING:
     from heedful.processes import Crew
+    from heedful.runs.choose import Survey
+    from heedful.store.run_folder import RunFolder
     from heedful.train.events import Event, Finished, Started, StepDone
 
 _STEPS_BEFORE_A_GUESS = 10
@@ -37,18 +39,19 @@ def train(
     valid_target: Annotated[list[str] | None, typer.Option(help="Their other side.")] = None,
     out: Annotated[Path | None, typer.Option(help="The run folder to make; default runs/NAME.")] = None,
     resume: Annotated[Path | None, typer.Option(help="Go on with this run folder.")] = None,
+    init: Annotated[str, typer.Option(help="Begin with this model: a run folder, an export or a checkpoint.")] = "",
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="Any key of a recipe, such as train.max_steps=200.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print every event as a line of JSON.")] = False,
 ) -> None:
-    """Train a model from two text files, a recipe, or where an earlier run stopped."""
-    given = merge(*map(parse_setting, settings or []))
+    """Train a model from two text files, a recipe, or where an earlier run stopped; or go on training another."""
+    given = merge(*map(parse_setting, settings or []), {"train": {"init": init}} if init else {})
     files = _files(source, target, tsv, corpus, valid_source, valid_target)
-    if not recipe and "task" not in given:
+    if not recipe and not init and "task" not in given:
         _check_both_sides(files)
-    if resume and (recipe or files or out):
-        raise ConfigError("--resume goes on with what its folder says; leave out recipe, files and --out")
+    if resume and (recipe or files or out or init):
+        raise ConfigError("--resume goes on with what its folder says; leave out recipe, files, --init and --out")
     with signals() as interrupted:
         raise typer.Exit(_run(recipe, files, given, out, resume, interrupted, as_json))
 
@@ -93,32 +96,68 @@ def _start(
 ) -> int:
     from dataclasses import replace
 
-    from heedful.runs.choose import choose, survey
+    from heedful.runs.choose import survey
     from heedful.runs.fit import train as fit
+    from heedful.runs.inherit import with_languages
     from heedful.runs.prepare import check_other_files, resolve
     from heedful.runs.report import counted
     from heedful.store.run_folder import RunFolder, check_free
     from heedful.tasks.choose import read_pairs, symbols
 
     check_free(folder)  # before a look through the data, which may take minutes
-    asked: Experiment = make_experiment(tables)
+    parent, under = _parent(tables)
+    asked: Experiment = make_experiment(tables, under)
     data = resolve(asked.data)
+    if parent:
+        data, warning = with_languages(data, parent)
+        shown.say(warning or f"beginning with {asked.train.init}: its weights, network and vocabulary are taken over")
     device = crew.device(asked.train.device)
     check_other_files(asked.task, data)
     pairs = (symbols(asked.task, pair) for pair in read_pairs(asked.task, data))
     found = survey(counted(pairs, "reading", 0, shown))
     experiment = asked
-    if not recipe:
-        choice = choose(found, device.type, model="preset" not in tables.get("model", {}))
-        for key, reason in choice.reasons.items():
-            table, _, name = key.partition(".")
-            if name not in tables.get(table, {}):
-                shown.say(reason)
-        experiment = make_experiment(tables, under=choice.tables)
+    if parent or not recipe:
+        experiment = _chosen(tables, under, parent, found, device.type, shown)
+    data = replace(data, hold_out=experiment.data.hold_out)
     experiment = replace(experiment, data=data, name=experiment.name or folder.resolve().name)
     run = RunFolder.create(folder)
     crew.claim(folder)
     return _follow(fit(run, experiment, found.pairs, shown, interrupted, crew), shown, as_json, folder)
+
+
+def _parent(tables: dict[str, Any]) -> "tuple[RunFolder | None, dict[str, Any]]":
+    """The model that training begins with, if there is one, and what is taken over from it."""
+    from heedful.runs.inherit import open_parent, taken_over
+
+    train = tables.get("train")
+    init = train.get("init") if isinstance(train, dict) else ""
+    if not isinstance(init, str) or not init:
+        return None, {}
+    parent = open_parent(init)
+    return parent, taken_over(parent, tables)
+
+
+def _chosen(
+    tables: dict[str, Any],
+    under: dict[str, Any],
+    parent: "RunFolder | None",
+    found: "Survey",
+    device: str,
+    shown: console.Display,
+) -> Experiment:
+    """The experiment, with what the tables leave out chosen by the data, and told."""
+    from heedful.runs.choose import choose, choose_tuning
+
+    if parent:
+        hold_out = not tables.get("data", {}).get("valid_source")
+        choice = choose_tuning(found, parent.experiment(), device, hold_out=hold_out)
+    else:
+        choice = choose(found, device, model="preset" not in tables.get("model", {}))
+    for key, reason in choice.reasons.items():
+        table, _, name = key.partition(".")
+        if name not in tables.get(table, {}):
+            shown.say(reason)
+    return make_experiment(tables, merge(under, choice.tables))
 
 
 def _follow(events: "Iterator[Event]", shown: console.Display, as_json: bool, folder: Path) -> int:
@@ -137,8 +176,9 @@ def _follow(events: "Iterator[Event]", shown: console.Display, as_json: bool, fo
                 steps.show(event, shown)
             case kinds.Validated():
                 score = "" if event.score is None else f", {event.metric} {event.score:.2f}"
-                best = " (best so far)" if event.best else ""
-                shown.say(f"step {event.step}: validation perplexity {event.perplexity:.2f}{score}{best}")
+                best = " (best so far)" if event.best and event.step else ""
+                when = f"step {event.step}" if event.step else "before the first step"
+                shown.say(f"{when}: validation perplexity {event.perplexity:.2f}{score}{best}")
             case kinds.Saved():
                 pass
             case kinds.Finished():

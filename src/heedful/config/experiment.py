@@ -123,6 +123,7 @@ class TrainConfig:
     checkpoint_activations: bool = False  # work out each layer's activations twice instead of keeping them
     parallel: Parallel = "copies"  # what each of several processes holds: the whole model, or a part of every weight
     timeout_minutes: float = 10.0  # a process that does not answer the others for so long is taken for lost
+    init: str = ""  # a model to begin with instead of random weights: a run folder, an export or a checkpoint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,8 +27,9 @@ from heedful.search.demand import ANYWHERE, Borders, Demand
 from heedful.search.hypothesis import Hypothesis
 from heedful.search.penalty import length_penalty
 
-# It stops when this times the beam have finished, ours when none that goes on can win any more.
-PATIENCE = 1.25
+# It stops when this times the beam have finished, ours when none that goes on can win any more. To wait for more gives
+# more translations that are ours; of 8-bit numbers it does not, for their rounding changes many times as many.
+PATIENCE, PATIENCE_INT8 = 1.25, 1.0
 _LEAST_PENALTY = 1e-6  # without one it would stop by another rule, in which sentences of a batch get mixed up
 # Source tokens times beam of what one worker decodes at a time.
 _TOGETHER, _TOGETHER_INT8 = 6000, 3000
@@ -55,9 +56,11 @@ class CTranslate2Engine:
                 self._eos, self._pad, self.numbers, self._longest = self._ids[eos], self._ids[pad], numbers, positions
             case _:
                 raise FolderError(f"{folder}/config.json is not heedful's; export the model again")
-        self.batch_tokens = _TOGETHER_INT8 if self.numbers == "int8" else _TOGETHER
+        rounded = self.numbers == "int8"
+        self.batch_tokens = _TOGETHER_INT8 if rounded else _TOGETHER
+        self._patience = PATIENCE_INT8 if rounded else PATIENCE
         keep_pages()
-        self._translator = _load(folder, "int8" if self.numbers == "int8" else "float32", self.workers)
+        self._translator = _load(folder, "int8" if rounded else "float32", self.workers)
 
     def shared(self, workers: int) -> AbstractContextManager[None]:
         """It has threads of its own."""
@@ -65,7 +68,7 @@ class CTranslate2Engine:
 
     def cannot(self, search: SearchConfig, demand: Demand, length: int = 0) -> str:
         """It could do some of these in its own way, which gives other results than ours."""
-        plain = {"method": "beam", "groups": 1, "min_length": 0, "no_repeat_ngram": 0}
+        plain = {"method": "beam", "groups": 1, "min_length": 0}
         for key, usual in plain.items():
             if (value := getattr(search, key)) != usual:
                 return f"search.{key} is {value}"
@@ -118,7 +121,7 @@ class CTranslate2Engine:
     ) -> list[_Found]:
         """All hypotheses that have ended, or that were cut off, up to this length."""
         penalty = max(search.alpha, _LEAST_PENALTY)
-        ends = math.floor(search.beam * PATIENCE + 0.5) if search.beam > 1 else 1
+        ends = math.floor(search.beam * self._patience + 0.5) if search.beam > 1 else 1
         results = self._translator.translate_batch(
             [self._pieces(source) for source in sources],
             max_batch_size=max(1, self.batch_tokens // search.beam),
@@ -131,6 +134,7 @@ class CTranslate2Engine:
             return_end_token=True,
             suppress_sequences=[[piece] for piece in without],
             max_input_length=0,  # else it would cut a long source without a word
+            no_repeat_ngram_size=search.no_repeat_ngram,
             max_decoding_length=limit,
             min_decoding_length=0,
         )

@@ -1,6 +1,7 @@
 """The model card: a page about the model, in the form that the hubs read."""
 
 from collections.abc import Mapping
+from pathlib import Path
 
 from heedful.config import Family, Task
 from heedful.models.size import model_size
@@ -36,6 +37,11 @@ def model_card(folder: RunFolder) -> str:
     languages = "".join(f"- {code}\n" for code in (source, target) if code not in ("source", "target"))
     validations = read_events(folder, "Validated")
     best = max((v["score"] for v in validations if v["score"] is not None), default=None)
+    match about.get("parent"):
+        case {"model": str(parent), "weights": str(weights)}:
+            begun = [f"- begun with the weights of {Path(parent).name} ({weights})"]
+        case _:
+            begun = []
     lines = [
         "---",
         "library_name: heedful",
@@ -48,6 +54,7 @@ def model_card(folder: RunFolder) -> str:
         "",
         f"- data: {facts.get('pairs', 0):,} sentence pairs, {facts.get('validation_pairs', 0):,} for validation",
         f"- vocabulary: {vocabulary.target:,} pieces ({experiment.text.kind}, {experiment.text.vocabularies})",
+        *begun,
         f"- weights: {folder.note() or 'none yet'}",
         *(
             [f"- best validation {validations[-1]['metric']} on the way (greedy): {best:.2f}"]

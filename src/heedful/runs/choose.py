@@ -4,11 +4,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from heedful.config import Experiment
 from heedful.data.pairs import Pair
+from heedful.train.schedule import learning_rate
 
 _SAMPLED_PAIRS = 200_000  # pairs whose distinct words are counted
 _PIECES_A_WORD = 1.3
 _ALPHABET = 258  # bytes and special pieces
+_RATE_OF_TUNING = 0.1  # of the highest that the model was trained with
+_EMA_DECAY = 0.998
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +50,8 @@ def choose(found: Survey, device: str, *, model: bool) -> Choice:
     """Vocabulary, batch, schedule and, if wanted, the model by the size of the corpus and the kind of machine."""
     size, epochs, why = _size(found.pairs, device)
     vocabulary = min(_vocabulary(found.pairs), _ALPHABET + found.distinct_words // 2)
-    pieces = max(1, round(found.target_words * _PIECES_A_WORD) + found.pairs)
-    batch = max(256, min(4096 if device == "cpu" else 25_000, pieces // 16))
+    pieces = _pieces(found)
+    batch = _batch(pieces, device)
     steps = max(200, round(epochs * pieces / batch))
     every = max(50, min(1000, steps // 20))
     tables: dict[str, Any] = {
@@ -71,6 +75,65 @@ def choose(found: Survey, device: str, *, model: bool) -> Choice:
         "train.max_steps": f"schedule: {steps} updates, about {epochs} times through the data",
     }
     return Choice(tables, reasons)
+
+
+def choose_tuning(found: Survey, before: Experiment, device: str, *, hold_out: bool) -> Choice:
+    """How to go on training a model on this text: with small steps, judged early and often, so that it forgets little.
+
+    `before` is what the model was trained by; `hold_out` some pairs where there are none to validate on.
+    """
+    peak = learning_rate(max(1, before.train.warmup_steps), before.model.d_model, before.train)
+    # What was tuned before was so with a low rate already.
+    share, why = (1.0, "what") if before.train.init else (_RATE_OF_TUNING, "a tenth of what")
+    rate = float(f"{share * peak:.2g}")
+    epochs = _tuning_epochs(found.pairs)
+    batch = _batch(_pieces(found), device)
+    steps = max(50, round(epochs * _pieces(found) / batch))
+    every, warmup = max(5, min(500, steps // 20)), max(1, min(500, steps // 10))
+    held_out = min(1000, max(round(0.02 * found.pairs), min(200, found.pairs // 10)))
+    tables: dict[str, Any] = {
+        "data": {"hold_out": held_out} if hold_out else {},
+        "train": {
+            "batch_tokens": batch,
+            "accumulate": 2 if before.model.d_model >= 256 and device == "cpu" else 1,
+            "max_steps": steps,
+            "schedule": "cosine",
+            "learning_rate": rate,
+            "warmup_steps": warmup,
+            "ema_decay": _EMA_DECAY,
+            "average_checkpoints": 1,
+            "best_by": "loss",
+            "validate_every": every,
+            "save_every": every,
+            "patience": 5,
+        },
+    }
+    reasons = {
+        "train.batch_tokens": f"batch: {batch} tokens a side",
+        "train.learning_rate": f"learning rate: {rate:g} at most, {why} the model was trained with, "
+        "so that it forgets little",
+        "train.max_steps": f"schedule: {steps} updates, about {epochs} times through the text, {warmup} to warm up",
+        "train.best_by": f"model: the moving average with the lowest validation loss, looked at every {every} updates; "
+        "after 5 looks without a better one it ends, and if none is better the model stays as it was",
+    }
+    if hold_out:
+        reasons["data.hold_out"] = f"validation: about {held_out} pairs are held out"
+    return Choice(tables, reasons)
+
+
+def _tuning_epochs(pairs: int) -> int:
+    for limit, epochs in ((10_000, 20), (100_000, 10), (1_000_000, 5)):
+        if pairs < limit:
+            return epochs
+    return 2
+
+
+def _pieces(found: Survey) -> int:
+    return max(1, round(found.target_words * _PIECES_A_WORD) + found.pairs)
+
+
+def _batch(pieces: int, device: str) -> int:
+    return max(256, min(4096 if device == "cpu" else 25_000, pieces // 16))
 
 
 def _size(pairs: int, device: str) -> tuple[dict[str, Any], int, str]:

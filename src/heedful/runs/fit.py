@@ -25,6 +25,7 @@ from heedful.runs.align import keep_aligner
 from heedful.runs.card import model_card
 from heedful.runs.change import changed
 from heedful.runs.curve import draw_curve
+from heedful.runs.inherit import adopt, fill_from_parent, gain, unknown_words
 from heedful.runs.journal import Journal
 from heedful.runs.memory import memory_errors
 from heedful.runs.prepare import Prepared, data_facts, prepare, prepared_before
@@ -112,8 +113,12 @@ def follow(path: Path, report: Reporter, interrupted: Interrupted, crew: Crew) -
 
 def _prepare(run: RunFolder, experiment: Experiment, total: int, report: Reporter, crew: Crew) -> Prepared:
     use_threads(experiment.train.threads, crew.local_count)
+    parent = adopt(run, experiment.train.init)
     prepared = prepare(run, experiment, total, report)
-    run.write_about({"data": data_facts(run, experiment, prepared), "versions": versions()})
+    data = data_facts(run, experiment, prepared)
+    if parent and (warning := unknown_words(run, data)):
+        report.say(warning)
+    run.write_about({"data": data, "versions": versions(), **({"parent": parent} if parent else {})})
     return prepared
 
 
@@ -134,6 +139,8 @@ class Fit:
         torch.manual_seed(experiment.seed)
         self.sharded = crew.count > 1 and config.parallel == "shards"
         model = build_model(experiment.model, prepared.tokenizers.vocabulary)
+        if config.init:
+            fill_from_parent(model, run)
         if not self.sharded:  # else its parts go there, one after another
             model = model.to(self.device)
         precision = Precision.of(config.precision, self.device)
@@ -147,7 +154,7 @@ class Fit:
             self.gradients = make_gradients(model, objective, self.workers)
         average = MovingAverage(model, config.ema_decay) if config.ema_decay else None
         self.learner = Learner(model, make_optimizer(model, config), average, precision=precision)
-        self.record = Record()
+        self.record = Record(validated=-1 if config.init else 0)  # what it begins with is to be judged too
         self.checkpoints = Checkpoints(run.checkpoints, config.average_checkpoints, config.save_every)
         self.began = time.monotonic()
 
@@ -165,7 +172,8 @@ class Fit:
     def run(self, interrupted: Interrupted) -> Iterator[Event]:
         """All events from here to the end."""
         self._check_the_same()
-        log = Journal(self.folder, self.learner.step) if self.crew.first else nullcontext()
+        known = self.learner.step if self.record.validated >= 0 else -1  # what comes before the first step comes again
+        log = Journal(self.folder, known) if self.crew.first else nullcontext()
         with memory_errors(self.experiment.train), log as journal:
             for event in self._events(interrupted):
                 if journal:
@@ -243,7 +251,8 @@ class Fit:
         better = value < (math.inf if self.record.best is None else self.record.best)
         if better:
             self.record.best, self.record.best_step, self.record.waited = value, self.learner.step, 0
-            note = f"best validation, step {self.learner.step}"
+            unchanged = "" if self.learner.step else f", unchanged from {Path(self.experiment.train.init).name}"
+            note = f"best validation, step {self.learner.step}{unchanged}"
             self.crew.first_does(lambda: self.folder.write_weights(weights, note))
         else:
             self.record.waited += 1
@@ -326,6 +335,8 @@ class Fit:
 
     def _close(self, finished: Finished) -> None:
         self.folder.write_about({"finished": asdict(finished)})
+        if told := gain(self.folder):
+            self.report.say(told)
         draw_curve(self.folder)
         write_atomically(self.folder.path / "README.md", model_card(self.folder))
         try:

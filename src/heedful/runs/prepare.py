@@ -12,6 +12,7 @@ from heedful.config import DataConfig, Experiment, Task
 from heedful.data.corpus import FILES, Corpus, Dropped, Encode, Limits, write_corpus
 from heedful.data.pairs import STANDARD_INPUT, Pair, check_readable, fingerprint, guess_language
 from heedful.errors import ConfigError, DataError, FolderError
+from heedful.runs.pieces import pieces_a_word
 from heedful.runs.report import Reporter, counted
 from heedful.store.files import (
     MANIFEST,
@@ -22,6 +23,7 @@ from heedful.store.files import (
     write_atomically,
     write_manifest,
 )
+from heedful.store.parent import parent_of
 from heedful.store.run_folder import RunFolder, Tokenizers
 from heedful.tasks.choose import read_pairs, read_validation, symbols, text_kinds
 from heedful.text import BpeDropout, Tokenizer, learn_tokenizer, reuse_tokenizer
@@ -97,7 +99,7 @@ def prepare(run: RunFolder, experiment: Experiment, total: int, report: Reporter
     def training_pairs() -> Iterator[Pair]:
         return (symbols(task, pair) for pair in read_pairs(task, data) if not _held_out(pair, share, seed))
 
-    tokenizers = _tokenizers(experiment, training_pairs, total, report)
+    tokenizers = _tokenizers(run, experiment, training_pairs, total, report)
     run.describe(experiment, tokenizers)
     limits = Limits(data.max_length, data.max_ratio)
     with disk_errors(run.data):
@@ -136,6 +138,9 @@ def data_facts(run: RunFolder, experiment: Experiment, prepared: Prepared) -> di
         "files": {name: _text_facts(name, run) for name in files},
         "pairs": len(prepared.train[0]),
         "validation_pairs": len(prepared.valid_pairs),
+        "pieces_a_word": pieces_a_word(
+            prepared.tokenizers, experiment.task, prepared.valid_pairs or read_pairs(experiment.task, data)
+        ),
         "dropped": {name: getattr(prepared.train[0].dropped, name) for name in Dropped.__slots__},
         "source_language": data.source_language,
         "target_language": data.target_language,
@@ -210,8 +215,10 @@ def _same_text(name: str, facts: object, run: RunFolder) -> bool:
     return True
 
 
-def _tokenizers(experiment: Experiment, pairs: Pairs, total: int, report: Reporter) -> Tokenizers:
+def _tokenizers(run: RunFolder, experiment: Experiment, pairs: Pairs, total: int, report: Reporter) -> Tokenizers:
     text = experiment.text
+    if experiment.train.init:
+        return parent_of(run).tokenizers()
     if text.tokenizer_file:
         tokenizer = reuse_tokenizer(Path(text.tokenizer_file))
         report.say(f"vocabulary: {tokenizer.vocabulary_size} pieces of {text.tokenizer_file}")

@@ -45,7 +45,8 @@ class Rules:
     ) -> Float[Tensor, "rows vocabulary"]:
         """Log-probabilities of the token at position `length` (from 1), -inf where it may not be.
 
-        They are normalised over the whole vocabulary first: to forbid a token makes no other one more probable.
+        They are normalised over the whole vocabulary first: to forbid a token makes no other one more probable. Only
+        what would be a repetition leaves its probability to the others, as it does in CTranslate2.
         `sentences` tells whose hypothesis each row is. What an output must begin with is stronger than other rules.
         """
         # A fresh tensor even for a view of the model's own weights, so it may be written into. On a CPU this is
@@ -75,10 +76,10 @@ class Rules:
         self, log_probs: Float[Tensor, "rows vocabulary"], length: int, history: Int[Tensor, "rows produced"]
     ) -> Float[Tensor, "rows vocabulary"]:
         """Without what these options forbid, in place."""
-        end = log_probs[:, self.eos].clone()
-        log_probs.index_fill_(1, self.banned, NEVER)
         if 0 < self.ngram < length:
             _bar_repeats(log_probs, history, self.ngram)
+        end = log_probs[:, self.eos].clone()
+        log_probs.index_fill_(1, self.banned, NEVER)
         if length <= self.min_length:
             log_probs[:, self.eos] = NEVER
             # Where nothing else may follow, an output that is too short is better than none.
@@ -108,9 +109,12 @@ def rules_of(
 def _bar_repeats(
     log_probs: Float[Tensor, "rows vocabulary"], history: Int[Tensor, "rows produced"], ngram: int
 ) -> None:
-    """Forbid, in place, each token that would complete an n-gram its row already has."""
+    """Forbid, in place, each token that would complete an n-gram its row already has; the others share what it had."""
     context = ngram - 1
     suffix = history[:, history.shape[1] - context :]
     windows = history.unfold(1, context, 1)[:, :-1]  # all but the suffix itself
     rows, positions = (windows == suffix.unsqueeze(1)).all(dim=2).nonzero(as_tuple=True)
     log_probs[rows, history[rows, positions + context]] = NEVER
+    rows = rows.unique()
+    left = log_probs[rows].logsumexp(dim=1, keepdim=True)
+    log_probs[rows] -= left.where(left > NEVER, 0.0)
