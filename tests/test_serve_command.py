@@ -15,6 +15,7 @@ for needed in ("fastapi", "uvicorn", "httptools", "prometheus_client", "httpx"):
     pytest.importorskip(needed, reason="needs heedful[serve]")
 
 import httpx
+import psutil
 
 
 def test_a_server_hears_signals_and_ends_well(trained: Path, tmp_path: Path) -> None:
@@ -47,6 +48,22 @@ def test_a_server_hears_signals_and_ends_well(trained: Path, tmp_path: Path) -> 
     out, err = server.communicate(timeout=30)
     assert (server.returncode, out) == (0, b"")
     assert text.encode() not in err
+
+
+def test_a_worker_that_is_killed_is_followed_by_another(trained: Path) -> None:
+    asked = {"q": toy.lines_of(trained / "test.en")[0], "source": "en", "target": "de"}
+    with toy.start("serve", trained / "run", "--port", 0) as server:
+        assert server.stderr
+        lines = [server.stderr.readline().decode() for _ in range(2)]
+        url = lines[1].split()[0]
+        (worker,) = psutil.Process(server.pid).children()
+        first = httpx.post(f"{url}/translate", json=asked, timeout=20).json()
+        worker.kill()
+        assert httpx.post(f"{url}/translate", json=asked, timeout=30).json() == first  # who comes meanwhile waits
+        (other,) = psutil.Process(server.pid).children()
+        assert other.pid != worker.pid
+        server.kill()  # who keeps it up is gone: so is the worker
+        other.wait(timeout=30)
 
 
 def test_what_cannot_be_served_is_told_before_anything_is_loaded(trained: Path, tmp_path: Path) -> None:

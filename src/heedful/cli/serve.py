@@ -1,5 +1,6 @@
 """`heedful serve` and `heedful key`"""
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -50,6 +51,7 @@ def serve(
     except ImportError as error:
         raise ConfigError(f"serving needs {error.name}, which is not installed; install heedful[serve]") from error
     from heedful.serve.app import make_app
+    from heedful.serve.keeper import inherited, keep
     from heedful.serve.keys import Keys
     from heedful.serve.limits import Limits
     from heedful.serve.log import log_to_stderr
@@ -69,10 +71,14 @@ def serve(
     keep_pages()
     known = Keys(keys)
     found = places(runs, languages or ())
-    with listen(host, port) as listener:
+    log_to_stderr(json_log)
+    listener = None if sys.platform == "win32" else inherited()
+    if not listener and sys.platform != "win32":
+        with listen(host, port) as kept:
+            raise typer.Exit(keep(kept))
+    with listener or listen(host, port) as listener:
         service = Service(Shelf(found, load), Limits(characters=characters, seconds=seconds), known)
         server = Server(make_app(service, only_here=only_here, origins=cors or ()), seconds, service.renew)
-        log_to_stderr(json_log)
         for place in found:
             console.say(f"{place.name}: {place.source} to {place.target}")
         console.say(f"{url_of(listener)} translates; end with Ctrl-C")
