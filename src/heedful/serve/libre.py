@@ -7,7 +7,6 @@ from fastapi import APIRouter, Request, Response
 from heedful.serve.batcher import Piece
 from heedful.serve.body import read_body
 from heedful.serve.document import gives, takes
-from heedful.serve.languages import language_name
 from heedful.serve.orders import Translating
 from heedful.serve.parts import Parts
 from heedful.serve.refusal import Refused
@@ -24,6 +23,7 @@ from heedful.serve.wire import (
     Side,
     Sides,
 )
+from heedful.text.languages import language_name
 from heedful.translation import Translation
 
 _SHOWN = 40  # characters of a name that is not known

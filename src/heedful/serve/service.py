@@ -9,12 +9,12 @@ from starlette.requests import Request
 
 from heedful.errors import HeedfulError, UserError
 from heedful.serve.batcher import Batcher, Full, Order, Piece, Ticket
-from heedful.serve.detect import Detector
 from heedful.serve.keys import Keys
 from heedful.serve.limits import Limits
 from heedful.serve.metrics import Metrics
 from heedful.serve.refusal import Refused
 from heedful.serve.shelf import Shelf
+from heedful.text.detect import Detector
 
 Answer = TypeVar("Answer")
 _SHORT = 2000  # characters
@@ -29,7 +29,7 @@ class Service:
         self.limits = limits
         self.keys = keys
         self.metrics = Metrics()
-        self.detector = Detector(shelf.samples())
+        self.detector = Detector(shelf.trigrams())
         self.batcher: Batcher
 
     @asynccontextmanager

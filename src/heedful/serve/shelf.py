@@ -1,7 +1,7 @@
 """The models that are served: loaded once, shared by all workers, replaced while requests go on."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from heedful.data.pairs import Pair
 from heedful.errors import ConfigError, HeedfulError
 from heedful.store.run_folder import RunFolder
+from heedful.text.detect import count_trigrams, known_languages
 from heedful.translator import Translator
 
 if TYPE_CHECKING:
@@ -118,16 +119,17 @@ class Shelf:
             except HeedfulError as error:
                 _LOG.error("%s: goes on with the weights that it has: %s", place.name, error)
 
-    def samples(self) -> dict[str, list[str]]:
-        """Validation sentences of every language, where a folder still has them."""
+    def trigrams(self) -> dict[str, Mapping[str, int]]:
+        """What tells the languages apart: validation sentences, and the program's own table where a folder has none."""
         from heedful.runs.prepare import read_valid_pairs
 
-        known: dict[str, list[str]] = {code: [] for code in self.targets}
+        samples: dict[str, list[str]] = {code: [] for code in self.targets}
         for model in self.models:
             pairs: Sequence[Pair] = read_valid_pairs(model.run) if (model.run.data / "valid.json").exists() else ()
-            known[model.source] += [pair.source for pair in pairs]
-            known[model.target] += [pair.target for pair in pairs]
-        return known
+            samples[model.source] += [pair.source for pair in pairs]
+            samples[model.target] += [pair.target for pair in pairs]
+        table = known_languages()
+        return {code: count_trigrams(texts) if texts else table.get(code, {}) for code, texts in samples.items()}
 
 
 def places(folders: Sequence[Path], languages: Sequence[str] = ()) -> list[Place]:
