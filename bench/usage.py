@@ -16,8 +16,17 @@ def tree(pid: int) -> list[int]:
 
 def peak_bytes(pid: int) -> int:
     """The most memory that a process ever held."""
+    return _status(pid, "VmHWM")
+
+
+def resident_bytes(pid: int) -> int:
+    """The memory that a process holds now."""
+    return _status(pid, "VmRSS")
+
+
+def _status(pid: int, key: str) -> int:
     for line in _read(f"{pid}/status").splitlines():
-        if line.startswith("VmHWM:"):
+        if line.startswith(f"{key}:"):
             return 1024 * int(line.split()[1])
     return 0
 

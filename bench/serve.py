@@ -1,0 +1,235 @@
+"""What `heedful serve` holds: throughput, latency, overload, malformed requests, a killed worker, a good end.
+
+    .venv/bin/python bench/serve.py RUN --source test.en
+
+All traffic is between processes of this machine. Only ratios and counts mean something: see docs/how-to/serve.md.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import random
+import resource
+import signal
+import statistics
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from contender_translate import Job, read_lines
+from malformed import malformed
+from race import Contender, python, race
+from served import Client, Hung, Server, load_server, serving, translate_request
+from usage import resident_bytes
+
+_CLIENTS = 64
+_TOGETHER = (1, 16)  # texts in a request
+_ALONE = 200  # texts that are asked for one at a time
+_FLOOD, _FLOOD_TEXTS, _WARM = 1000, 20, 0.25  # connections, texts in a request, share of the time that warms up
+_KILLS, _BETWEEN = 3, 12.0  # seconds
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Measure the server.")
+    parser.add_argument("run", type=Path, help="a run folder, best with its CTranslate2 export")
+    parser.add_argument("--source", type=Path, required=True, help="texts, one a line")
+    parser.add_argument("--only", action="append", choices=list(CHECKS), help="only these checks; repeatable")
+    parser.add_argument("--seconds", type=float, default=10.0, help="of each contender in each round")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--flood-seconds", type=float, default=60.0)
+    parser.add_argument("--malformed", type=int, default=10_000)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    for name in options.only or CHECKS:
+        with TemporaryDirectory() as folder:
+            print(json.dumps({name: CHECKS[name](options, Path(folder))}), flush=True)
+
+
+def throughput(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    """Many clients at once, against the same texts in one process without a server."""
+    source = str(options.source.resolve())
+    job = Job(model=str(options.run), source=source, report=str(folder / "report"), settings=[{"engine": "auto"}])
+    job.write(folder / "job.json")
+    clients = [
+        Contender(
+            f"{_CLIENTS} clients, {size} a request",
+            "heedful",
+            python("contender_serve.py", options.run, source, _CLIENTS, size, folder),
+        )
+        for size in _TOGETHER
+    ]
+    offline = Contender("offline", "heedful", python("contender_translator.py", folder / "job.json", "race"))
+    results, failed = race([offline, *clients], folder, options.seconds, options.rounds)
+    speeds = {result.contender.name: result.speed for result in results}
+    return {
+        "texts_per_second": {name: round(speed, 1) for name, speed in speeds.items()},
+        "of_offline": {name: round(speed / speeds["offline"], 3) for name, speed in speeds.items()},
+        "rounds": {result.contender.name: [round(lap.speed, 1) for lap in result.laps] for result in results},
+        "failed": failed,
+    }
+
+
+def latency(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    """One short text at a time: by an idle server, and by the engine in this process, in turn."""
+    from heedful import Translator
+
+    texts = sorted(read_lines(options.source), key=len)[:_ALONE]
+    random.Random(options.seed).shuffle(texts)
+    translator = Translator.load(options.run)
+    times: dict[str, list[float]] = {"engine": [], "server": []}
+    with serving(options.run, folder) as server, asyncio.Runner() as runner:
+        client = Client(server.port)
+        for text in [*texts[:10], *texts]:
+            began = time.perf_counter()
+            translator.translate([text])
+            between = time.perf_counter()
+            answer = runner.run(client.ask(translate_request([text])))
+            times["engine"].append(between - began)
+            times["server"].append(time.perf_counter() - between)
+            assert answer.status == 200, answer
+    found = {name: _percentiles(values[10:]) for name, values in times.items()}
+    return {**found, "p95_ratio": round(found["server"]["p95"] / found["engine"]["p95"], 2)}
+
+
+def _percentiles(seconds: Sequence[float]) -> dict[str, float]:
+    cuts = statistics.quantiles(seconds, n=100)
+    return {"p50": round(1e3 * cuts[49], 2), "p95": round(1e3 * cuts[94], 2)}
+
+
+def flood(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    """More connections, and more work from each, than can be done."""
+    texts = read_lines(options.source)
+    starts = range(0, len(texts) - _FLOOD_TEXTS, _FLOOD_TEXTS)
+    requests = [(_FLOOD_TEXTS, translate_request(texts[start : start + _FLOOD_TEXTS])) for start in starts]
+    seconds = options.flood_seconds
+    with serving(options.run, folder) as server:
+        worker = server.worker
+
+        async def all_at_once() -> tuple[Any, list[int]]:
+            clients = [Client(server.port, 2 * seconds) for _ in range(_FLOOD)]
+            await asyncio.gather(*(client.connect() for client in clients))
+            watching = asyncio.create_task(_watch(worker, seconds))
+            load = await load_server(clients, requests, seconds)
+            return load, await watching
+
+        load, memory = asyncio.run(all_at_once())
+        warm = memory[int(len(memory) * _WARM)]
+        return {
+            "answers": {str(status): count for status, count in sorted(load.answers.items())},
+            "no_answer": load.answers.get(0, 0) + load.hung,
+            "same_worker": server.worker == worker,
+            "megabytes": [round(size / 1e6) for size in memory[:: max(1, len(memory) // 12)]],
+            "growth_after_warm_up": round(max(memory[int(len(memory) * _WARM) :]) / warm - 1, 4),
+            "exit_code": server.term(),
+        }
+
+
+async def _watch(pid: int, seconds: float) -> list[int]:
+    """Its memory, each second."""
+    sizes = []
+    for _ in range(int(seconds)):
+        sizes.append(resident_bytes(pid))
+        await asyncio.sleep(1.0)
+    return sizes
+
+
+def malformed_requests(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    """None may be answered by 500 or above, or not be answered; good ones are answered as before."""
+    chance = random.Random(options.seed)
+    todo = [malformed(chance) for _ in range(options.malformed)]
+    answers: Counter[str] = Counter()
+    bad: list[str] = []
+
+    async def work(port: int) -> None:
+        while todo:
+            kind, parts = todo.pop()
+            client = Client(port, 60.0)
+            try:
+                answer = await client.ask(*parts)
+            except Hung:
+                bad.append(f"{kind} hung: {parts[0][:200]!r}")
+                continue
+            client.close()
+            answers[f"{answer.status}" if answer.status else "closed"] += 1
+            if answer.status >= 500:
+                bad.append(f"{kind} {answer.status} {answer.body[:100]!r}: {parts[0][:200]!r}")
+
+    async def all_of_them(server: Server) -> bool:
+        good = translate_request(read_lines(options.source)[:5])
+        before = await Client(server.port).ask(good)
+        await asyncio.gather(*(work(server.port) for _ in range(_CLIENTS)))
+        return before.status == 200 and (await Client(server.port).ask(good)).body == before.body
+
+    with serving(options.run, folder) as server:
+        worker = server.worker
+        same = asyncio.run(all_of_them(server))
+        return {
+            "answers": dict(sorted(answers.items())),
+            "bad": bad[:20],
+            "bad_in_all": len(bad),
+            "good_as_before": same,
+            "same_worker": server.worker == worker,
+        }
+
+
+def killed(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    """SIGKILL of the worker while clients ask: seconds until somebody is answered again."""
+    requests = [(1, translate_request([text])) for text in read_lines(options.source)]
+
+    async def once(server: Server) -> float:
+        clients = [Client(server.port) for _ in range(_CLIENTS)]
+        loading = asyncio.create_task(load_server(clients, requests, _BETWEEN))
+        await asyncio.sleep(1.0)
+        os.kill(server.worker, signal.SIGKILL)
+        began = time.perf_counter()
+        while (await Client(server.port).ask(requests[0][1])).status != 200:
+            await asyncio.sleep(0.01)
+        seconds = time.perf_counter() - began
+        await loading
+        return seconds
+
+    with serving(options.run, folder) as server:
+        return {"seconds_until_an_answer": [round(asyncio.run(once(server)), 2) for _ in range(_KILLS)]}
+
+
+def ended(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    """SIGTERM while clients ask. What was accepted stands in the log: each of those must have had its answer."""
+    requests = [(1, translate_request([text])) for text in read_lines(options.source)]
+    rounds = []
+    for _ in range(_KILLS):
+        with serving(options.run, folder, "--json-log") as server:
+
+            async def until_ended(server: Server) -> tuple[dict[int, int], int]:
+                clients = [Client(server.port) for _ in range(_CLIENTS)]
+                loading = asyncio.create_task(load_server(clients, requests, 3.0))
+                await asyncio.sleep(1.0 + random.random())
+                code = await asyncio.to_thread(server.term)
+                return (await loading).answers, code
+
+            answers, code = asyncio.run(until_ended(server))
+            logged = [json.loads(line) for line in server.log.read_text().splitlines() if line.startswith("{")]
+            accepted = Counter(line["status"] for line in logged if line.get("path") == "/translate")
+            lost = accepted.total() - answers.get(200, 0) - answers.get(503, 0)
+            rounds.append(
+                {"accepted": accepted.total(), "answered": answers.get(200, 0), "lost": lost, "exit_code": code}
+            )
+    return {"rounds": rounds, "lost": sum(one["lost"] for one in rounds)}
+
+
+CHECKS = {
+    "latency": latency,
+    "throughput": throughput,
+    "flood": flood,
+    "malformed": malformed_requests,
+    "killed": killed,
+    "ended": ended,
+}
+
+if __name__ == "__main__":
+    main()
