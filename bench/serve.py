@@ -60,7 +60,7 @@ def throughput(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         Contender(
             f"{_CLIENTS} clients, {size} a request",
             "heedful",
-            python("contender_serve.py", options.run, source, _CLIENTS, size, folder),
+            python("contender_serve.py", options.run, source, _CLIENTS, size),
         )
         for size in _TOGETHER
     ]

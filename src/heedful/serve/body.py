@@ -37,22 +37,25 @@ async def read_body(request: Request, kind: type[Body], limits: Limits) -> Body:
 
 async def content_of(request: Request, most: int, seconds: float) -> bytes:
     """The bytes of a body, if they are not too many and do not take too long."""
-    too_large = Refused(413, f"Invalid request: a request has at most {most} bytes", close=True)
     length = request.headers.get("content-length", "0")
     if length.isdecimal() and (len(length) > 12 or int(length) > most):
-        raise too_large
+        raise _too_large(most)
     content = bytearray()
     try:
         async with asyncio.timeout(seconds):
             async for chunk in request.stream():
                 content += chunk
                 if len(content) > most:
-                    raise too_large
+                    raise _too_large(most)
     except TimeoutError:
         raise Refused(408, "the request did not arrive in time", close=True) from None
     except ClientDisconnect:
         raise Refused(400, "the client has gone", close=True) from None
     return bytes(content)
+
+
+def _too_large(most: int) -> Refused:
+    return Refused(413, f"Invalid request: a request has at most {most} bytes", close=True)
 
 
 def _json(content: bytes) -> Any:
