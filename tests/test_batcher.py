@@ -35,9 +35,11 @@ def pieces(*texts: str, cost: int = 1) -> list[Piece]:
     return [Piece(text, cost) for text in texts]
 
 
-def run(work: Callable[[Batcher], Coroutine[Any, Any, None]], workers: int = 1, room: int = 100) -> None:
+def run(
+    work: Callable[[Batcher], Coroutine[Any, Any, None]], workers: int = 1, room: int = 100, seconds: float = 100.0
+) -> None:
     async def all_of_it() -> None:
-        batcher = Batcher(workers, room)
+        batcher = Batcher(workers, room, seconds)
         batcher.start()
         await asyncio.wait_for(work(batcher), 20)
         await asyncio.wait_for(batcher.close(), 20)
@@ -131,6 +133,24 @@ def test_where_there_is_no_room_a_request_is_refused_at_once() -> None:
         assert len(await large.results()) == 14
 
     run(work, room=10)
+
+
+def test_what_could_not_be_done_in_time_is_refused_at_once() -> None:
+    order = Shouting()
+
+    async def work(batcher: Batcher) -> None:
+        with await held(batcher, order) as first:
+            order.gate.set()
+            await first.results()  # now it is known how fast the work is
+        order.gate.clear()
+        order.batches.clear()
+        with await held(batcher, order) as first, batcher.submit(order, pieces("second")) as second:
+            with pytest.raises(Full):
+                batcher.submit(order, pieces("third"))
+            order.gate.set()
+            assert [*await first.results(), *await second.results()] == ["FIRST", "SECOND"]
+
+    run(work, seconds=0.0)
 
 
 def test_of_who_has_gone_nothing_more_is_done() -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, inf
 from time import monotonic
 from typing import Any, Protocol
 
@@ -87,10 +87,16 @@ class Ticket:
 class Batcher:
     """Workers, and who waits for them."""
 
-    def __init__(self, workers: int, room: int, seen: Callable[[int, float], None] = lambda *_: None) -> None:
-        """`room` is what may wait, by its cost; `seen` is told of each batch: its size and the seconds that it took."""
+    def __init__(
+        self, workers: int, room: int, seconds: float = inf, seen: Callable[[int, float], None] = lambda *_: None
+    ) -> None:
+        """`room` is what may wait, by its cost, and for how many `seconds`.
+
+        `seen` is told of each batch: its size and the seconds that it took.
+        """
         self._workers = workers
         self._room = room
+        self._seconds = seconds
         self._seen = seen
         self._tickets: dict[Ticket, None] = {}  # in the order in which they have their turn
         self._filled = asyncio.Event()
@@ -120,7 +126,7 @@ class Batcher:
     def submit(self, order: Order, pieces: Sequence[Piece]) -> Ticket:
         """Wait in line, to be used as a block; `Full` at once where there is no room."""
         cost = sum(piece.cost for piece in pieces)
-        if self._closing or (self._tickets and self.cost + cost > self._room):
+        if self._closing or (self._tickets and not self._fits(cost)):
             raise Full(self.wait())
         ticket = Ticket(self, order, pieces)
         if pieces:
@@ -131,8 +137,15 @@ class Batcher:
 
     def wait(self) -> float:
         """Seconds until what waits now will be done, about."""
+        return min(_SLOWEST, self._seconds_for(self.cost))
+
+    def _fits(self, cost: int) -> bool:
+        """Whether there is room for it, and time."""
+        return self.cost + cost <= self._room and self._seconds_for(self.cost + cost) <= self._seconds
+
+    def _seconds_for(self, cost: int) -> float:
         speed = self._speed * self._workers
-        return min(_SLOWEST, self.cost / speed) if speed else 1.0
+        return cost / speed if speed else 1.0
 
     def forget(self, ticket: Ticket) -> None:
         """Do nothing more for this one."""

@@ -35,7 +35,9 @@ class Service:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Work, as long as this lasts; at its end, finish what was accepted."""
-        self.batcher = Batcher(self.shelf.share(), self.limits.queue, self.metrics.batch)
+        limits = self.limits
+        # Those that come later have their turns between, so half of a request's time is what it may expect to wait.
+        self.batcher = Batcher(self.shelf.share(), limits.queue, limits.seconds / 2, self.metrics.batch)
         self.metrics.watch(self.batcher)
         self.batcher.start()
         try:
