@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heedful.text.markup import Markup
-from heedful.text.sentences import Sentences
+from heedful.text.sentences import LONGEST, Sentences
 
 LETTERS = st.text(alphabet="aB .!?\n\t\r\u2028\u00a0。、,\"')3Mr", max_size=200)
 
@@ -129,6 +129,15 @@ def test_a_hostile_page_comes_to_an_end(part: str) -> None:
     made = page.joined(page.texts)
     assert made.count("<i>") == made.count("</i>")
     assert "<a" not in made
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("part", [".", '."', ". ", ", ", "e.g. ", "3. ", "x", "。", ";", "\n"])
+def test_a_hostile_text_comes_to_an_end(part: str) -> None:
+    text = part * (200_000 // len(part))
+    sentences = Sentences(text, "de")
+    assert sentences.joined(sentences.texts) == text
+    assert max(map(len, sentences.texts), default=0) <= LONGEST
 
 
 def test_translations_are_escaped() -> None:

@@ -1,6 +1,7 @@
 // @ts-check
 import { announce, byId, make, rove } from './heads.js';
 import { ask } from './api.js';
+import { glossary } from './glossary.js';
 
 /** @typedef {import('./api.js').Option} Option */
 /** @typedef {import('./api.js').Answer} Answer */
@@ -43,7 +44,7 @@ export async function offer(word, place, chosen) {
 /** @param {Place} place @param {AbortSignal} signal @returns {Promise<Option[]>} */
 async function others({ source, target, text, translation, start }, signal) {
   const prefix = translation.slice(0, start).trimEnd();
-  const wanted = { text, source, target, prefix, n_best: MOST, diverse: true, confidence: true };
+  const wanted = { text, source, target, prefix, n_best: MOST, diverse: true, confidence: true, glossary: glossary() };
   const answer = /** @type {Answer} */ (await ask('v1/translate', wanted, signal));
   const found = (answer.texts[0].sentences[0]?.alternatives ?? []).filter(
     (option) => option.text !== translation && option.text.startsWith(prefix) && option.finished && !option.repeats);

@@ -6,15 +6,15 @@ import { Problem, send, tidy } from './api.js';
 
 /**
  * @param {string[]} kinds endings such as .docx
- * @param {(file: File) => Promise<Pair>} pairOf
+ * @param {() => Pair} pair
  */
-export function listenToFiles(kinds, pairOf) {
+export function listenToFiles(kinds, pair) {
   byId('files').hidden = !kinds.length;
   if (!kinds.length) return;
   byId('file').accept = kinds.join(',');
   byId('file-kinds').textContent = kinds.join(' ');
   const take = (/** @type {Iterable<File>} */ files) => {
-    for (const file of files) translateFile(file, kinds, pairOf);
+    for (const file of files) translateFile(file, kinds, pair());
   };
   byId('file').addEventListener('change', () => {
     take([...byId('file').files]);
@@ -34,14 +34,13 @@ export function listenToFiles(kinds, pairOf) {
   });
 }
 
-/** @param {File} file @param {string[]} kinds @param {(file: File) => Promise<Pair>} pairOf */
-async function translateFile(file, kinds, pairOf) {
+/** @param {File} file @param {string[]} kinds @param {Pair} pair */
+async function translateFile(file, kinds, { source, target }) {
   const job = showJob(file.name);
   try {
     if (!kinds.some((kind) => file.name.toLowerCase().endsWith(kind))) {
       throw new Problem(`This is none of the kinds that can be translated: ${kinds.join(' ')}`);
     }
-    const { source, target } = await pairOf(file);
     const form = new FormData();
     form.append('file', file);
     form.append('source', source);

@@ -44,6 +44,7 @@ function translateSoon(pause) {
   byId('count').classList.toggle('over', size > now.most);
   byId('clear').hidden = !text;
   if (!text.trim()) return showNothing();
+  if (!languages) return; // they are on their way, and will come back here
   if (size > now.most) {
     const most = now.most.toLocaleString('en');
     return showProblem(`This text is too long: a text has at most ${most} characters. A file may have more.`);
@@ -170,9 +171,9 @@ function askForKey() {
 }
 
 /** Other languages or terms: what was chosen by hand no longer holds. */
-function translateAnew() {
+function translateAnew(pause = 0) {
   now.chosen.clear();
-  translateSoon(0);
+  translateSoon(pause);
 }
 
 /** What was the translation is the text now. */
@@ -274,11 +275,10 @@ async function start() {
     const [known, settings] = await Promise.all([ask('languages'), ask('frontend/settings')]);
     now.most = settings.charLimit;
     now.keyed = settings.keyRequired;
-    languages = new Languages(known, translateAnew);
-    listenToGlossary(translateAnew);
-    listenToFiles(settings.filesTranslation ? settings.supportedFilesFormat : [], async (file) => ({
-      source: await languages.sourceOf((await file.text()).slice(0, 1000)), target: languages.into,
-    }));
+    languages = new Languages(known, () => translateAnew());
+    listenToGlossary(() => translateAnew(PAUSE));
+    const kinds = settings.filesTranslation ? settings.supportedFilesFormat : [];
+    listenToFiles(kinds, () => ({ source: languages.from, target: languages.into }));
     if (settings.keyRequired && !key.get()) byId('key-box').hidden = false;
     translateSoon(0); // a browser may have kept what was typed
     byId('source').focus();
