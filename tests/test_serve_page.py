@@ -227,6 +227,11 @@ def test_terms_of_the_glossary_are_held_to(opened: "Page", some: list[str]) -> N
     opened.keyboard.press("Escape")
     expect_text(opened, "#target", re.compile(rf"\b{wish}\b"))
     expect_text(opened, "#glossary-count", "1")
+    opened.locator("#target .word", has_not_text=wish).last.click()  # what stands for another word holds to it, too
+    other = opened.locator("#choices-list button").first
+    other.click()
+    expect_text(opened, "#target", re.compile(rf"\b{wish}\b"))
+    assert not opened.is_visible("#choices")
 
 
 def test_what_was_translated_is_remembered_until_it_is_cleared(

@@ -44,7 +44,9 @@ export async function offer(word, place, chosen) {
 /** @param {Place} place @param {AbortSignal} signal @returns {Promise<Option[]>} */
 async function others({ source, target, text, translation, start }, signal) {
   const prefix = translation.slice(0, start).trimEnd();
-  const wanted = { text, source, target, prefix, n_best: MOST, diverse: true, confidence: true, glossary: glossary() };
+  const terms = glossary();
+  const diverse = !Object.keys(terms).length; // a search that holds to terms cannot be that, too
+  const wanted = { text, source, target, prefix, n_best: MOST, diverse, confidence: true, glossary: terms };
   const answer = /** @type {Answer} */ (await ask('v1/translate', wanted, signal));
   const found = (answer.texts[0].sentences[0]?.alternatives ?? []).filter(
     (option) => option.text !== translation && option.text.startsWith(prefix) && option.finished && !option.repeats);
