@@ -84,6 +84,70 @@ def test_translate_answers_as_libretranslate_does(service: Service, translator: 
     ask(service, work)
 
 
+def test_a_request_is_in_the_address_or_in_a_form_too(
+    service: Service, translator: Translator, some: list[str]
+) -> None:
+    asked = {"q": some[0], **PAIR}
+    best = {"translatedText": translator.translate(some[:1])[0].text}
+
+    async def work(client: httpx.AsyncClient) -> None:
+        assert (await client.post("/translate", params=asked)).json() == best
+        parts = {name: (None, value) for name, value in asked.items()}
+        assert (await client.post("/translate", files=parts)).json() == best
+        both = await client.post("/translate", params={"q": some[0]}, data={"q": some[1], **PAIR})
+        assert both.json() == best  # the address comes first
+        found = await client.post("/detect", files={"q": (None, "\n".join(some))})
+        assert found.json()[0]["language"] == "en"
+        assert (await client.post("/translate")).json() == {"error": "Invalid request: missing q parameter"}
+
+        async def status(content: bytes, kind: str = "multipart/form-data; boundary=x") -> int:
+            return (await client.post("/translate", content=content, headers={"content-type": kind})).status_code
+
+        part = b'--x\r\nContent-Disposition: form-data; name="q"\r\n\r\na\r\n'
+        assert await status(part * 2001 + b"--x--") == 400
+        assert await status(b"--y\r\n") == 400
+        assert await status(part.replace(b'"q"', b'"q"; filename="a.txt"') + b"--x--") == 400
+        assert await status(part, "multipart/form-data") == 400
+        assert await status(part + b"--x--", "multipart/form-data; boundary=x; charset=punycode") == 415
+        assert await status(b"a" * (1 << 20) + b"a") == 413
+
+    ask(service, work)
+
+
+def test_nothing_is_translated_to_nothing_and_no_format_is_text(
+    service: Service, translator: Translator, some: list[str]
+) -> None:
+    best = translator.translate(some[:1])[0].text
+
+    async def work(client: httpx.AsyncClient) -> None:
+        for form in (None, "", "html"):
+            answer = await client.post("/translate", json={"q": [some[0], "", " "], **PAIR, "format": form})
+            assert answer.json() == {"translatedText": [best, "", " "]}
+
+    ask(service, work)
+
+
+def test_a_text_stays_as_it_is_if_it_is_in_the_language_that_it_is_to_be_in(
+    service: Service, translator: Translator, trained: Path
+) -> None:
+    english, german = (" ".join(toy.lines_of(trained / f"test.{code}")[:8]) for code in ("en", "de"))
+    assert min(len(english), len(german)) > 40
+    (best,) = translator.translate([english])
+
+    async def work(client: httpx.AsyncClient) -> None:
+        same = await client.post("/translate", json={"q": "One  two.", "source": "en", "target": "en"})
+        assert same.json() == {"translatedText": "One  two."}
+        page = {"q": "<p onclick=x()>One &amp; two</p>", "source": "de", "target": "de", "format": "html"}
+        assert (await client.post("/translate", json=page)).json() == {"translatedText": "<p>One &amp; two</p>"}
+        asked = {"q": [german, english, german], "source": "auto", "target": "de", "alternatives": 1}
+        answer = (await client.post("/translate", json=asked)).json()
+        assert answer["translatedText"] == [german, best.text, german]
+        assert [found["language"] for found in answer["detectedLanguage"]] == ["de", "en", "de"]
+        assert [len(others) for others in answer["alternatives"]] == [0, 1, 0]
+
+    ask(service, work)
+
+
 def test_white_space_and_markup_stay(service: Service, translator: Translator, some: list[str]) -> None:
     one, two = (translation.text for translation in translator.translate(some[:2]))
     cut = translator.translate(["a b"])[0].text
@@ -134,7 +198,12 @@ def test_languages_are_told_apart(service: Service, trained: Path) -> None:
     [
         ({"source": "en", "target": "de"}, 400, "Invalid request: missing q parameter"),
         ({"q": "", **PAIR}, 400, "Invalid request: missing q parameter"),
+        ({"q": None, **PAIR}, 400, "Invalid request: missing q parameter"),
+        ({"q": [], **PAIR}, 400, "Invalid request: missing q parameter"),
         ({"q": "a", "source": "en"}, 400, "Invalid request: missing target parameter"),
+        ({"q": "a", **PAIR, "format": "xml"}, 400, "xml format is not supported"),
+        ({"q": [1] * 500_000, **PAIR}, 400, "Invalid request: request (500000) exceeds text limit (1000)"),
+        ({"q": "a", "source": "zz", "target": "zz"}, 400, "zz is not supported"),
         ({"q": "a", "source": "zz", "target": "de"}, 400, "zz is not supported"),
         ({"q": "a", "source": "en", "target": "zz"}, 400, "zz is not supported"),
         ({"q": "a", "source": "auto", "target": "zz"}, 400, "zz is not supported"),
@@ -202,8 +271,8 @@ def test_other_kinds_of_bodies_and_paths_are_refused(service: Service) -> None:
         assert (
             await client.post("/translate", content=b"<q/>", headers={"content-type": "text/xml"})
         ).status_code == 415
-        assert (await client.post("/translate")).status_code == 415
-        for path in ("/v2", "/../../etc/passwd", "/%2e%2e/%2e%2e/etc/passwd", "/docs"):
+        assert (await client.post("/v1/translate")).status_code == 415
+        for path in ("/v2", "/../../etc/passwd", "/%2e%2e/%2e%2e/etc/passwd", "/docs/x"):
             answer = await client.get(path)
             assert (answer.status_code, answer.json()) == (404, {"error": "Not Found"})
         answer = await client.get("/translate")
@@ -332,6 +401,21 @@ def test_models_are_listed(service: Service) -> None:
 
 
 # Limits
+
+
+def test_a_list_that_is_too_long_is_not_looked_at(service: Service) -> None:
+    terms = {str(number): 1 for number in range(1001)}
+
+    async def work(client: httpx.AsyncClient) -> None:
+        for path, asked in (
+            ("/v1/translate", {"text": [1] * 1001}),
+            ("/v1/translate", {"text": "a", "glossary": terms}),
+            ("/v1/attention", {"text": "a", "heads_off": [1] * 1001}),
+        ):
+            answer = await client.post(path, json=asked)
+            assert answer.json() == {"error": "Invalid request: request (1001) exceeds text limit (1000)"}
+
+    ask(service, work)
 
 
 def test_every_limit_has_its_refusal(trained: Path) -> None:
