@@ -18,6 +18,7 @@ class Shouting:
     """Puts texts into capitals, once it is let; keeps what it was given."""
 
     budget: int = 100
+    apart: bool = False
     batches: list[list[str]] = field(default_factory=list)
     gate: Event = field(default_factory=Event)
 
@@ -114,6 +115,83 @@ def test_orders_are_not_mixed_and_have_their_turn() -> None:
 
     run(work)
     assert (order.batches, other.batches) == ([["first"], ["a", "b"], ["c", "d"]], [["e", "f"]])
+
+
+def test_what_needs_a_model_for_itself_holds_up_nobody_else() -> None:
+    done: list[str] = []
+    looks = [Shouting(apart=True, batches=[]) for _ in range(3)]
+    order = Shouting()
+    order.gate.set()
+
+    async def result(ticket: Ticket) -> None:
+        done.extend(await ticket.results())
+
+    async def work(batcher: Batcher) -> None:
+        tickets = [await held(batcher, looks[0])]
+        tickets += [batcher.submit(look, pieces(f"look {number}")) for number, look in enumerate(looks[1:])]
+        tickets.append(batcher.submit(order, pieces("short")))
+        waits = asyncio.gather(*map(result, tickets))
+        for look in looks:
+            look.gate.set()
+        await waits
+
+    run(work)
+    assert done == ["FIRST", "SHORT", "LOOK 0", "LOOK 1"]
+
+
+def test_what_needs_a_model_for_itself_has_one_worker() -> None:
+    look, other, order = Shouting(apart=True), Shouting(apart=True), Shouting()
+    order.gate.set()
+
+    async def work(batcher: Batcher) -> None:
+        first = await held(batcher, look)
+        second = batcher.submit(other, pieces("second"))
+        assert await batcher.submit(order, pieces("short")).results() == ["SHORT"]
+        await asyncio.sleep(0.05)
+        assert (batcher.busy, other.batches) == (1, [])
+        look.gate.set()
+        other.gate.set()
+        assert [*await first.results(), *await second.results()] == ["FIRST", "SECOND"]
+
+    run(work, workers=2)
+
+
+def test_what_needs_a_model_for_itself_has_its_turn_while_others_come() -> None:
+    order, look = Shouting(budget=1), Shouting(apart=True)
+    look.gate.set()
+
+    async def work(batcher: Batcher) -> None:
+        first = await held(batcher, order)
+        others = batcher.submit(order, pieces(*"abcdef"))
+        waits = batcher.submit(look, pieces("look"))
+        order.gate.set()
+        assert await waits.results() == ["LOOK"]
+        assert len(order.batches) < 7
+        await others.results()
+        await first.results()
+
+    run(work)
+
+
+def test_time_that_was_not_wanted_is_not_saved_up() -> None:
+    """Looks that were alone for long have had all the time; who comes then is not behind, nor much before them."""
+    order, look = Shouting(budget=1), Shouting(apart=True)
+    look.gate.set()
+
+    async def work(batcher: Batcher) -> None:
+        for _ in range(20):
+            await batcher.submit(look, pieces("look")).results()
+        first = await held(batcher, order)
+        others = batcher.submit(order, pieces(*"abcdefgh"))
+        waits = batcher.submit(look, pieces("look"))
+        await asyncio.sleep(0.02)  # longer than any look took
+        order.gate.set()
+        assert await waits.results() == ["LOOK"]
+        assert len(order.batches) < 9
+        await others.results()
+        await first.results()
+
+    run(work)
 
 
 def test_where_there_is_no_room_a_request_is_refused_at_once() -> None:

@@ -45,6 +45,11 @@ class Translating:
         """In source pieces."""
         return max(1, self.model.translator.engine.batch_tokens // self.search.beam)
 
+    @property
+    def apart(self) -> bool:
+        """Alignments are read inside of a model."""
+        return self.alignments
+
     def pieces(self, texts: Sequence[str]) -> list[Piece]:
         """Each sentence, and how many pieces it has."""
         ids = self.model.translator.encode(texts)
@@ -75,6 +80,8 @@ class Scoring:
 
     model: Model
 
+    apart = False
+
     @property
     def budget(self) -> int:
         """In pieces of both sides."""
@@ -102,6 +109,7 @@ class Looking:
     n_best: int = 1
 
     budget = 1  # one at a time
+    apart = True
 
     def pieces(self, texts: Sequence[str]) -> list[Piece]:
         """Each sentence, and how many pieces it has."""
