@@ -8,7 +8,7 @@ import socket
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from threading import Event, Thread, Timer
+from threading import Event, Thread, Timer, current_thread, main_thread
 from time import sleep
 from typing import Any
 
@@ -20,13 +20,16 @@ for needed in ("fastapi", "uvicorn", "httptools", "prometheus_client", "httpx"):
     pytest.importorskip(needed, reason="needs heedful[serve]")
 
 import httpx
+import psutil
 
 from heedful.runs.align import find_aligner
 from heedful.runs.report import Silent
-from heedful.serve.batcher import Batcher, Ticket
+from heedful.serve.app import make_app
+from heedful.serve.batcher import Batcher, Piece, Ticket
+from heedful.serve.guard import check_origin, own_names
 from heedful.serve.keys import add_key
 from heedful.serve.limits import Limits
-from heedful.serve.orders import Translating
+from heedful.serve.orders import Scoring, Translating
 from heedful.serve.server import listen
 from heedful.serve.service import Service
 from heedful.store.run_folder import RunFolder
@@ -486,6 +489,75 @@ def test_what_takes_too_long_is_given_up(trained: Path, some: list[str]) -> None
     ask(service, work)
 
 
+def test_a_stream_has_one_deadline(trained: Path, some: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each sentence is done in time, all of them are not."""
+    real = Translating.do
+
+    def slow(order: Translating, items: Sequence[str]) -> list[Translation]:
+        sleep(0.5)
+        return real(order, items)
+
+    monkeypatch.setattr(Translating, "do", slow)
+    monkeypatch.setattr(Translating, "budget", 1)
+    service = service_of(trained / "run", limits=Limits(seconds=1.2))
+
+    async def work(client: httpx.AsyncClient) -> None:
+        streamed = await client.post("/v1/translate", json={"text": "\n".join(some), "stream": True})
+        assert streamed.text.endswith('event: error\ndata: {"error":"Slowdown: not done after 1.2 s"}\n\n')
+        assert service.batcher.cost == 0
+
+    ask(service, work)
+
+
+def test_a_stream_whose_client_leaves_before_it_begins_is_not_done(
+    service: Service, gate: Event, some: list[str]
+) -> None:
+    scope: dict[str, Any] = {"type": "http", "method": "POST", "path": "/v1/translate", "query_string": b""}
+    scope |= {"headers": [(b"host", b"localhost"), (b"content-type", b"application/json")], "asgi": {}}
+    body = json.dumps({"text": some, "stream": True}).encode()
+
+    async def work(client: httpx.AsyncClient) -> None:
+        messages = iter([{"type": "http.request", "body": body}])
+        sent: list[str] = []
+
+        async def receive() -> Any:
+            return next(messages, {"type": "http.disconnect"})
+
+        async def send(message: Any) -> None:
+            sent.append(message["type"])
+
+        first = asyncio.create_task(client.post("/translate", json={"q": some[0], **PAIR}))  # keeps the worker busy
+        while not service.batcher.busy:
+            await asyncio.sleep(0.01)
+        await make_app(service)(scope, receive, send)
+        assert sent == ["http.response.start"]
+        assert service.batcher.cost == 0
+        gate.set()
+        assert (await first).status_code == 200
+
+    ask(service, work)
+
+
+def test_long_translations_are_taken_apart_in_a_thread(
+    service: Service, some: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: list[bool] = []
+    real = Scoring.pieces
+
+    def pieces(order: Scoring, *given: Sequence[str]) -> list[Piece]:
+        threads.append(current_thread() is main_thread())
+        return real(order, *given)
+
+    monkeypatch.setattr(Scoring, "pieces", pieces)
+
+    async def work(client: httpx.AsyncClient) -> None:
+        for translation in (some[0], "a" * 3000):
+            await client.post("/v1/score", json={"texts": [some[0]], "translations": [translation]})
+
+    ask(service, work)
+    assert threads == [True, False]
+
+
 # Who may ask
 
 
@@ -511,6 +583,16 @@ def test_keys_open_the_door_and_are_counted(trained: Path, tmp_path: Path, some:
         assert 1 <= int(refused.headers["retry-after"]) <= 20
 
     ask(service_of(trained / "run", keys=file), work)
+
+
+def test_a_server_is_asked_by_the_address_that_it_listens_at(service: Service) -> None:
+    async def work(client: httpx.AsyncClient) -> None:
+        for host, status in (("127.0.0.2:5000", 200), ("localhost", 200), ("127.0.0.3", 403)):
+            assert (await client.get("/languages", headers={"host": host})).status_code == status
+
+    ask(service, work, only=own_names("127.0.0.2"))
+    assert own_names("::1")[-1] == "[::1]"
+    assert check_origin("http://[::1]:8000") and check_origin("https://a.example")
 
 
 def test_pages_of_others_and_foreign_names_are_refused(service: Service) -> None:
@@ -652,6 +734,31 @@ def test_who_does_not_finish_a_request_is_not_waited_for(service: Service, monke
         assert raw(url) == b""
 
 
+def test_what_follows_a_body_is_bounded(service: Service) -> None:
+    head = b"POST /translate HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+    for trailer in (b"X: %s\r\n" % (b"a" * 1000), b"X: " + b"a" * 1000):
+        with listening(service) as url:
+            assert raw(url, head, b"2\r\n{}\r\n0\r\n", *[trailer] * 10_000) == b""  # closed, and not read to its end
+
+
+def test_a_client_that_does_not_read_is_left(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("heedful.serve.server._STUCK_SECONDS", 0.1)
+    asked = b"GET /assets/heads.js HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with listening(service) as url:
+        host, _, port = url.removeprefix("http://").partition(":")
+        with socket.socket() as connection:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            connection.connect((host, int(port)))
+            connection.sendall(asked * 400)
+            own = connection.getsockname()[1]
+
+            def connected() -> bool:
+                sockets = psutil.Process().net_connections("tcp")
+                return any(one.raddr and one.raddr.port == own for one in sockets)
+
+            until(lambda: not connected())
+
+
 def test_bytes_that_are_no_request_do_no_harm(service: Service, some: list[str]) -> None:
     form = f"q={some[0]}&source=en&target=de".replace(" ", "+").encode()
     kind = b"Content-Type: application/x-www-form-urlencoded"
@@ -729,6 +836,56 @@ def test_what_was_accepted_is_answered_when_the_server_ends(
     for thread in threads:
         thread.join(20)
     assert answers == [200] * 5
+
+
+def test_a_server_that_ends_waits_for_streams(service: Service, gate: Event, some: list[str]) -> None:
+    events: list[str] = []
+
+    def send(url: str) -> None:
+        asked = {"text": some, "stream": True}
+        events.extend(httpx.post(f"{url}/v1/translate", json=asked, timeout=20).text.split("\n\n"))
+
+    with listening(service) as url:
+        thread = Thread(target=send, args=(url,))
+        thread.start()
+        until(lambda: service.batcher.busy > 0)
+        Timer(0.5, gate.set).start()  # after the server was told to end
+    thread.join(20)
+    assert [event.partition("\n")[0] for event in events] == [*["event: sentence"] * 6, "event: end", ""]
+
+
+def test_what_cannot_be_taken_up_is_told(
+    trained: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = tmp_path / "keys.json"
+    add_key(keys, "ann", per_minute=3)
+    service = service_of(trained / "run", keys=keys)
+    keys.write_text("broken")
+
+    def fail(_: RunFolder) -> str:
+        raise OSError("the disk is gone")
+
+    monkeypatch.setattr("heedful.serve.shelf._weights", fail)
+    asyncio.run(service.renew())
+    told = [record.getMessage() for record in caplog.records]
+    assert [line.partition(":")[0] for line in told] == ["run", "goes on with the keys that it has"]
+    assert "the disk is gone" in told[0]
+
+
+def test_what_is_looked_into_is_what_translates(trained: Path, tmp_path: Path, some: list[str]) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(trained / "run", run, ignore=shutil.ignore_patterns("checkpoints", "tensorboard"))
+    service = service_of(run)
+    weights = {name: -tensor for name, tensor in toy.weights(run).items()}
+    RunFolder(run).write_weights(weights, "others")
+
+    async def work(client: httpx.AsyncClient) -> None:
+        answer = await client.post("/v1/attention", json={"text": some[0]})
+        assert (answer.status_code, "take them up by SIGHUP" in answer.json()["error"]) == (503, True)
+        await service.renew()
+        assert (await client.post("/v1/attention", json={"text": some[0]})).status_code == 200
+
+    ask(service, work)
 
 
 def test_new_weights_are_taken_up_while_requests_go_on(trained: Path, tmp_path: Path, some: list[str]) -> None:

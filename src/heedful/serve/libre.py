@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 
 from fastapi import APIRouter, Request, Response
 
-from heedful.serve.batcher import Piece
 from heedful.serve.body import read_values
 from heedful.serve.document import gives, takes
 from heedful.serve.orders import Translating

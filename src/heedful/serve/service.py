@@ -11,6 +11,7 @@ from heedful.errors import HeedfulError, UserError
 from heedful.serve.batcher import Batcher, Full, Order, Piece, Ticket
 from heedful.serve.keys import Keys
 from heedful.serve.limits import Limits
+from heedful.serve.log import LOG
 from heedful.serve.metrics import Metrics
 from heedful.serve.refusal import Refused
 from heedful.serve.shelf import Shelf
@@ -49,7 +50,11 @@ class Service:
     async def renew(self) -> None:
         """Take up new keys and new versions of models, while requests go on."""
         await asyncio.to_thread(self.shelf.renew)
-        self.keys.renew()
+        try:
+            await asyncio.to_thread(self.keys.renew)
+        except Exception as error:
+            unexpected = not isinstance(error, HeedfulError)
+            LOG.error("goes on with the keys that it has: %s", error, exc_info=unexpected)
 
     def admit(self, request: Request, given: str | None = None) -> None:
         """Refuse who has no key, or asks too often. A key is in the body, or where such things usually are."""
