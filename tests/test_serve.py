@@ -756,6 +756,7 @@ def test_a_client_that_does_not_read_is_left(service: Service, monkeypatch: pyte
                 sockets = psutil.Process().net_connections("tcp")
                 return any(one.raddr and one.raddr.port == own for one in sockets)
 
+            until(connected)
             until(lambda: not connected())
 
 
