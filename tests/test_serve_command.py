@@ -6,6 +6,7 @@ import shutil
 import signal
 import socket
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from time import sleep
 
@@ -59,7 +60,8 @@ def test_a_worker_that_is_killed_is_followed_by_another(
     monkeypatch.chdir(tmp_path)
     program = [sys.executable, "-P", "-m", "heedful"]
     asked = {"q": toy.lines_of(trained / "test.en")[0], "source": "en", "target": "de"}
-    with toy.start("serve", trained / "run", "--port", 0, program=program) as server:
+    with toy.start("serve", trained / "run", "--port", 0, program=program) as server, ExitStack() as stack:
+        stack.callback(server.kill)  # or the block would wait for it, should something fail
         assert server.stderr
         lines = [server.stderr.readline().decode() for _ in range(2)]
         url = lines[1].split()[0]
