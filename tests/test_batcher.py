@@ -231,6 +231,26 @@ def test_what_could_not_be_done_in_time_is_refused_at_once() -> None:
     run(work, seconds=0.0)
 
 
+def test_the_first_batch_tells_nothing_of_how_long_others_take() -> None:
+    """It may have loaded a model."""
+    order = Shouting(apart=True)
+
+    async def work(batcher: Batcher) -> None:
+        with await held(batcher, order) as first:
+            await asyncio.sleep(0.05)
+            order.gate.set()
+            await first.results()
+        order.gate.clear()
+        order.batches.clear()
+        with await held(batcher, order) as second, batcher.submit(order, pieces("third")) as third:
+            fourth = batcher.submit(order, pieces("fourth", cost=90))  # would take 4.5 seconds
+            order.gate.set()
+            assert [*await second.results(), *await third.results()] == ["FIRST", "THIRD"]
+            assert await fourth.results() == ["FOURTH"]
+
+    run(work, seconds=2.0)
+
+
 def test_of_who_has_gone_nothing_more_is_done() -> None:
     order = Shouting()
 

@@ -387,6 +387,8 @@ def test_every_head_can_be_looked_at_and_switched_off(service: Service, some: li
         assert again["texts"][0]["text"] == document["hypotheses"][0]["text"]
         wrong = await client.post("/v1/attention", json={"text": some[0], "heads_off": ["cross.9.9"]})
         assert wrong.status_code == 400
+        unknown = await client.post("/v1/attention", json={"text": some[0], "off": ["cross.1.1"]})
+        assert unknown.json() == {"error": "Invalid request: off: extra inputs are not permitted"}
         long = await client.post("/v1/attention", json={"text": "a " * 300})
         assert (long.status_code, "at most 200 pieces" in long.json()["error"]) == (400, True)
 

@@ -74,7 +74,7 @@ class _Lane:
     cost: int = 0  # of all that waits
     begun: int = 0  # cost of what is worked on
     busy: int = 0  # workers
-    speed: float = 0.0  # cost a second that one worker does
+    speed: float | None = None  # cost a second that one worker does; 0 after the first batch, which may load a model
     spent: float = 0.0  # seconds of workers, and those that passed while nobody wanted any
 
     @property
@@ -89,7 +89,7 @@ class _Lane:
         return cost / (self.speed * self.workers) if self.speed else 1.0
 
     def measure(self, cost: int, seconds: float) -> None:
-        speed = cost / max(seconds, 1e-6)
+        speed = 0.0 if self.speed is None else cost / max(seconds, 1e-6)
         self.speed = 0.8 * self.speed + 0.2 * speed if self.speed else speed
         self.spent += seconds
 

@@ -150,6 +150,7 @@ def _sentence(error: ValidationError, kind: type[BaseModel], fields: Any) -> str
     first: Mapping[str, Any] = error.errors(include_url=False, include_context=False, include_input=False)[0]
     place = [part for part in first["loc"] if isinstance(part, int) or part.isidentifier()]
     name = str(place[0]) if place else "the body"
-    if place and kind.model_fields[name].is_required() and fields.get(name) in (None, "", []):
+    needed = [field for field, facts in kind.model_fields.items() if facts.is_required()]
+    if name in needed and fields.get(name) in (None, "", []):
         return f"missing {name} parameter"
     return f"{name}: {first['msg'][:1].lower()}{first['msg'][1:]}"
