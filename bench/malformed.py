@@ -155,16 +155,18 @@ def _odd_head(chance: random.Random) -> list[bytes]:
 
 
 def _wrong_size(chance: random.Random) -> list[bytes]:
-    """Too much; in pieces; more than was said, which is then no request."""
+    """Too much; in pieces; more than was said, which is then no request; fields after the body without end."""
     size = chance.choice((60_000, 200_000, 1_100_000))
     choices = (
         [translate_request(["a " * (size // 2)])],
         [translate_request(["a"] * (size // 50))],
+        [raw_post("/translate", b'{"q": [' + b"1," * (min(size, 1_000_000) // 2) + b"1]}")],
         [raw_post("/translate", b"x" * 10) + b"y" * size],
         [b"POST /translate HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n", b"ffffffff\r\n" + b"x" * 1000],
         [b"POST /translate HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n", b"zz\r\nabc\r\n"],
+        [b"POST /translate HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n", b"X: a\r\n" * (size // 6)],
     )
-    return chance.choice(choices[:3] if chance.random() < 0.95 else choices)
+    return chance.choice(choices[:4] if chance.random() < 0.95 else choices)
 
 
 def _no_request(chance: random.Random) -> list[bytes]:

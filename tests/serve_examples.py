@@ -47,7 +47,7 @@ async def client_of(service: Service, **how: Any) -> AsyncIterator[httpx.AsyncCl
 def listening(service: Service) -> Iterator[str]:
     """A real server on a free port, in a thread; gives its address."""
     listener: socket.socket = listen("127.0.0.1", 0)
-    server = Server(make_app(service), 20.0, service.renew)
+    server = Server(make_app(service), service.renew)
     thread = Thread(target=lambda: asyncio.run(server.serve([listener])))
     thread.start()
     try:

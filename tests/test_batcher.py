@@ -18,6 +18,7 @@ class Shouting:
     """Puts texts into capitals, once it is let; keeps what it was given."""
 
     budget: int = 100
+    apart: bool = False
     batches: list[list[str]] = field(default_factory=list)
     gate: Event = field(default_factory=Event)
 
@@ -116,6 +117,83 @@ def test_orders_are_not_mixed_and_have_their_turn() -> None:
     assert (order.batches, other.batches) == ([["first"], ["a", "b"], ["c", "d"]], [["e", "f"]])
 
 
+def test_what_needs_a_model_for_itself_holds_up_nobody_else() -> None:
+    done: list[str] = []
+    looks = [Shouting(apart=True, batches=[]) for _ in range(3)]
+    order = Shouting()
+    order.gate.set()
+
+    async def result(ticket: Ticket) -> None:
+        done.extend(await ticket.results())
+
+    async def work(batcher: Batcher) -> None:
+        tickets = [await held(batcher, looks[0])]
+        tickets += [batcher.submit(look, pieces(f"look {number}")) for number, look in enumerate(looks[1:])]
+        tickets.append(batcher.submit(order, pieces("short")))
+        waits = asyncio.gather(*map(result, tickets))
+        for look in looks:
+            look.gate.set()
+        await waits
+
+    run(work)
+    assert done == ["FIRST", "SHORT", "LOOK 0", "LOOK 1"]
+
+
+def test_what_needs_a_model_for_itself_has_one_worker() -> None:
+    look, other, order = Shouting(apart=True), Shouting(apart=True), Shouting()
+    order.gate.set()
+
+    async def work(batcher: Batcher) -> None:
+        first = await held(batcher, look)
+        second = batcher.submit(other, pieces("second"))
+        assert await batcher.submit(order, pieces("short")).results() == ["SHORT"]
+        await asyncio.sleep(0.05)
+        assert (batcher.busy, other.batches) == (1, [])
+        look.gate.set()
+        other.gate.set()
+        assert [*await first.results(), *await second.results()] == ["FIRST", "SECOND"]
+
+    run(work, workers=2)
+
+
+def test_what_needs_a_model_for_itself_has_its_turn_while_others_come() -> None:
+    order, look = Shouting(budget=1), Shouting(apart=True)
+    look.gate.set()
+
+    async def work(batcher: Batcher) -> None:
+        first = await held(batcher, order)
+        others = batcher.submit(order, pieces(*"abcdef"))
+        waits = batcher.submit(look, pieces("look"))
+        order.gate.set()
+        assert await waits.results() == ["LOOK"]
+        assert len(order.batches) < 7
+        await others.results()
+        await first.results()
+
+    run(work)
+
+
+def test_time_that_was_not_wanted_is_not_saved_up() -> None:
+    """Looks that were alone for long have had all the time; who comes then is not behind, nor much before them."""
+    order, look = Shouting(budget=1), Shouting(apart=True)
+    look.gate.set()
+
+    async def work(batcher: Batcher) -> None:
+        for _ in range(20):
+            await batcher.submit(look, pieces("look")).results()
+        first = await held(batcher, order)
+        others = batcher.submit(order, pieces(*"abcdefgh"))
+        waits = batcher.submit(look, pieces("look"))
+        await asyncio.sleep(0.02)  # longer than any look took
+        order.gate.set()
+        assert await waits.results() == ["LOOK"]
+        assert len(order.batches) < 9
+        await others.results()
+        await first.results()
+
+    run(work)
+
+
 def test_where_there_is_no_room_a_request_is_refused_at_once() -> None:
     order = Shouting()
 
@@ -151,6 +229,26 @@ def test_what_could_not_be_done_in_time_is_refused_at_once() -> None:
             assert [*await first.results(), *await second.results()] == ["FIRST", "SECOND"]
 
     run(work, seconds=0.0)
+
+
+def test_the_first_batch_tells_nothing_of_how_long_others_take() -> None:
+    """It may have loaded a model."""
+    order = Shouting(apart=True)
+
+    async def work(batcher: Batcher) -> None:
+        with await held(batcher, order) as first:
+            await asyncio.sleep(0.05)
+            order.gate.set()
+            await first.results()
+        order.gate.clear()
+        order.batches.clear()
+        with await held(batcher, order) as second, batcher.submit(order, pieces("third")) as third:
+            fourth = batcher.submit(order, pieces("fourth", cost=90))  # would take 4.5 seconds
+            order.gate.set()
+            assert [*await second.results(), *await third.results()] == ["FIRST", "THIRD"]
+            assert await fourth.results() == ["FOURTH"]
+
+    run(work, seconds=2.0)
 
 
 def test_of_who_has_gone_nothing_more_is_done() -> None:

@@ -8,7 +8,7 @@ import socket
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from threading import Event, Thread, Timer
+from threading import Event, Thread, Timer, current_thread, main_thread
 from time import sleep
 from typing import Any
 
@@ -20,13 +20,16 @@ for needed in ("fastapi", "uvicorn", "httptools", "prometheus_client", "httpx"):
     pytest.importorskip(needed, reason="needs heedful[serve]")
 
 import httpx
+import psutil
 
 from heedful.runs.align import find_aligner
 from heedful.runs.report import Silent
-from heedful.serve.batcher import Batcher, Ticket
+from heedful.serve.app import make_app
+from heedful.serve.batcher import Batcher, Piece, Ticket
+from heedful.serve.guard import check_origin, own_names
 from heedful.serve.keys import add_key
 from heedful.serve.limits import Limits
-from heedful.serve.orders import Translating
+from heedful.serve.orders import Scoring, Translating
 from heedful.serve.server import listen
 from heedful.serve.service import Service
 from heedful.store.run_folder import RunFolder
@@ -84,6 +87,70 @@ def test_translate_answers_as_libretranslate_does(service: Service, translator: 
     ask(service, work)
 
 
+def test_a_request_is_in_the_address_or_in_a_form_too(
+    service: Service, translator: Translator, some: list[str]
+) -> None:
+    asked = {"q": some[0], **PAIR}
+    best = {"translatedText": translator.translate(some[:1])[0].text}
+
+    async def work(client: httpx.AsyncClient) -> None:
+        assert (await client.post("/translate", params=asked)).json() == best
+        parts = {name: (None, value) for name, value in asked.items()}
+        assert (await client.post("/translate", files=parts)).json() == best
+        both = await client.post("/translate", params={"q": some[0]}, data={"q": some[1], **PAIR})
+        assert both.json() == best  # the address comes first
+        found = await client.post("/detect", files={"q": (None, "\n".join(some))})
+        assert found.json()[0]["language"] == "en"
+        assert (await client.post("/translate")).json() == {"error": "Invalid request: missing q parameter"}
+
+        async def status(content: bytes, kind: str = "multipart/form-data; boundary=x") -> int:
+            return (await client.post("/translate", content=content, headers={"content-type": kind})).status_code
+
+        part = b'--x\r\nContent-Disposition: form-data; name="q"\r\n\r\na\r\n'
+        assert await status(part * 2001 + b"--x--") == 400
+        assert await status(b"--y\r\n") == 400
+        assert await status(part.replace(b'"q"', b'"q"; filename="a.txt"') + b"--x--") == 400
+        assert await status(part, "multipart/form-data") == 400
+        assert await status(part + b"--x--", "multipart/form-data; boundary=x; charset=punycode") == 415
+        assert await status(b"a" * (1 << 20) + b"a") == 413
+
+    ask(service, work)
+
+
+def test_nothing_is_translated_to_nothing_and_no_format_is_text(
+    service: Service, translator: Translator, some: list[str]
+) -> None:
+    best = translator.translate(some[:1])[0].text
+
+    async def work(client: httpx.AsyncClient) -> None:
+        for form in (None, "", "html"):
+            answer = await client.post("/translate", json={"q": [some[0], "", " "], **PAIR, "format": form})
+            assert answer.json() == {"translatedText": [best, "", " "]}
+
+    ask(service, work)
+
+
+def test_a_text_stays_as_it_is_if_it_is_in_the_language_that_it_is_to_be_in(
+    service: Service, translator: Translator, trained: Path
+) -> None:
+    english, german = (" ".join(toy.lines_of(trained / f"test.{code}")[:8]) for code in ("en", "de"))
+    assert min(len(english), len(german)) > 40
+    (best,) = translator.translate([english])
+
+    async def work(client: httpx.AsyncClient) -> None:
+        same = await client.post("/translate", json={"q": "One  two.", "source": "en", "target": "en"})
+        assert same.json() == {"translatedText": "One  two."}
+        page = {"q": "<p onclick=x()>One &amp; two</p>", "source": "de", "target": "de", "format": "html"}
+        assert (await client.post("/translate", json=page)).json() == {"translatedText": "<p>One &amp; two</p>"}
+        asked = {"q": [german, english, german], "source": "auto", "target": "de", "alternatives": 1}
+        answer = (await client.post("/translate", json=asked)).json()
+        assert answer["translatedText"] == [german, best.text, german]
+        assert [found["language"] for found in answer["detectedLanguage"]] == ["de", "en", "de"]
+        assert [len(others) for others in answer["alternatives"]] == [0, 1, 0]
+
+    ask(service, work)
+
+
 def test_white_space_and_markup_stay(service: Service, translator: Translator, some: list[str]) -> None:
     one, two = (translation.text for translation in translator.translate(some[:2]))
     cut = translator.translate(["a b"])[0].text
@@ -134,7 +201,12 @@ def test_languages_are_told_apart(service: Service, trained: Path) -> None:
     [
         ({"source": "en", "target": "de"}, 400, "Invalid request: missing q parameter"),
         ({"q": "", **PAIR}, 400, "Invalid request: missing q parameter"),
+        ({"q": None, **PAIR}, 400, "Invalid request: missing q parameter"),
+        ({"q": [], **PAIR}, 400, "Invalid request: missing q parameter"),
         ({"q": "a", "source": "en"}, 400, "Invalid request: missing target parameter"),
+        ({"q": "a", **PAIR, "format": "xml"}, 400, "xml format is not supported"),
+        ({"q": [1] * 500_000, **PAIR}, 400, "Invalid request: request (500000) exceeds text limit (1000)"),
+        ({"q": "a", "source": "zz", "target": "zz"}, 400, "zz is not supported"),
         ({"q": "a", "source": "zz", "target": "de"}, 400, "zz is not supported"),
         ({"q": "a", "source": "en", "target": "zz"}, 400, "zz is not supported"),
         ({"q": "a", "source": "auto", "target": "zz"}, 400, "zz is not supported"),
@@ -202,8 +274,8 @@ def test_other_kinds_of_bodies_and_paths_are_refused(service: Service) -> None:
         assert (
             await client.post("/translate", content=b"<q/>", headers={"content-type": "text/xml"})
         ).status_code == 415
-        assert (await client.post("/translate")).status_code == 415
-        for path in ("/v2", "/../../etc/passwd", "/%2e%2e/%2e%2e/etc/passwd", "/docs"):
+        assert (await client.post("/v1/translate")).status_code == 415
+        for path in ("/v2", "/../../etc/passwd", "/%2e%2e/%2e%2e/etc/passwd", "/docs/x"):
             answer = await client.get(path)
             assert (answer.status_code, answer.json()) == (404, {"error": "Not Found"})
         answer = await client.get("/translate")
@@ -315,6 +387,8 @@ def test_every_head_can_be_looked_at_and_switched_off(service: Service, some: li
         assert again["texts"][0]["text"] == document["hypotheses"][0]["text"]
         wrong = await client.post("/v1/attention", json={"text": some[0], "heads_off": ["cross.9.9"]})
         assert wrong.status_code == 400
+        unknown = await client.post("/v1/attention", json={"text": some[0], "off": ["cross.1.1"]})
+        assert unknown.json() == {"error": "Invalid request: off: extra inputs are not permitted"}
         long = await client.post("/v1/attention", json={"text": "a " * 300})
         assert (long.status_code, "at most 200 pieces" in long.json()["error"]) == (400, True)
 
@@ -332,6 +406,21 @@ def test_models_are_listed(service: Service) -> None:
 
 
 # Limits
+
+
+def test_a_list_that_is_too_long_is_not_looked_at(service: Service) -> None:
+    terms = {str(number): 1 for number in range(1001)}
+
+    async def work(client: httpx.AsyncClient) -> None:
+        for path, asked in (
+            ("/v1/translate", {"text": [1] * 1001}),
+            ("/v1/translate", {"text": "a", "glossary": terms}),
+            ("/v1/attention", {"text": "a", "heads_off": [1] * 1001}),
+        ):
+            answer = await client.post(path, json=asked)
+            assert answer.json() == {"error": "Invalid request: request (1001) exceeds text limit (1000)"}
+
+    ask(service, work)
 
 
 def test_every_limit_has_its_refusal(trained: Path) -> None:
@@ -402,6 +491,75 @@ def test_what_takes_too_long_is_given_up(trained: Path, some: list[str]) -> None
     ask(service, work)
 
 
+def test_a_stream_has_one_deadline(trained: Path, some: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each sentence is done in time, all of them are not."""
+    real = Translating.do
+
+    def slow(order: Translating, items: Sequence[str]) -> list[Translation]:
+        sleep(0.5)
+        return real(order, items)
+
+    monkeypatch.setattr(Translating, "do", slow)
+    monkeypatch.setattr(Translating, "budget", 1)
+    service = service_of(trained / "run", limits=Limits(seconds=1.2))
+
+    async def work(client: httpx.AsyncClient) -> None:
+        streamed = await client.post("/v1/translate", json={"text": "\n".join(some), "stream": True})
+        assert streamed.text.endswith('event: error\ndata: {"error":"Slowdown: not done after 1.2 s"}\n\n')
+        assert service.batcher.cost == 0
+
+    ask(service, work)
+
+
+def test_a_stream_whose_client_leaves_before_it_begins_is_not_done(
+    service: Service, gate: Event, some: list[str]
+) -> None:
+    scope: dict[str, Any] = {"type": "http", "method": "POST", "path": "/v1/translate", "query_string": b""}
+    scope |= {"headers": [(b"host", b"localhost"), (b"content-type", b"application/json")], "asgi": {}}
+    body = json.dumps({"text": some, "stream": True}).encode()
+
+    async def work(client: httpx.AsyncClient) -> None:
+        messages = iter([{"type": "http.request", "body": body}])
+        sent: list[str] = []
+
+        async def receive() -> Any:
+            return next(messages, {"type": "http.disconnect"})
+
+        async def send(message: Any) -> None:
+            sent.append(message["type"])
+
+        first = asyncio.create_task(client.post("/translate", json={"q": some[0], **PAIR}))  # keeps the worker busy
+        while not service.batcher.busy:
+            await asyncio.sleep(0.01)
+        await make_app(service)(scope, receive, send)
+        assert sent == ["http.response.start"]
+        assert service.batcher.cost == 0
+        gate.set()
+        assert (await first).status_code == 200
+
+    ask(service, work)
+
+
+def test_long_translations_are_taken_apart_in_a_thread(
+    service: Service, some: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: list[bool] = []
+    real = Scoring.pieces
+
+    def pieces(order: Scoring, *given: Sequence[str]) -> list[Piece]:
+        threads.append(current_thread() is main_thread())
+        return real(order, *given)
+
+    monkeypatch.setattr(Scoring, "pieces", pieces)
+
+    async def work(client: httpx.AsyncClient) -> None:
+        for translation in (some[0], "a" * 3000):
+            await client.post("/v1/score", json={"texts": [some[0]], "translations": [translation]})
+
+    ask(service, work)
+    assert threads == [True, False]
+
+
 # Who may ask
 
 
@@ -427,6 +585,16 @@ def test_keys_open_the_door_and_are_counted(trained: Path, tmp_path: Path, some:
         assert 1 <= int(refused.headers["retry-after"]) <= 20
 
     ask(service_of(trained / "run", keys=file), work)
+
+
+def test_a_server_is_asked_by_the_address_that_it_listens_at(service: Service) -> None:
+    async def work(client: httpx.AsyncClient) -> None:
+        for host, status in (("127.0.0.2:5000", 200), ("localhost", 200), ("127.0.0.3", 403)):
+            assert (await client.get("/languages", headers={"host": host})).status_code == status
+
+    ask(service, work, only=own_names("127.0.0.2"))
+    assert own_names("::1")[-1] == "[::1]"
+    assert check_origin("http://[::1]:8000") and check_origin("https://a.example")
 
 
 def test_pages_of_others_and_foreign_names_are_refused(service: Service) -> None:
@@ -568,6 +736,32 @@ def test_who_does_not_finish_a_request_is_not_waited_for(service: Service, monke
         assert raw(url) == b""
 
 
+def test_what_follows_a_body_is_bounded(service: Service) -> None:
+    head = b"POST /translate HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+    for trailer in (b"X: %s\r\n" % (b"a" * 1000), b"X: " + b"a" * 1000):
+        with listening(service) as url:
+            assert raw(url, head, b"2\r\n{}\r\n0\r\n", *[trailer] * 10_000) == b""  # closed, and not read to its end
+
+
+def test_a_client_that_does_not_read_is_left(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("heedful.serve.server._STUCK_SECONDS", 0.1)
+    asked = b"GET /assets/heads.js HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with listening(service) as url:
+        host, _, port = url.removeprefix("http://").partition(":")
+        with socket.socket() as connection:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            connection.connect((host, int(port)))
+            connection.sendall(asked * 400)
+            own = connection.getsockname()[1]
+
+            def connected() -> bool:
+                sockets = psutil.Process().net_connections("tcp")
+                return any(one.raddr and one.raddr.port == own for one in sockets)
+
+            until(connected)
+            until(lambda: not connected())
+
+
 def test_bytes_that_are_no_request_do_no_harm(service: Service, some: list[str]) -> None:
     form = f"q={some[0]}&source=en&target=de".replace(" ", "+").encode()
     kind = b"Content-Type: application/x-www-form-urlencoded"
@@ -645,6 +839,56 @@ def test_what_was_accepted_is_answered_when_the_server_ends(
     for thread in threads:
         thread.join(20)
     assert answers == [200] * 5
+
+
+def test_a_server_that_ends_waits_for_streams(service: Service, gate: Event, some: list[str]) -> None:
+    events: list[str] = []
+
+    def send(url: str) -> None:
+        asked = {"text": some, "stream": True}
+        events.extend(httpx.post(f"{url}/v1/translate", json=asked, timeout=20).text.split("\n\n"))
+
+    with listening(service) as url:
+        thread = Thread(target=send, args=(url,))
+        thread.start()
+        until(lambda: service.batcher.busy > 0)
+        Timer(0.5, gate.set).start()  # after the server was told to end
+    thread.join(20)
+    assert [event.partition("\n")[0] for event in events] == [*["event: sentence"] * 6, "event: end", ""]
+
+
+def test_what_cannot_be_taken_up_is_told(
+    trained: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = tmp_path / "keys.json"
+    add_key(keys, "ann", per_minute=3)
+    service = service_of(trained / "run", keys=keys)
+    keys.write_text("broken")
+
+    def fail(_: RunFolder) -> str:
+        raise OSError("the disk is gone")
+
+    monkeypatch.setattr("heedful.serve.shelf._weights", fail)
+    asyncio.run(service.renew())
+    told = [record.getMessage() for record in caplog.records]
+    assert [line.partition(":")[0] for line in told] == ["run", "goes on with the keys that it has"]
+    assert "the disk is gone" in told[0]
+
+
+def test_what_is_looked_into_is_what_translates(trained: Path, tmp_path: Path, some: list[str]) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(trained / "run", run, ignore=shutil.ignore_patterns("checkpoints", "tensorboard"))
+    service = service_of(run)
+    weights = {name: -tensor for name, tensor in toy.weights(run).items()}
+    RunFolder(run).write_weights(weights, "others")
+
+    async def work(client: httpx.AsyncClient) -> None:
+        answer = await client.post("/v1/attention", json={"text": some[0]})
+        assert (answer.status_code, "take them up by SIGHUP" in answer.json()["error"]) == (503, True)
+        await service.renew()
+        assert (await client.post("/v1/attention", json={"text": some[0]})).status_code == 200
+
+    ask(service, work)
 
 
 def test_new_weights_are_taken_up_while_requests_go_on(trained: Path, tmp_path: Path, some: list[str]) -> None:

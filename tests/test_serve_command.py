@@ -5,7 +5,10 @@ import json
 import shutil
 import signal
 import socket
+import sys
+from contextlib import ExitStack
 from pathlib import Path
+from time import sleep
 
 import pytest
 
@@ -50,18 +53,27 @@ def test_a_server_hears_signals_and_ends_well(trained: Path, tmp_path: Path) -> 
     assert text.encode() not in err
 
 
-def test_a_worker_that_is_killed_is_followed_by_another(trained: Path) -> None:
+def test_a_worker_that_is_killed_is_followed_by_another(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "fastapi.py").write_text("raise SystemExit('code from the current folder')")
+    monkeypatch.chdir(tmp_path)
+    program = [sys.executable, "-P", "-m", "heedful"]
     asked = {"q": toy.lines_of(trained / "test.en")[0], "source": "en", "target": "de"}
-    with toy.start("serve", trained / "run", "--port", 0) as server:
+    with toy.start("serve", trained / "run", "--port", 0, program=program) as server, ExitStack() as stack:
+        stack.callback(server.kill)  # or the block would wait for it, should something fail
         assert server.stderr
         lines = [server.stderr.readline().decode() for _ in range(2)]
         url = lines[1].split()[0]
         (worker,) = psutil.Process(server.pid).children()
         first = httpx.post(f"{url}/translate", json=asked, timeout=20).json()
         worker.kill()
+        while not (begun := psutil.Process(server.pid).children()) or begun == [worker]:
+            sleep(0.01)
+        server.send_signal(signal.SIGHUP)  # before it can be heard
         assert httpx.post(f"{url}/translate", json=asked, timeout=30).json() == first  # who comes meanwhile waits
         (other,) = psutil.Process(server.pid).children()
-        assert other.pid != worker.pid
+        assert [other] == begun
         server.kill()  # who keeps it up is gone: so is the worker
         other.wait(timeout=30)
 
@@ -75,6 +87,9 @@ def test_what_cannot_be_served_is_told_before_anything_is_loaded(trained: Path, 
             ((run, "--port", port), f"127.0.0.1, port {port}, cannot be used (Address already in use)"),
             ((run, run, "--languages", "en-de"), "--languages is given 1 times for 2 runs; give it once for each"),
             ((run, "--keys", tmp_path / "none.json"), "No such file or directory; make a key with: heedful key"),
+            ((run, "--cors", "*"), "--cors * is not an origin as browsers send it; name each, say https://example.com"),
+            ((run, "--cors", "https://a.example/"), "--cors https://a.example/ is not an origin"),
+            ((run, "--cors", "https://a.example:443"), "--cors https://a.example:443 is not an origin"),
             ((run, "--engine", "fast"), "--engine must be one of auto, torch, ctranslate2, but is fast"),
             ((tmp_path,), f"{tmp_path} is not a run folder"),
         ):

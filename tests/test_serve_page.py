@@ -90,8 +90,9 @@ def translate(page: "Page", text: str, translation: str) -> None:
 # As text.
 
 
-def test_the_page_has_no_script_or_style_in_it_and_loads_only_its_own(url: str) -> None:
-    answer = httpx.get(url)
+@pytest.mark.parametrize("path", ["/", "/docs"])
+def test_the_page_has_no_script_or_style_in_it_and_loads_only_its_own(url: str, path: str) -> None:
+    answer = httpx.get(url + path)
     assert (answer.status_code, answer.headers["content-type"]) == (200, "text/html; charset=utf-8")
     html = answer.text
     assert re.findall(r"<script(?![^>]*\bsrc=)", html) == []
@@ -100,13 +101,19 @@ def test_the_page_has_no_script_or_style_in_it_and_loads_only_its_own(url: str) 
     assert policy[:3] == ["default-src 'none'", "script-src 'self'", "style-src 'self'"]
     assert "unsafe" not in "".join(policy)
     loaded = re.findall(r"(?:src|href)=\"(assets/[^\"]*)\"", html)
-    assert len(loaded) == 6
+    assert len(loaded) >= 6
     for address in loaded:
         file = httpx.get(f"{url}/{address}")
         assert file.status_code == 200
         assert set(re.findall(r"https?://[\w./]+", file.text)) <= {"http://www.w3.org/2000/svg"}
         assert "innerHTML" not in file.text
-    for path in ("/assets/none.js", "/assets/..%2Fapp.py", "/assets/../app.py", "/assets/index.html"):
+    for path in (
+        "/assets/none.js",
+        "/assets/..%2Fapp.py",
+        "/assets/../app.py",
+        "/assets/index.html",
+        "/assets/docs.html",
+    ):
         assert httpx.get(f"{url}{path}").status_code == 404
 
 
@@ -333,6 +340,39 @@ def test_a_file_can_be_dropped_and_what_is_wrong_with_it_is_said(opened: "Page",
     expect_text(opened, "#jobs .problem", re.compile("none of the kinds that can be translated: .txt"))
     drop("broken.json", "{")
     expect_text(opened, "#jobs li >> nth=0 >> .problem", re.compile("The file is not JSON"))
+
+
+# The API.
+
+
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 320)])
+def test_the_api_has_a_page(browser: "Browser", url: str, scheme: str, width: int) -> None:
+    document = httpx.get(f"{url}/openapi.json").json()
+    with watched(browser, url, color_scheme=scheme, viewport={"width": width, "height": 800}) as seen:
+        page = seen.page
+        page.set_default_timeout(SLOW)
+        page.goto(url)
+        page.click("footer a")
+        page.wait_for_selector("#endpoints details")
+        assert page.locator("#endpoints summary code").all_text_contents() == list(document["paths"])
+        assert page.locator("#endpoints h2").all_text_contents() == ["LibreTranslate", "heedful"]
+        assert page.locator("#objects details").count() == len(document["components"]["schemas"])
+        page.click("#post-v1-translate > summary")
+        shown = page.locator("#post-v1-translate")
+        fields = document["components"]["schemas"]["TranslateRequest"]["properties"]
+        assert shown.locator("table >> nth=0 >> th code").all_text_contents() == list(fields)
+        said = shown.text_content() or ""
+        assert all(field.get("description", "") in said for field in fields.values())
+        assert "at least 1; at most 10; default 1" in said
+        assert f"curl {url}/v1/translate -H 'Content-Type: application/json' -d '{{\"text\":" in said
+        example = '-d \'{"q":"A man rides a horse.","source":"de","target":"en"}\''
+        assert example in (page.text_content("#post-translate pre") or "")
+        statuses = document["paths"]["/v1/translate"]["post"]["responses"]
+        assert shown.locator("table >> nth=1 >> th").all_text_contents() == sorted(statuses)
+        shown.locator("a", has_text="TranslateAnswer").click()
+        assert page.locator("#TranslateAnswer").get_attribute("open") is not None
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert seen.misdeeds == []
 
 
 # What people and machines do to it.

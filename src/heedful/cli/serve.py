@@ -51,6 +51,7 @@ def serve(
     except ImportError as error:
         raise ConfigError(f"serving needs {error.name}, which is not installed; install heedful[serve]") from error
     from heedful.serve.app import make_app
+    from heedful.serve.guard import check_origin, own_names
     from heedful.serve.keeper import inherited, keep
     from heedful.serve.keys import Keys
     from heedful.serve.limits import Limits
@@ -59,10 +60,11 @@ def serve(
     from heedful.serve.shelf import Shelf, places
     from heedful.translator import Translator
 
-    only_here = is_loopback(host)
-    if not only_here and not keys and not anyone:
+    only = own_names(host) if is_loopback(host) else ()
+    if not only and not keys and not anyone:
         raise ConfigError(f"--host {host} lets other machines ask; give --keys FILE, or --anyone if that is meant")
 
+    origins = [check_origin(origin) for origin in cors or ()]
     where, choice = device_named(device), engine_named(engine)
 
     def load(folder: Path) -> Translator:
@@ -78,7 +80,7 @@ def serve(
             raise typer.Exit(keep(kept))
     with listener or listen(host, port) as listener:
         service = Service(Shelf(found, load), Limits(characters=characters, seconds=seconds), known)
-        server = Server(make_app(service, only_here=only_here, origins=cors or ()), seconds, service.renew)
+        server = Server(make_app(service, only=only, origins=origins), service.renew)
         for place in found:
             console.say(f"{place.name}: {place.source} to {place.target}")
         console.say(f"{url_of(listener)} translates; end with Ctrl-C")

@@ -10,19 +10,21 @@ from starlette.middleware.cors import CORSMiddleware
 
 from heedful.serve.document import described
 from heedful.serve.files import files, kinds
-from heedful.serve.guard import Guard
+from heedful.serve.guard import LOOPBACK, Guard
 from heedful.serve.libre import libre
 from heedful.serve.page import Page
 from heedful.serve.refusal import error_response
 from heedful.serve.service import Service
 from heedful.serve.v1 import v1
 
-_LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 _ABOUT = "Translation by the Transformer of 'Attention Is All You Need', and what went on inside of it."
 
 
-def make_app(service: Service, *, only_here: bool = True, origins: Collection[str] = ()) -> FastAPI:
-    """All endpoints; `only_here`: for clients on this machine; `origins`: whose pages may ask, besides our own."""
+def make_app(service: Service, *, only: Collection[str] = LOOPBACK, origins: Collection[str] = ()) -> FastAPI:
+    """All endpoints.
+
+    `only` are the names by which this server may be asked, () is any; `origins`: whose pages may ask, besides our own.
+    """
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -59,6 +61,5 @@ def make_app(service: Service, *, only_here: bool = True, origins: Collection[st
             CORSMiddleware, allow_origins=list(origins), allow_methods=["GET", "POST"], allow_headers=["*"]
         )
     paths = {*app.openapi()["paths"], *page.paths, "/metrics", "/openapi.json"}
-    hosts = _LOOPBACK if only_here else ()
-    app.add_middleware(Guard, metrics=service.metrics, paths=paths, hosts=hosts, origins=origins)
+    app.add_middleware(Guard, metrics=service.metrics, paths=paths, hosts=only, origins=origins)
     return app

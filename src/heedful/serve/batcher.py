@@ -4,6 +4,9 @@ Every request waits with its pieces of work (sentences, mostly) under an order: 
 worker is free it takes a batch of one order, one piece from each request in turn, and does it in a thread. So a request
 that comes later need not wait for all of a longer one, and of who has gone nothing more is done.
 
+What needs a model for itself is slow, and waits in a lane of its own, with one worker at most. Where both lanes have
+something to do, that one has its turn which has had less of the workers' time.
+
 All of this happens in the event loop; only the work itself is in other threads. So nothing here needs a lock.
 """
 
@@ -12,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import ceil, inf
 from time import monotonic
 from typing import Any, Protocol
@@ -28,6 +31,11 @@ class Order(Protocol):
     @property
     def budget(self) -> int:
         """What the pieces of one batch may cost together."""
+        ...
+
+    @property
+    def apart(self) -> bool:
+        """Whether it needs a model for itself, so that only one worker at a time can do such."""
         ...
 
     def do(self, items: Sequence[Any]) -> Sequence[Any]:
@@ -55,6 +63,35 @@ class Piece:
 class _Waiting:
     piece: Piece
     result: "asyncio.Future[Any]"
+
+
+@dataclass(slots=True, eq=False)
+class _Lane:
+    """Who waits, in the order in which they have their turn, and how much time they had."""
+
+    workers: int  # that may work for it at once
+    tickets: "dict[Ticket, None]" = field(default_factory=dict)
+    cost: int = 0  # of all that waits
+    begun: int = 0  # cost of what is worked on
+    busy: int = 0  # workers
+    speed: float | None = None  # cost a second that one worker does; 0 after the first batch, which may load a model
+    spent: float = 0.0  # seconds of workers, and those that passed while nobody wanted any
+
+    @property
+    def ready(self) -> bool:
+        return bool(self.tickets) and self.busy < self.workers
+
+    @property
+    def wait(self) -> float:
+        return min(_SLOWEST, self.seconds_for(self.cost))
+
+    def seconds_for(self, cost: int) -> float:
+        return cost / (self.speed * self.workers) if self.speed else 1.0
+
+    def measure(self, cost: int, seconds: float) -> None:
+        speed = 0.0 if self.speed is None else cost / max(seconds, 1e-6)
+        self.speed = 0.8 * self.speed + 0.2 * speed if self.speed else speed
+        self.spent += seconds
 
 
 class Ticket:
@@ -94,29 +131,36 @@ class Batcher:
 
         `seen` is told of each batch: its size and the seconds that it took.
         """
-        self._workers = workers
         self._room = room
         self._seconds = seconds
         self._seen = seen
-        self._tickets: dict[Ticket, None] = {}  # in the order in which they have their turn
+        self._usual, self._apart = _Lane(workers), _Lane(1)
+        self._lanes = (self._usual, self._apart)
+        self._spent = 0.0  # of the lane that had its turn last, before it
         self._filled = asyncio.Event()
         self._forming = asyncio.Lock()  # one batch is put together at a time
         self._threads = ThreadPoolExecutor(workers, thread_name_prefix="translate")
         self._tasks: list[asyncio.Task[None]] = []
         self._closing = False
-        self.busy = 0
-        self.cost = 0  # of all that waits
-        self._begun = 0  # cost of what is worked on
-        self._speed = 0.0  # cost a second that one worker does
+
+    @property
+    def busy(self) -> int:
+        """How many workers are."""
+        return sum(lane.busy for lane in self._lanes)
+
+    @property
+    def cost(self) -> int:
+        """Of all that waits."""
+        return sum(lane.cost for lane in self._lanes)
 
     def start(self) -> None:
         """Let the workers begin."""
-        self._tasks = [asyncio.create_task(self._work()) for _ in range(self._workers)]
+        self._tasks = [asyncio.create_task(self._work()) for _ in range(self._usual.workers)]
 
     async def close(self) -> None:
         """Finish what was accepted, then stop."""
         self._closing = True
-        while self._tickets or self.busy:
+        while any(lane.tickets or lane.busy for lane in self._lanes):
             await asyncio.sleep(0.01)
         for task in self._tasks:
             task.cancel()
@@ -125,52 +169,63 @@ class Batcher:
 
     def submit(self, order: Order, pieces: Sequence[Piece]) -> Ticket:
         """Wait in line, to be used as a block; `Full` at once where there is no room."""
-        cost = sum(piece.cost for piece in pieces)
-        if self._closing or (self._tickets and not self._fits(cost)):
-            raise Full(self.wait())
+        lane, cost = self._lane(order), sum(piece.cost for piece in pieces)
+        if self._closing or not self._fits(lane, cost):
+            raise Full(lane.wait)
         ticket = Ticket(self, order, pieces)
         if pieces:
-            self._tickets[ticket] = None
-            self.cost += cost
-            self._filled.set()
+            if not lane.tickets:  # time that it did not want is not saved up
+                lane.spent = max(lane.spent, self._spent)
+            lane.tickets[ticket] = None
+            lane.cost += cost
+            self._look()
         return ticket
 
     def wait(self) -> float:
         """Seconds until what waits now will be done, about."""
-        return min(_SLOWEST, self._seconds_for(self.cost))
-
-    def _fits(self, cost: int) -> bool:
-        """Whether there is room for it, and time."""
-        return self.cost + cost <= self._room and self._seconds_for(self.cost + cost) <= self._seconds
-
-    def _seconds_for(self, cost: int) -> float:
-        speed = self._speed * self._workers
-        return cost / speed if speed else 1.0
+        return max(lane.wait for lane in self._lanes)
 
     def forget(self, ticket: Ticket) -> None:
         """Do nothing more for this one."""
-        if ticket in self._tickets:
-            del self._tickets[ticket]
-            self.cost -= sum(waiting.piece.cost for waiting in ticket.waiting)
-        if not self._tickets:
+        lane = self._lane(ticket.order)
+        if ticket in lane.tickets:
+            del lane.tickets[ticket]
+            lane.cost -= sum(waiting.piece.cost for waiting in ticket.waiting)
+        self._look()
+
+    def _lane(self, order: Order) -> _Lane:
+        return self._apart if order.apart else self._usual
+
+    def _fits(self, lane: _Lane, cost: int) -> bool:
+        """Whether there is room for it, and time. Where nothing waits, anything fits."""
+        if self.cost and self.cost + cost > self._room:
+            return False
+        return not lane.tickets or lane.seconds_for(lane.cost + cost) <= self._seconds
+
+    def _look(self) -> None:
+        """See whether there is anything that a worker could begin."""
+        if any(lane.ready for lane in self._lanes):
+            self._filled.set()
+        else:
             self._filled.clear()
 
     async def _work(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
             order, batch = await self._next()
-            self.busy += 1
-            began, cost = monotonic(), sum(waiting.piece.cost for waiting in batch)
-            self._begun += cost
+            lane, began, cost = self._lane(order), monotonic(), sum(waiting.piece.cost for waiting in batch)
             try:
                 items = [waiting.piece.item for waiting in batch]
                 results = await loop.run_in_executor(self._threads, _done, order, items)
-                self._measure(len(batch), cost, monotonic() - began)
+                seconds = monotonic() - began
+                lane.measure(cost, seconds)
+                self._seen(len(batch), seconds)
                 for waiting, result in zip(batch, results, strict=True):
                     _tell(waiting.result, result)
             finally:
-                self.busy -= 1
-                self._begun -= cost
+                lane.busy -= 1
+                lane.begun -= cost
+                self._look()
 
     async def _next(self) -> tuple[Order, list[_Waiting]]:
         """The next batch. Who comes to an idle server does not wait for others."""
@@ -178,29 +233,36 @@ class Batcher:
             while True:
                 await self._filled.wait()
                 await self._linger()
-                if self._tickets:
-                    return self._take()
+                if self._filled.is_set():
+                    return self._take(self._turn())
 
     async def _linger(self) -> None:
         """While others work, let a batch grow as long as more comes in."""
         for _ in range(_LINGERS):
             before = self.cost
-            if not self.busy or not self._tickets or before >= next(iter(self._tickets)).order.budget:
+            if not self.busy or not self._filled.is_set():
+                return
+            lane = self._turn()
+            if lane.cost >= next(iter(lane.tickets)).order.budget:
                 return
             await asyncio.sleep(_LINGER)
             if self.cost <= before:
                 return
 
-    def _take(self) -> tuple[Order, list[_Waiting]]:
+    def _turn(self) -> _Lane:
+        """The lane that has had less time, of those that are ready."""
+        return min((lane for lane in self._lanes if lane.ready), key=lambda lane: lane.spent)
+
+    def _take(self, lane: _Lane) -> tuple[Order, list[_Waiting]]:
         """One piece from each request of an order, again and again, until a batch is full.
 
         It is full when it has its worker's share of all work, so that none is idle while another has too much. While
         others wait, it has no more of a long request than of the shortest, which is done with it.
         """
-        order = next(iter(self._tickets)).order
-        turn = deque(ticket for ticket in self._tickets if ticket.order == order)
+        order = next(iter(lane.tickets)).order
+        turn = deque(ticket for ticket in lane.tickets if ticket.order == order)
         rounds = min(len(ticket.waiting) for ticket in turn) if len(turn) > 1 else None
-        most = min(order.budget, ceil((self.cost + self._begun) / self._workers))
+        most = min(order.budget, ceil((lane.cost + lane.begun) / lane.workers))
         batch: list[_Waiting] = []
         taken: dict[Ticket, int] = {}
         cost = 0
@@ -215,19 +277,16 @@ class Batcher:
             taken[ticket] = taken.get(ticket, 0) + 1
             if ticket.waiting:
                 turn.append(ticket)
-        self.cost -= cost
         for ticket in taken:  # who has had a turn is behind all others
-            del self._tickets[ticket]
+            del lane.tickets[ticket]
             if ticket.waiting:
-                self._tickets[ticket] = None
-        if not self._tickets:
-            self._filled.clear()
+                lane.tickets[ticket] = None
+        self._spent = max(self._spent, lane.spent)
+        lane.cost -= cost
+        lane.begun += cost
+        lane.busy += 1
+        self._look()
         return order, batch
-
-    def _measure(self, size: int, cost: int, seconds: float) -> None:
-        speed = cost / max(seconds, 1e-6)
-        self._speed = 0.8 * self._speed + 0.2 * speed if self._speed else speed
-        self._seen(size, seconds)
 
 
 def _done(order: Order, items: Sequence[Any]) -> Sequence[Any]:

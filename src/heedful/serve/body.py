@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from math import isfinite
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl
@@ -15,24 +15,55 @@ from heedful.serve.refusal import Refused
 
 Body = TypeVar("Body", bound=BaseModel)
 
+_JSON = "application/json"
 _FORM = "application/x-www-form-urlencoded"
+_PARTS = "multipart/form-data"
 _MOST_FIELDS = 2000
 
 
 async def read_body(request: Request, kind: type[Body], limits: Limits) -> Body:
     """A request of this kind, or a refusal that says what is wrong and repeats nothing of it."""
-    media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    media = _media(request)
     content = await content_of(request, limits.body, limits.arriving)
+    if media == _JSON:
+        return _read(_json(content), kind, limits, strict=True)
     if media == _FORM:
-        fields, strict = _form(content), False
-    elif media == "application/json":
-        fields, strict = _json(content), True
+        return _read(_by_name(_form(content)), kind, limits)
+    raise Refused(415, f"Invalid request: a request is {_JSON} or {_FORM}")
+
+
+async def read_values(request: Request, kind: type[Body], limits: Limits) -> Body:
+    """The same of JSON, or of what stands in the address and in a form of either kind; the address comes first."""
+    media = _media(request)
+    content = await content_of(request, limits.body, limits.arriving)
+    if media == _JSON:
+        return _read(_json(content), kind, limits, strict=True)
+    if media == _FORM:
+        sent = _form(content)
+    elif media == _PARTS:
+        sent = await _parts(request, content)
+    elif not content:
+        sent = []
     else:
-        raise Refused(415, f"Invalid request: a request is application/json or {_FORM}")
+        raise Refused(415, f"Invalid request: a request is {_JSON}, {_FORM} or {_PARTS}")
+    asked = _by_name(_form(request.scope["query_string"]))
+    return _read(_by_name(sent) | asked, kind, limits)
+
+
+def _media(request: Request) -> str:
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+def _read(fields: Any, kind: type[Body], limits: Limits, *, strict: bool = False) -> Body:
+    """What has too many items is not looked at: each that is wrong would have its own error."""
+    known = [value for name, value in fields.items() if name in kind.model_fields] if isinstance(fields, dict) else []
+    size = max((len(value) for value in known if isinstance(value, list | dict)), default=0)
+    if size > limits.texts:
+        raise Refused(400, f"Invalid request: request ({size}) exceeds text limit ({limits.texts})")
     try:
         return kind.model_validate(fields, strict=strict)
     except ValidationError as error:
-        raise Refused(400, f"Invalid request: {_sentence(error)}") from None
+        raise Refused(400, f"Invalid request: {_sentence(error, kind, fields)}") from None
 
 
 async def content_of(request: Request, most: int, seconds: float) -> bytes:
@@ -78,23 +109,48 @@ def _no_number(_: str) -> float:
     raise ValueError
 
 
-def _form(content: bytes) -> dict[str, Any]:
-    """A field that comes several times is a list."""
+def _form(content: bytes) -> list[tuple[str, str]]:
     try:
-        pairs = parse_qsl(content.decode(), keep_blank_values=True, errors="strict", max_num_fields=_MOST_FIELDS)
+        return parse_qsl(content.decode(), keep_blank_values=True, errors="strict", max_num_fields=_MOST_FIELDS)
     except ValueError:
-        raise Refused(400, "Invalid request: the body is not a form in UTF-8") from None
+        raise Refused(400, f"Invalid request: a form is in UTF-8 and has at most {_MOST_FIELDS} fields") from None
+
+
+async def _parts(request: Request, content: bytes) -> list[tuple[str, str]]:
+    """The fields of a form whose parts are apart. A file is none of them."""
+    from python_multipart.multipart import parse_options_header
+    from starlette.formparsers import MultiPartException, MultiPartParser
+
+    async def stream() -> AsyncGenerator[bytes, None]:
+        yield content
+
+    _, options = parse_options_header(request.headers["content-type"])
+    if options.get(b"charset", b"utf-8").lower() != b"utf-8":  # some of those that Python knows take for ever
+        raise Refused(415, f"Invalid request: {_PARTS} is in UTF-8 only")
+    parser = MultiPartParser(
+        request.headers, stream(), max_files=0, max_fields=_MOST_FIELDS, max_part_size=len(content) + 1
+    )
+    try:
+        form = await parser.parse()
+    except (MultiPartException, ValueError) as error:
+        raise Refused(400, "Invalid request: the body is not a form in parts, or has a file in it") from error
+    return [(name, value) for name, value in form.multi_items() if isinstance(value, str)]
+
+
+def _by_name(pairs: Iterable[tuple[str, str]]) -> dict[str, Any]:
+    """A field that comes several times is a list."""
     fields: dict[str, list[str]] = {}
     for name, value in pairs:
         fields.setdefault(name, []).append(value)
     return {name: values[0] if len(values) == 1 else values for name, values in fields.items()}
 
 
-def _sentence(error: ValidationError) -> str:
+def _sentence(error: ValidationError, kind: type[BaseModel], fields: Any) -> str:
     """What is wrong first, without the value: it may be large, or not the client's own."""
     first: Mapping[str, Any] = error.errors(include_url=False, include_context=False, include_input=False)[0]
     place = [part for part in first["loc"] if isinstance(part, int) or part.isidentifier()]
     name = str(place[0]) if place else "the body"
-    if first["type"] == "missing" or (first["type"] == "string_too_short" and len(place) == 1):
+    needed = [field for field, facts in kind.model_fields.items() if facts.is_required()]
+    if name in needed and fields.get(name) in (None, "", []):
         return f"missing {name} parameter"
     return f"{name}: {first['msg'][:1].lower()}{first['msg'][1:]}"

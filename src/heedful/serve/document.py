@@ -29,7 +29,8 @@ _REFUSALS = {
 def takes(kind: type[BaseModel], *, form: bool = False) -> dict[str, Any]:
     """What a route says of its body."""
     schema = {"schema": {"$ref": _REFERENCE.format(model=kind.__name__)}}
-    media = ("application/json", "application/x-www-form-urlencoded") if form else ("application/json",)
+    forms = ("application/x-www-form-urlencoded", "multipart/form-data") if form else ()
+    media = ("application/json", *forms)
     return {"requestBody": {"required": True, "content": dict.fromkeys(media, schema)}}
 
 

@@ -8,11 +8,15 @@ from time import perf_counter
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from heedful.errors import ConfigError
 from heedful.serve.log import LOG
 from heedful.serve.metrics import Metrics
 from heedful.serve.refusal import error_response
 
+LOOPBACK = ("127.0.0.1", "localhost", "[::1]")  # what this machine calls itself
 _ID = re.compile(r"[\w.-]{1,64}", re.ASCII)
+_ORIGIN = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*)://(?:[a-z0-9_.-]+|\[[0-9a-f:]+\])(?::(?P<port>[0-9]+))?")
+_USUAL_PORTS = {"http": "80", "https": "443"}  # which browsers leave out
 _OTHER = "other"
 _SAFE = {
     "Cache-Control": "no-store",
@@ -21,6 +25,19 @@ _SAFE = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }
+
+
+def own_names(host: str) -> tuple[str, ...]:
+    """What a client may call a server that listens at this address of this machine."""
+    return (*LOOPBACK, f"[{host}]" if ":" in host else host)
+
+
+def check_origin(given: str) -> str:
+    """An origin as a browser would write it: any other would never be met."""
+    found = _ORIGIN.fullmatch(given)
+    if not found or found["port"] == _USUAL_PORTS.get(found["scheme"], ""):
+        raise ConfigError(f"--cors {given} is not an origin as browsers send it; name each, say https://example.com")
+    return given
 
 
 class Guard:

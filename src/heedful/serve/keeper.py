@@ -10,6 +10,8 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from threading import Thread
 from time import monotonic
 from types import FrameType
@@ -75,18 +77,34 @@ class _Keeper:
         reading, writing = os.pipe()  # which ends when this process does, however that dies
         try:
             files = (self._listener.fileno(), reading)
-            self._worker = subprocess.Popen(  # noqa: S603 (the command that the user gave)
-                [sys.executable, "-m", "heedful", *sys.argv[1:]],
-                pass_fds=files,
-                env=os.environ | {_FILES: " ".join(map(str, files))},
-                process_group=0,  # else Ctrl-C in a terminal would reach it twice
-            )
+            with _held_back(signal.SIGHUP):
+                self._worker = subprocess.Popen(  # noqa: S603 (the command that the user gave)
+                    [sys.executable, "-P", "-m", "heedful", *sys.argv[1:]],  # -P: not what lies in the current folder
+                    pass_fds=files,
+                    env=os.environ | {_FILES: " ".join(map(str, files))},
+                    process_group=0,  # else Ctrl-C in a terminal would reach it twice
+                )
             if self._ending:  # a signal came before there was somebody to pass it on to
                 self._worker.terminate()
             return self._worker.wait()
         finally:
             os.close(reading)
             os.close(writing)
+
+
+@contextmanager
+def _held_back(number: signal.Signals) -> Iterator[None]:
+    """A signal waits. In a process that is begun meanwhile it does until that lets it through: see `let_through`."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {number})
+    try:
+        yield
+    finally:
+        let_through(number)
+
+
+def let_through(number: signal.Signals) -> None:
+    """Who can hear this signal now gets it, if it came before."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
 
 
 def _end_with(pipe: int) -> None:

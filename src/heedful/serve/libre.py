@@ -1,11 +1,10 @@
 """LibreTranslate's endpoints, so that its clients need not know that this is another server."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from fastapi import APIRouter, Request, Response
 
-from heedful.serve.batcher import Piece
-from heedful.serve.body import read_body
+from heedful.serve.body import read_values
 from heedful.serve.document import gives, takes
 from heedful.serve.orders import Translating
 from heedful.serve.parts import Parts
@@ -24,9 +23,11 @@ from heedful.serve.wire import (
     Sides,
 )
 from heedful.text.languages import language_name
+from heedful.text.markup import Markup
 from heedful.translation import Translation
 
 _SHOWN = 40  # characters of a name that is not known
+_TELLING = 40  # characters of a text whose language can be told, as LibreTranslate has it
 
 
 def libre(service: Service, files: Sequence[str] = ()) -> APIRouter:
@@ -41,7 +42,7 @@ def libre(service: Service, files: Sequence[str] = ()) -> APIRouter:
     )
     async def translate(request: Request) -> Response:
         """Translate a text or several."""
-        asked = await read_body(request, LibreRequest, service.limits)
+        asked = await read_values(request, LibreRequest, service.limits)
         service.admit(request, asked.api_key)
         answer = await _translated(service, request, asked)
         return Response(answer.model_dump_json(exclude_none=True), media_type="application/json")
@@ -54,7 +55,7 @@ def libre(service: Service, files: Sequence[str] = ()) -> APIRouter:
     )
     async def detect(request: Request) -> list[dict[str, object]]:
         """Which of the languages that are served a text is in."""
-        asked = await read_body(request, DetectRequest, service.limits)
+        asked = await read_values(request, DetectRequest, service.limits)
         service.admit(request, asked.api_key)
         service.check_texts([asked.q])
         found = service.detector.detect(asked.q) or [(next(iter(service.shelf.targets)), 0.0)]
@@ -86,37 +87,74 @@ async def _translated(service: Service, request: Request, asked: LibreRequest) -
     service.check_texts(texts)
     if asked.alternatives > (most := service.limits.alternatives):
         raise Refused(400, f"Invalid request: alternatives parameter must be <= {most}")
-    detected = found_source(service, texts, asked.target) if asked.source == "auto" else None
-    model = model_between(service, detected.language if detected else asked.source, asked.target)
-    order = Translating(model, n_best=asked.alternatives + 1)
-    size = sum(map(len, texts))
-    parts, pieces = await prepared(size, _taken_apart, texts, order, asked.format == "html")
-    service.check_pieces(pieces)
-    found: list[Translation] = await service.done(request, order, pieces)
-    service.metrics.translated(model.name, size)
-    ranks = [parts.joined([_ranked(one, rank) for one in found], model.target) for rank in range(order.n_best)]
-    answers = [list(dict.fromkeys(several)) for several in zip(*ranks, strict=True)]
+    if asked.format not in (None, "", "text", "html"):
+        raise Refused(400, f"{asked.format[:_SHOWN]} format is not supported")
+    detected = _sources(service, texts, asked.target) if asked.source == "auto" else None
+    sources = [found.language for found in detected] if detected else [asked.source] * len(texts)
+    found = await _by_source(service, request, asked, list(zip(texts, sources, strict=True)))
+    answers = [next(found[source]) for source in sources]
     if isinstance(asked.q, str):
         (best, *others) = answers[0]
         return LibreAnswer(
-            translatedText=best, detectedLanguage=detected, alternatives=others if asked.alternatives else None
+            translatedText=best,
+            detectedLanguage=detected[0] if detected else None,
+            alternatives=others if asked.alternatives else None,
         )
     return LibreAnswer(
         translatedText=[best for best, *_ in answers],
-        detectedLanguage=[detected] * len(texts) if detected else None,
+        detectedLanguage=detected,
         alternatives=[others for _, *others in answers] if asked.alternatives else None,
     )
 
 
-def _taken_apart(texts: Sequence[str], order: Translating, markup: bool) -> tuple[Parts, list[Piece]]:
-    parts = Parts(texts, order.model.source, markup=markup)
-    return parts, order.pieces(parts.sentences)
+async def _by_source(
+    service: Service, request: Request, asked: LibreRequest, texts: Sequence[tuple[str, str]]
+) -> dict[str, Iterator[list[str]]]:
+    """What texts become, and their alternatives, by the language that they are in. Into its own, one stays as it is."""
+    html = asked.format == "html"
+    groups: dict[str, list[str]] = {}
+    for text, source in texts:
+        groups.setdefault(source, []).append(text)
+    own = groups.pop(asked.target, []) if asked.target in service.shelf.targets else []
+    jobs = [
+        await prepared(sum(map(len, group)), _Job, model_between(service, source, asked.target), group, asked)
+        for source, group in groups.items()
+    ]
+    service.check_pieces([piece for job in jobs for piece in job.pieces])
+    results: list[list[Translation]] = await service.all_done(request, [(job.order, job.pieces) for job in jobs])
+    for job in jobs:
+        service.metrics.translated(job.model.name, job.size)
+    found = {job.model.source: iter(job.answers(several)) for job, several in zip(jobs, results, strict=True)}
+    return {asked.target: iter([[_cleaned(text) if html else text] for text in own])} | found
+
+
+class _Job:
+    """Texts of one language, on their way."""
+
+    def __init__(self, model: Model, texts: Sequence[str], asked: LibreRequest) -> None:
+        self.model = model
+        self.size = sum(map(len, texts))
+        self.order = Translating(model, n_best=asked.alternatives + 1)
+        self._parts = Parts(texts, model.source, markup=asked.format == "html")
+        self.pieces = self.order.pieces(self._parts.sentences)
+
+    def answers(self, found: Sequence[Translation]) -> list[list[str]]:
+        """What each text becomes, the best first."""
+        ranks = range(self.order.n_best)
+        joined = [self._parts.joined([_ranked(one, rank) for one in found], self.model.target) for rank in ranks]
+        return [list(dict.fromkeys(several)) for several in zip(*joined, strict=True)]
 
 
 def _ranked(translation: Translation, rank: int) -> str:
     """The translation of this rank, or the last there is."""
     several = translation.alternatives
     return several[min(rank, len(several) - 1)].text if several else translation.text
+
+
+def _cleaned(page: str) -> str:
+    """A page that is not to be translated, without what is left out of all."""
+    markup = Markup(page)
+    return markup.joined(markup.texts)
 
 
 def found_source(service: Service, texts: Sequence[str], target: str) -> Detected:
@@ -129,6 +167,20 @@ def found_source(service: Service, texts: Sequence[str], target: str) -> Detecte
     best = service.detector.detect(text, able)
     code = best[0][0] if best else able[0]
     return _detected(code, shares.get(code, 0.0))
+
+
+def _sources(service: Service, texts: Sequence[str], target: str) -> list[Detected]:
+    """The language of each text; one that is too short to tell is in that of all together."""
+    able = [code for code, targets in service.shelf.targets.items() if target in (code, *targets)]
+    if not able:
+        raise Refused(400, f"{target[:_SHOWN]} is not supported")
+
+    def likeliest(text: str) -> Detected:
+        code, share = next(iter(service.detector.detect(text, able)), (able[0], 0.0))
+        return _detected(code, share)
+
+    together = likeliest("\n".join(texts))
+    return [likeliest(text) if len(text) > _TELLING else together for text in texts]
 
 
 def _detected(code: str, share: float) -> Detected:

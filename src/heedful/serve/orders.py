@@ -17,6 +17,7 @@ from heedful.translation import Translation
 
 _DIVERSITY = 2.0  # what a token costs for every other translation that has it at the same place
 _LONGEST_LOOK = 200  # pieces: every head of every layer has as many weights as their square
+_LOOK, _LOOK_PIECE = 100, 8  # what a look costs, and each piece in it, where to align a piece costs 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,11 @@ class Translating:
     def budget(self) -> int:
         """In source pieces."""
         return max(1, self.model.translator.engine.batch_tokens // self.search.beam)
+
+    @property
+    def apart(self) -> bool:
+        """Alignments are read inside of a model."""
+        return self.alignments
 
     def pieces(self, texts: Sequence[str]) -> list[Piece]:
         """Each sentence, and how many pieces it has."""
@@ -75,6 +81,8 @@ class Scoring:
 
     model: Model
 
+    apart = False
+
     @property
     def budget(self) -> int:
         """In pieces of both sides."""
@@ -102,14 +110,15 @@ class Looking:
     n_best: int = 1
 
     budget = 1  # one at a time
+    apart = True
 
     def pieces(self, texts: Sequence[str]) -> list[Piece]:
-        """Each sentence, and how many pieces it has."""
+        """Each sentence, and its cost."""
         ids = self.model.translator.encode(texts)
         for own in ids:
             if len(own) > _LONGEST_LOOK:
                 raise Refused(400, f"Invalid request: a text to look into has at most {_LONGEST_LOOK} pieces")
-        return [Piece(text, len(own)) for text, own in zip(texts, ids, strict=True)]
+        return [Piece(text, _LOOK + _LOOK_PIECE * len(own)) for text, own in zip(texts, ids, strict=True)]
 
     def do(self, items: Sequence[str]) -> list[bytes]:
         """Look into each, with some heads switched off in a model that nobody else uses meanwhile."""

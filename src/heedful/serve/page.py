@@ -1,4 +1,4 @@
-"""The page, and the files that it is made of. All are read when a server starts: no name in a request is a path."""
+"""The page, that of the API, and their files. All are read when a server starts: no name in a request is a path."""
 
 from importlib import resources
 
@@ -19,27 +19,32 @@ _HEADERS = {
 
 
 class Page:
-    """The page as text, and its files by name."""
+    """The pages as text, and their files by name."""
 
     def __init__(self) -> None:
         heads = inside()
         folder = resources.files("heedful.serve") / "static"
         files = {file.name: file.read_text(encoding="utf-8") for file in folder.iterdir() if file.is_file()}
         self.html = files.pop("index.html").replace("@@inside@@", heads.html)
+        self.docs = files.pop("docs.html")
         self.files = files | {"theme.css": asset("theme.css"), "heads.css": heads.style, "heads.js": heads.script}
 
     @property
     def paths(self) -> list[str]:
         """Where all of it is."""
-        return ["/", *(f"/assets/{name}" for name in self.files)]
+        return ["/", "/docs", *(f"/assets/{name}" for name in self.files)]
 
     def router(self) -> APIRouter:
-        """Gives the page to browsers; it has nothing in it that came with a request."""
+        """Gives the pages to browsers; they have nothing in them that came with a request."""
         router = APIRouter(include_in_schema=False)
 
         @router.get("/", response_model=None)
         async def page() -> Response:
             return _response(self.html, "html")
+
+        @router.get("/docs", response_model=None)
+        async def docs() -> Response:
+            return _response(self.docs, "html")
 
         @router.get("/assets/{name}", response_model=None)
         async def file(name: str) -> Response:

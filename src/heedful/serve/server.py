@@ -15,19 +15,20 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from heedful.errors import ConfigError
+from heedful.serve.keeper import let_through
 
 _HEAD = 65_536  # bytes before the body of a request
 _HEAD_SECONDS = 10.0  # until all of them are there
 _IDLE_SECONDS = 15
 _BACKLOG = 2048  # connections that wait to be taken
-_AFTER = 5.0  # seconds that remain after the last request was to be done
+_STUCK_SECONDS = 10.0  # in which a client takes nothing of what is to be sent to it
 
 
 class Server(uvicorn.Server):
     """Ends at SIGTERM and Ctrl-C, when all that was accepted is answered; at SIGHUP takes up new models and keys."""
 
-    def __init__(self, app: ASGIApp, seconds: float, renew: Callable[[], Awaitable[None]]) -> None:
-        """`seconds` are those that a request has."""
+    def __init__(self, app: ASGIApp, renew: Callable[[], Awaitable[None]]) -> None:
+        """Whatever was accepted comes to its end by itself, so none of it is cut off."""
         config = uvicorn.Config(
             app,
             http=Patient,
@@ -36,7 +37,6 @@ class Server(uvicorn.Server):
             access_log=False,
             server_header=False,
             timeout_keep_alive=_IDLE_SECONDS,
-            timeout_graceful_shutdown=int(seconds + _AFTER),
         )
         super().__init__(config)
         self._renew = renew
@@ -53,6 +53,7 @@ class Server(uvicorn.Server):
         loop = asyncio.get_running_loop()
         if hasattr(signal, "SIGHUP"):
             loop.add_signal_handler(signal.SIGHUP, self._begin_to_renew)
+            let_through(signal.SIGHUP)
         try:
             yield
         finally:
@@ -66,27 +67,34 @@ class Server(uvicorn.Server):
 
 
 class Patient(HttpToolsProtocol):
-    """Closes a connection whose request has too much before its body, or takes too long to send that."""
+    """Closes a connection whose client sends too much around the body of a request, too slowly, or does not listen."""
 
     _timer: TimerHandle | None = None
-    _head = 0
+    _checking: TimerHandle | None = None
+    _around = 0  # bytes since the last of a body
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
         """A client has come."""
         super().connection_made(transport)
         self._watch()
+        self._check(0)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """It has gone."""
         self._rest()
+        if self._checking:
+            self._checking.cancel()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         """Some of a request, or of several."""
-        self._head += len(data)
+        self._around += len(data)
         super().data_received(data)
-        if self._timer and self._head > _HEAD and not self.transport.is_closing():
-            self.send_400_response("Too much before the body of the request.")
+        if self._around > _HEAD and not self.transport.is_closing():
+            if self._timer:
+                self.send_400_response("Too much before the body of the request.")
+            else:  # there may be an answer on its way already
+                self.transport.close()
 
     def on_message_begin(self) -> None:
         """A request begins."""
@@ -98,12 +106,17 @@ class Patient(HttpToolsProtocol):
         self._rest()
         super().on_headers_complete()
 
+    def on_body(self, body: bytes) -> None:
+        """Some of its body."""
+        self._around = 0
+        super().on_body(body)
+
     def _watch(self) -> None:
         self._rest()
         self._timer = self.loop.call_later(_HEAD_SECONDS, self._give_up)
 
     def _rest(self) -> None:
-        self._head = 0
+        self._around = 0
         if self._timer:
             self._timer.cancel()
         self._timer = None
@@ -111,6 +124,14 @@ class Patient(HttpToolsProtocol):
     def _give_up(self) -> None:
         if not self.transport.is_closing():
             self.transport.close()
+
+    def _check(self, before: int) -> None:
+        """Leave a client that takes nothing: to close the connection would mean to wait for it."""
+        unsent = self.transport.get_write_buffer_size()
+        if unsent and unsent == before:
+            self.transport.abort()
+        else:
+            self._checking = self.loop.call_later(_STUCK_SECONDS, self._check, unsent)
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from typing import Any, TypeVar
 
 from starlette.requests import Request
@@ -11,6 +11,7 @@ from heedful.errors import HeedfulError, UserError
 from heedful.serve.batcher import Batcher, Full, Order, Piece, Ticket
 from heedful.serve.keys import Keys
 from heedful.serve.limits import Limits
+from heedful.serve.log import LOG
 from heedful.serve.metrics import Metrics
 from heedful.serve.refusal import Refused
 from heedful.serve.shelf import Shelf
@@ -49,7 +50,11 @@ class Service:
     async def renew(self) -> None:
         """Take up new keys and new versions of models, while requests go on."""
         await asyncio.to_thread(self.shelf.renew)
-        self.keys.renew()
+        try:
+            await asyncio.to_thread(self.keys.renew)
+        except Exception as error:
+            unexpected = not isinstance(error, HeedfulError)
+            LOG.error("goes on with the keys that it has: %s", error, exc_info=unexpected)
 
     def admit(self, request: Request, given: str | None = None) -> None:
         """Refuse who has no key, or asks too often. A key is in the body, or where such things usually are."""
@@ -79,13 +84,24 @@ class Service:
 
     async def done(self, request: Request, order: Order, pieces: Sequence[Piece]) -> list[Any]:
         """The result for each piece, while the client waits for it and the time that a request has is not over."""
-        with self.submit(order, pieces) as ticket:
-            return await self.in_time(while_there(request, ticket.results()))
+        (results,) = await self.all_done(request, [(order, pieces)])
+        return results
 
-    async def in_time(self, work: Awaitable[Answer]) -> Answer:
+    async def all_done(self, request: Request, work: Sequence[tuple[Order, Sequence[Piece]]]) -> list[list[Any]]:
+        """The same for several orders."""
+        with ExitStack() as stack:
+            tickets = [stack.enter_context(self.submit(order, pieces)) for order, pieces in work]
+            results = asyncio.gather(*(ticket.results() for ticket in tickets))
+            return await self.in_time(while_there(request, results))
+
+    def deadline(self) -> float:
+        """When a request that is accepted now is to be done, by the clock of the event loop."""
+        return asyncio.get_running_loop().time() + self.limits.seconds
+
+    async def in_time(self, work: Awaitable[Answer], until: float | None = None) -> Answer:
         """What comes of it, or a refusal: that it took too long, or what a user can put right."""
         try:
-            async with asyncio.timeout(self.limits.seconds):
+            async with asyncio.timeout_at(self.deadline() if until is None else until):
                 return await work
         except TimeoutError:
             message = f"Slowdown: not done after {self.limits.seconds:g} s"

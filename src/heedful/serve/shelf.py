@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from heedful.data.pairs import Pair
 from heedful.errors import ConfigError, HeedfulError
+from heedful.serve.refusal import Refused
 from heedful.store.run_folder import RunFolder
 from heedful.text.detect import count_trigrams, known_languages
 from heedful.translator import Translator
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 Load = Callable[[Path], Translator]
 _LOG = logging.getLogger(__name__)
+_RETRY = 10.0  # seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +49,18 @@ class Model:
     def inner(self) -> Translator:
         """The same model once more, to be used by who holds `alone`.
 
-        What is written down inside of a model would be mixed up with what other threads do there.
+        What is written down inside of a model would be mixed up with what other threads do there. A folder that has
+        other weights by now is refused: what was looked into would not be what translates.
         """
-        return self._load(self.run.path)
+        self._check()
+        inner = self._load(self.run.path)
+        self._check()  # it may have changed meanwhile
+        return inner
+
+    def _check(self) -> None:
+        if _weights(self.run) != self.weights:
+            message = f"{self.name} has new weights that are not in use yet; have the server take them up by SIGHUP"
+            raise Refused(503, message, _RETRY)
 
     def can_align(self) -> bool:
         """Whether it can tell which word comes from which."""
@@ -80,10 +91,6 @@ class Shelf:
     def models(self) -> list[Model]:
         """In the order in which they were named."""
         return list(self._models.values())
-
-    def named(self, name: str) -> Model | None:
-        """The model of this name. No name is ever a path."""
-        return self._models.get(name)
 
     def between(self, source: str, target: str) -> Model | None:
         """The first for these languages."""
@@ -116,8 +123,9 @@ class Shelf:
                     model = Model(place, self._load(place.folder), self._load)
                     self._models[place.name] = model
                     _LOG.info("%s: weights %s are in use from now on", place.name, model.weights)
-            except HeedfulError as error:
-                _LOG.error("%s: goes on with the weights that it has: %s", place.name, error)
+            except Exception as error:  # whatever is wrong, what is there goes on
+                unexpected = not isinstance(error, HeedfulError)
+                _LOG.error("%s: goes on with the weights that it has: %s", place.name, error, exc_info=unexpected)
 
     def trigrams(self) -> dict[str, Mapping[str, int]]:
         """What tells the languages apart: validation sentences, and the program's own table where a folder has none."""

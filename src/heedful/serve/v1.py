@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Sequence
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel
 from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from heedful.runs.score import PairScore
 from heedful.serve import wire
@@ -79,8 +80,7 @@ async def _translated(service: Service, request: Request) -> Response:
     if asked.prefix and len(pieces) != 1:
         raise Refused(400, f"Invalid request: a prefix is for one sentence, but there are {len(pieces)}")
     if asked.stream:
-        ticket = service.submit(order, pieces)
-        return StreamingResponse(_events(service, ticket, order.model, parts), media_type="text/event-stream")
+        return _Stream(service, service.submit(order, pieces), order.model, parts)
     found = await service.done(request, order, pieces)
     service.metrics.translated(order.model.name, size)
     return _json(_answer(order.model, parts, found))
@@ -94,7 +94,8 @@ async def _scored(service: Service, request: Request) -> Response:
         raise Refused(400, f"Invalid request: there are {counts}; give one for each")
     service.check_texts([*asked.texts, *asked.translations])
     order = Scoring(_model(service, asked))
-    pieces = await prepared(sum(map(len, asked.texts)), order.pieces, asked.texts, asked.translations)
+    size = sum(map(len, [*asked.texts, *asked.translations]))
+    pieces = await prepared(size, order.pieces, asked.texts, asked.translations)
     service.check_pieces(pieces)
     found = await service.done(request, order, pieces)
     return _json(wire.ScoresAnswer(model=order.model.name, scores=[_score(one) for one in found]))
@@ -106,7 +107,6 @@ async def _looked_into(service: Service, request: Request) -> Response:
     service.check_texts([asked.text])
     order = Looking(_model(service, asked), tuple(asked.heads_off), asked.n_best)
     pieces = await prepared(len(asked.text), order.pieces, [asked.text])
-    service.check_pieces(pieces)
     (document,) = await service.done(request, order, pieces)
     return Response(document, media_type="application/json")
 
@@ -190,20 +190,32 @@ def _facts(model: Model) -> wire.ModelFacts:
     )
 
 
+class _Stream(StreamingResponse):
+    """Events. When the client goes, even before the first, the work ends, too."""
+
+    def __init__(self, service: Service, ticket: Ticket, model: Model, parts: Parts) -> None:
+        super().__init__(_events(service, ticket, model, parts), media_type="text/event-stream")
+        self._ticket = ticket
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send them."""
+        with self._ticket:
+            await super().__call__(scope, receive, send)
+
+
 async def _events(service: Service, ticket: Ticket, model: Model, parts: Parts) -> AsyncIterator[str]:
-    """Each sentence as soon as it and those before it are there. When the client goes, the work ends, too."""
+    """Each sentence as soon as it and those before it are there, while the time of the request is not over."""
     found: list[Translation] = []
-    results = iter(ticket)
-    with ticket:
-        try:
-            for number, sentences in enumerate(parts.by_text):
-                for span in sentences.spans:
-                    found.append(await service.in_time(next(results)))
-                    yield _event("sentence", _sentence(span, found[-1]), f'{{"index":{number},')
-            service.metrics.translated(model.name, sum(len(translation.source) for translation in found))
-            yield _event("end", _answer(model, parts, found))
-        except Refused as refused:
-            yield _event("error", wire.Failure(error=refused.detail))
+    results, until = iter(ticket), service.deadline()
+    try:
+        for number, sentences in enumerate(parts.by_text):
+            for span in sentences.spans:
+                found.append(await service.in_time(next(results), until))
+                yield _event("sentence", _sentence(span, found[-1]), f'{{"index":{number},')
+        service.metrics.translated(model.name, sum(len(translation.source) for translation in found))
+        yield _event("end", _answer(model, parts, found))
+    except Refused as refused:
+        yield _event("error", wire.Failure(error=refused.detail))
 
 
 def _event(name: str, content: BaseModel, begin: str = "{") -> str:

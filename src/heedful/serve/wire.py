@@ -20,10 +20,12 @@ class Failure(BaseModel):
 class LibreRequest(BaseModel):
     """Text to translate; fields that are not known here are passed over."""
 
-    q: Text | Texts = Field(description="one text, or a list of them")
+    q: Text | Annotated[list[str], Field(min_length=1)] = Field(description="one text, or a list of them")
     source: Text = Field(description="a language of /languages, or auto", examples=["en"])
     target: Text = Field(examples=["de"])
-    format: Literal["text", "html"] = "text"
+    format: str | None = Field(
+        None, json_schema_extra={"enum": ["text", "html", None]}, description="text if not given"
+    )
     alternatives: int = Field(0, ge=0, description="how many other translations to give")
     api_key: str | None = None
 
