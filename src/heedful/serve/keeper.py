@@ -21,7 +21,6 @@ _SOON = 10.0  # seconds; a worker that dies sooner may never live
 _TRIES = 3  # of those in a row
 _LOG = logging.getLogger(__name__)
 _ENDING = (signal.SIGTERM, signal.SIGINT)
-_PASSED_ON = (*_ENDING, signal.SIGHUP)
 
 
 def inherited() -> socket.socket | None:
@@ -37,7 +36,7 @@ def inherited() -> socket.socket | None:
 def keep(listener: socket.socket) -> int:
     """Have this very command run as a worker, again and again until it is told to end; give the exit code."""
     keeper = _Keeper(listener)
-    before = {number: signal.signal(number, keeper.hear) for number in _PASSED_ON}
+    before = {number: signal.signal(number, keeper.hear) for number in (*_ENDING, signal.SIGHUP)}
     try:
         return keeper.run()
     finally:
