@@ -89,10 +89,11 @@ def translate(
     if draw:
         lines = _only_one(lines)
     from heedful.store.run_folder import RunFolder
+    from heedful.tasks.choose import writes_trees
 
     wishes = _wishes(glossary, keep, prefix)
     translator = load_translator(run, device, engine, others)
-    if draw and translator.task != "parsing":
+    if draw and not writes_trees(translator.task):
         raise ConfigError(f"--draw draws parse trees, but {run} is a model for {translator.task}")
     search = search_with(translator.search, beam, [*(settings or []), *_drawing(method, seed)])
     total = _count(texts, source)
