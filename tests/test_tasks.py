@@ -22,6 +22,7 @@ from heedful.tasks.choose import (
     source_symbols,
     symbols,
     target_symbols,
+    writes_trees,
 )
 from heedful.text.linear import untagged
 from heedful.text.trees import Tree, read_tree, write_tree
@@ -32,6 +33,7 @@ TREE = "(TOP (S (NP (PRP I)) (VP (VBP see)) (. .)))"
 ANSWERS: dict[Task, tuple[str, str]] = {
     "translation": ("I see a cat .", "Ich sehe eine Katze ."),
     "parsing": ("I see .", TREE),
+    "tagged-parsing": ("I see .", TREE),
     "pronunciation": ("CAT", "K AE T"),
     "characters": ("gehen\tV;PST", "ging fort"),
     "copy": ("a b c", "a b c"),
@@ -55,6 +57,8 @@ def test_what_a_parser_should_write_is_finished_to_the_tree(tree: Tree) -> None:
     line = write_tree(tree)
     output = target_symbols("parsing", line)
     assert finish("parsing", " ".join(tree.texts()), output) == write_tree(untagged(tree))
+    tagged = target_symbols("tagged-parsing", line)
+    assert finish("tagged-parsing", " ".join(tree.texts()), tagged) == line
 
 
 @settings(deadline=None)
@@ -69,7 +73,7 @@ def test_characters_come_back_from_their_symbols(text: str) -> None:
 def test_any_output_is_finished_once_and_for_all(task: Task, source: str, output: str) -> None:
     done = finish(task, source, output)
     assert "\n" not in done
-    if task == "parsing":
+    if writes_trees(task):
         assert not source.split() or len(read_tree(done).texts()) == len(source.split())
     elif task != "characters":
         assert finish(task, source, done) == done
@@ -98,6 +102,7 @@ def test_a_wrong_answer_is_worse_than_the_right_one(task: Task) -> None:
     [
         ("translation", ["BLEU", "chrF", "TER", "BLEU (paper)"]),
         ("parsing", ["F1", "precision", "recall", "complete", "crossing"]),
+        ("tagged-parsing", ["F1", "precision", "recall", "complete", "crossing", "tags"]),
         ("pronunciation", ["WER", "PER"]),
         ("characters", ["accuracy", "CER"]),
         ("copy", ["accuracy", "token errors"]),

@@ -60,6 +60,14 @@ def test_words_are_the_most_frequent_ones_up_to_the_size() -> None:
     assert learn_tokenizer(lines, TextConfig(kind="words")).vocabulary_size == 258 + 4
 
 
+def test_symbols_are_whole_whatever_they_are_made_of() -> None:
+    lines = ["(S (NP XX )NP )S", "AH0 t͡ʃ ɔ̃ IP-MAT ␣"]
+    learnt = learn_tokenizer(lines, TextConfig(kind="symbols"))
+    for line in lines:
+        assert learnt.pieces(learnt.encode(line)) == [*(f"▁{symbol}" for symbol in line.split()), "</s>"]
+    assert learnt.decode(learnt.encode("a  (S (QP ")) == "a  (S (QP "
+
+
 def test_characters_are_one_piece_each_and_rare_ones_their_bytes() -> None:
     learnt = learn_tokenizer(["字字ßß", "字é"], TextConfig(kind="characters", vocabulary_size=260))
     assert learnt.pieces(learnt.encode("字 ßéa")) == ["字", "▁", "ß", "<0xC3>", "<0xA9>", "a", "</s>"]

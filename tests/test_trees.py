@@ -56,6 +56,7 @@ def test_trees_may_be_broken_into_lines_anywhere(several: list[Tree], space: str
 @given(trees)
 def test_a_linear_form_over_its_words_is_its_tree_without_tags(tree: Tree) -> None:
     assert tree_over(tree.texts(), linearise(tree).split()) == untagged(tree)
+    assert tree_over(tree.texts(), linearise(tree, tags=True).split()) == tree
 
 
 @settings(deadline=None, max_examples=400)
@@ -102,6 +103,7 @@ def _closed(tree: Tree, count: int) -> list[tuple[str, int, int]]:
 def test_the_linear_form_is_that_of_vinyals() -> None:
     tree = read_tree("(S (NP (NNP John)) (VP (VBZ has) (NP (DT a) (NN dog))) (. .))")
     assert linearise(tree) == "(S (NP XX )NP (VP XX (NP XX XX )NP )VP XX )S"
+    assert linearise(tree, tags=True) == "(S (NP NNP )NP (VP VBZ (NP DT NN )NP )VP . )S"
 
 
 @pytest.mark.parametrize(

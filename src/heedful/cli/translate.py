@@ -100,8 +100,8 @@ def translate(
         lines = _only_one(lines)
     wishes = _wishes(glossary, keep, prefix)
     translator = load_translator(run, device, engine, others)
-    if draw and translator.task != "parsing":
-        raise ConfigError(f"--draw draws parse trees, but {run} is a model for {translator.task}")
+    if draw:
+        _check_writes_trees(run, translator)
     search = search_with(translator.search, beam, [*(settings or []), *_drawing(method, seed)])
     total = _count(texts, source)
     with console.display() as shown:
@@ -118,6 +118,13 @@ def translate(
         if draw:
             found = _drawn(found, draw)
         write_output(target, (line for n, t in enumerate(found) for line in _format(n, t, n_best, alignments, as_json)))
+
+
+def _check_writes_trees(run: Path, translator: "Translator") -> None:
+    from heedful.tasks.choose import writes_trees
+
+    if not writes_trees(translator.task):
+        raise ConfigError(f"--draw draws parse trees, but {run} is a model for {translator.task}")
 
 
 def _aligner(run: Path, translator: "Translator", report: console.Display) -> "Aligner":

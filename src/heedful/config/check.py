@@ -163,9 +163,9 @@ def _check_sharing(model: ModelConfig, text: TextConfig) -> None:
 
 def _check_task(experiment: Experiment) -> None:
     text = experiment.text
-    if experiment.task == "parsing" and text.vocabularies == "joint" and text.kind != "words":
+    if experiment.task in ("parsing", "tagged-parsing") and text.vocabularies == "joint" and text.kind != "symbols":
         raise ConfigError(
-            "task is 'parsing' but text.vocabularies is 'joint'; words and brackets have nothing in common: "
+            f"task is '{experiment.task}' but text.vocabularies is 'joint'; words and brackets have nothing in common: "
             "set text.vocabularies = 'separate' and model.sharing = 'target'"
         )
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
-Task = Literal["translation", "parsing", "pronunciation", "characters", "copy", "reverse"]
+Task = Literal["translation", "parsing", "tagged-parsing", "pronunciation", "characters", "copy", "reverse"]
 Family = Literal["transformer", "recurrent", "convolutional"]
 Cell = Literal["lstm", "gru"]
 AttentionKind = Literal["none", "additive", "multiplicative"]
@@ -11,7 +11,7 @@ Norm = Literal["post", "pre"]
 Activation = Literal["relu", "gelu", "swish"]
 Positions = Literal["sinusoidal", "learned"]
 Sharing = Literal["all", "target", "none"]
-TokenizerKind = Literal["bpe", "unigram", "wordpiece", "characters", "words", "bytes"]
+TokenizerKind = Literal["bpe", "unigram", "wordpiece", "characters", "words", "symbols", "bytes"]
 Vocabularies = Literal["joint", "separate"]
 ScheduleKind = Literal["paper", "inverse-sqrt", "cosine", "linear", "constant"]
 OnNonFinite = Literal["stop", "skip"]

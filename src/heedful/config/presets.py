@@ -104,14 +104,13 @@ _RIVALS: Mapping[str, Preset] = {
 
 # What a task asks of every model. Words and brackets share no vocabulary, and a tree has several brackets a word
 # (section 6.3 adds 300 to the length of the source).
-_OF_TASKS: Mapping[str, Preset] = {
-    "parsing": {
-        "model": {"sharing": "target"},
-        "text": {"vocabularies": "separate"},
-        "data": {"max_length": 600},
-        "search": {"max_extra": 300},
-    },
+_OF_TREES: Preset = {
+    "model": {"sharing": "target"},
+    "text": {"vocabularies": "separate"},
+    "data": {"max_length": 600},
+    "search": {"max_extra": 300},
 }
+_OF_TASKS: Mapping[str, Preset] = {"parsing": _OF_TREES, "tagged-parsing": _OF_TREES}
 
 PRESETS: Mapping[str, Preset] = {**_SIZES, **_TABLE_3, **_SINCE, **_RIVALS}
 

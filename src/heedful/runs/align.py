@@ -10,7 +10,7 @@ from heedful.models.seq2seq import AnySeq2Seq
 from heedful.runs.prepare import read_valid_pairs
 from heedful.runs.report import Reporter
 from heedful.store.run_folder import RunFolder, Tokenizers
-from heedful.tasks.choose import symbols
+from heedful.tasks.choose import symbols, writes_trees
 from heedful.translator import Translator
 
 _PAIRS = 50
@@ -20,7 +20,7 @@ _LONGEST = 40  # pieces a side
 def find_aligner(run: RunFolder, translator: Translator, report: Reporter) -> Aligner:
     """The aligner that the folder remembers, or that its validation pairs show, or else the usual one."""
     model = translator.model
-    if translator.task == "parsing":
+    if writes_trees(translator.task):
         raise ConfigError(f"--alignments links words, but {run.path} holds a model that writes trees; leave it out")
     if not can_align(translator):
         raise ConfigError(
@@ -49,7 +49,7 @@ def keep_aligner(run: RunFolder, translator: Translator, pairs: Iterable[Pair]) 
 
 def can_align(translator: Translator) -> bool:
     """Brackets of a tree come from no word."""
-    return bool(translator.model.attentions.get("cross")) and translator.task != "parsing"
+    return bool(translator.model.attentions.get("cross")) and not writes_trees(translator.task)
 
 
 def _choose(translator: Translator, pairs: Iterable[Pair]) -> Choice | None:

@@ -18,6 +18,7 @@ _KINDS: Mapping[Family, str] = {
 _TAGS: Mapping[Task, str] = {
     "translation": "translation",
     "parsing": "token-classification",
+    "tagged-parsing": "token-classification",
     "pronunciation": "text2text-generation",
     "characters": "text2text-generation",
     "copy": "text2text-generation",

@@ -72,7 +72,7 @@ def symbols(task: Task, pair: Pair) -> Pair:
 def source_symbols(task: Task, text: str) -> str:
     """What people write as the model reads it."""
     match task:
-        case "translation" | "parsing" | "copy" | "reverse":
+        case "translation" | "parsing" | "tagged-parsing" | "copy" | "reverse":
             return text
         case "pronunciation":
             return characters.spell(text)
@@ -86,8 +86,8 @@ def target_symbols(task: Task, text: str) -> str:
     match task:
         case "translation" | "pronunciation" | "copy" | "reverse":
             return text
-        case "parsing":
-            return parsing.target_symbols(text)
+        case "parsing" | "tagged-parsing":
+            return parsing.target_symbols(text, tags=task == "tagged-parsing")
         case "characters":
             return characters.spell(text)
     assert_never(task)
@@ -98,7 +98,7 @@ def finish(task: Task, source: str, output: str) -> str:
     match task:
         case "translation":
             return output
-        case "parsing":
+        case "parsing" | "tagged-parsing":
             return parsing.finish(source, output)
         case "pronunciation" | "copy" | "reverse":
             return " ".join(output.split())
@@ -107,15 +107,20 @@ def finish(task: Task, source: str, output: str) -> str:
     assert_never(task)
 
 
+def writes_trees(task: Task) -> bool:
+    """Whether outputs are trees."""
+    return task in ("parsing", "tagged-parsing")
+
+
 def text_kinds(task: Task, wanted: TokenizerKind) -> tuple[TokenizerKind, TokenizerKind]:
     """How source and target become pieces. Symbols are whole: to cut one up would make longer what is long already."""
     match task:
         case "translation":
             return wanted, wanted
-        case "parsing":
-            return wanted, "words"
+        case "parsing" | "tagged-parsing":
+            return wanted, "symbols"
         case "pronunciation" | "characters" | "copy" | "reverse":
-            return "words", "words"
+            return "symbols", "symbols"
     assert_never(task)
 
 
@@ -124,7 +129,7 @@ def score_name(task: Task) -> str:
     match task:
         case "translation":
             return "BLEU"
-        case "parsing":
+        case "parsing" | "tagged-parsing":
             return "F1"
         case "pronunciation" | "characters" | "copy" | "reverse":
             return "accuracy"
@@ -143,7 +148,7 @@ def scores(
     match task:
         case "translation":
             return translation_scores(outputs, _sets(references), tokenize, language, resamples)
-        case "parsing":
+        case "parsing" | "tagged-parsing":
             return parsing.scores(outputs, references, resamples)
         case "pronunciation":
             return pronunciation.scores(outputs, references, resamples)
@@ -161,7 +166,7 @@ def quick_score(task: Task, outputs: Sequence[str], references: Sequence[Sequenc
             return bleu(outputs, _sets(references), tokenize)
         case "pronunciation":
             return 100.0 - pronunciation.scores(outputs, references, resamples=1)[0].value
-        case "parsing" | "characters" | "copy" | "reverse":
+        case "parsing" | "tagged-parsing" | "characters" | "copy" | "reverse":
             return scores(task, outputs, references, tokenize, "", resamples=1)[0].value
     assert_never(task)
 
@@ -170,7 +175,7 @@ def read_files(
     task: Task, sources: Sequence[str], targets: Sequence[str], tables: Sequence[str] = ()
 ) -> Iterator[Pair]:
     """The pairs of these files. Missing ones are named before the first pair is read."""
-    if targets and task == "parsing":
+    if targets and writes_trees(task):
         raise ConfigError(f"a file of trees holds words and brackets; leave the other file ({targets[0]}) out")
     if sources and not targets and task == "translation":
         raise ConfigError(f"there is no translation beside {sources[0]}; give the file of its other side, too")
@@ -183,7 +188,7 @@ def read_files(
 
 def _file(task: Task, path: Path) -> Iterator[Pair]:
     match task:
-        case "parsing":
+        case "parsing" | "tagged-parsing":
             return parsing.read(path)
         case "pronunciation":
             return pronunciation.read(path)

@@ -20,9 +20,9 @@ def read(path: Path) -> Iterator[Pair]:
         raise DataError(f"{path} holds no tree; it must be in Penn brackets, such as (S (NP (PRP I)) (VP (VBP see)))")
 
 
-def target_symbols(tree: str) -> str:
+def target_symbols(tree: str, *, tags: bool) -> str:
     """A tree on one line in the linear form that the model writes."""
-    return linearise(read_tree(tree))
+    return linearise(read_tree(tree), tags=tags)
 
 
 def finish(source: str, output: str) -> str:
@@ -48,6 +48,6 @@ def scores(outputs: Sequence[str], references: Sequence[Sequence[str]], resample
 
 
 def _parse(tree: Tree) -> Parse:
-    """An output; a model writes no tags. Of a reference without tags no word is punctuation, and all count."""
+    """An output; a model may write no tags. Of a reference without tags no word is punctuation, and all count."""
     tags = tree.tags()
     return Parse(tuple(tree.brackets()), () if set(tags) == {NO_TAG} else tags)

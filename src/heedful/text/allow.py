@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 from heedful.errors import DataError
 
 ANY_CHARACTER = r"[\s\S]"
+SYMBOL = r" [^ ]+| "  # every one has a space before it; see `shell` in kinds.py
 STRETCH = r"[\s\S]{1,64}"  # see `wordpiece` in kinds.py
 STRETCH_LENGTH = 64
 
@@ -48,6 +49,7 @@ _REST = r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 _PATTERNS = frozenset(
     {
         ANY_CHARACTER,
+        SYMBOL,
         STRETCH,
         " {2,}",  # T5, ALBERT, NLLB
         r"\A | \z",  # one space at either end; see sentencepiece.py

@@ -11,7 +11,7 @@ from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as RustTokenizer
 
 from heedful.config.experiment import TokenizerKind
-from heedful.text.allow import ANY_CHARACTER, STRETCH
+from heedful.text.allow import ANY_CHARACTER, STRETCH, SYMBOL
 
 PAD = "<pad>"
 EOS = "</s>"
@@ -44,7 +44,7 @@ def empty_model(kind: TokenizerKind) -> Any:
     match kind:
         case "bpe" | "bytes":
             return models.BPE()
-        case "words" | "characters":
+        case "words" | "symbols" | "characters":
             return models.BPE(ignore_merges=True)
         case "unigram":
             return models.Unigram()
@@ -76,6 +76,8 @@ def _pre_tokenizer(kind: TokenizerKind) -> Any:
             return gpt2
         case "bytes":
             return whole
+        case "symbols":
+            return pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(SYMBOL), "isolated"), whole])
         case "characters":
             return pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(ANY_CHARACTER), "isolated"), whole])
         case "wordpiece":

@@ -22,7 +22,7 @@ def learn_tokenizer(lines: Iterable[str], config: TextConfig) -> Tokenizer:
     """Learn the pieces of a text from its first `sample_lines` lines, which are read once and not kept.
 
     The same lines give the same tokenizer. Kinds that learn pieces have exactly `vocabulary_size` of them; "words",
-    "characters" and "bytes" have at most as many.
+    "symbols", "characters" and "bytes" have at most as many.
     """
     _require_room(config)
     sample = _with_text(islice(lines, config.sample_lines))
@@ -84,7 +84,7 @@ def _learnt_model(lines: Iterator[str], config: TextConfig) -> Any:
             return _learn_unigram(lines, config.vocabulary_size)
         case "wordpiece":
             return _learn_wordpiece(lines, config.vocabulary_size)
-        case "words" | "characters":
+        case "words" | "symbols" | "characters":
             return _learn_whole(lines, config.kind, config.vocabulary_size)
         case "bytes":
             return models.BPE(vocab=_numbered(_smallest("bytes")), merges=[])

@@ -4,16 +4,18 @@ The form is that of Vinyals et al. 2015 (section 3 there), whose set-up section 
 bracket with its label, a closing one with the label again, and XX for each word, `(S (NP XX )NP (VP XX )VP )S`. Words
 are left out because the source has them; tags, because brackets are scored without them, and Vinyals et al. gained a
 point of F1 by it; TOP, because all trees have it.
+
+With few trees tags help: to write them teaches a model which word it is at. There they can stand in the place of XX.
 """
 
 from collections.abc import Sequence
 
-from heedful.text.trees import DEEPEST, NO_TAG, TOP, Tree, Word, is_label
+from heedful.text.trees import DEEPEST, NO_TAG, TOP, Tree, Word, is_label, is_tag
 
 
-def linearise(tree: Tree) -> str:
+def linearise(tree: Tree, *, tags: bool = False) -> str:
     """The symbols of a tree, TOP left out, with spaces between them."""
-    return " ".join(symbol for child in tree.children for symbol in _symbols(child))
+    return " ".join(symbol for child in tree.children for symbol in _symbols(child, tags))
 
 
 def untagged(tree: Tree) -> Tree:
@@ -47,17 +49,19 @@ def tree_over(words: Sequence[str], symbols: Sequence[str]) -> Tree | None:
         elif symbol.startswith(")"):
             _close(stack, label)
         else:
-            stack[-1][1].extend(Word(NO_TAG, word) for word in [next(rest, None)] if word is not None)
+            tag = symbol if is_tag(symbol) else NO_TAG
+            stack[-1][1].extend(Word(tag, word) for word in [next(rest, None)] if word is not None)
     _add_rest(stack, [Word(NO_TAG, word) for word in rest])
     while len(stack) > 1:
         _close_innermost(stack)
     return Tree(TOP, tuple(stack[0][1]))
 
 
-def _symbols(node: Tree | Word) -> list[str]:
+def _symbols(node: Tree | Word, tags: bool) -> list[str]:
     if isinstance(node, Word):
-        return [NO_TAG]
-    return [f"({node.label}", *(symbol for child in node.children for symbol in _symbols(child)), f"){node.label}"]
+        return [node.tag if tags else NO_TAG]
+    inside = (symbol for child in node.children for symbol in _symbols(child, tags))
+    return [f"({node.label}", *inside, f"){node.label}"]
 
 
 def _close(stack: list[tuple[str, list[Tree | Word]]], label: str) -> None:

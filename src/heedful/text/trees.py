@@ -112,6 +112,11 @@ def is_label(text: str) -> bool:
     return bool(_LABEL.fullmatch(text)) and text not in (*_TOPS, *_NO_WORDS) and _stripped(text) == text
 
 
+def is_tag(text: str) -> bool:
+    """Whether a word of this tag is read again as it was written."""
+    return bool(_LABEL.fullmatch(text)) and text not in _NO_WORDS
+
+
 def write_tree(tree: "Tree | Word") -> str:
     """Penn brackets on one line; `read_tree` gives the same tree again."""
     if isinstance(tree, Word):
