@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 LONGEST = 600  # characters; what has no end by then is cut between words
 
 _LINE = re.compile(r"[^\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+")
-# What may end a sentence. In scripts without spaces nothing need follow it. It is looked for only where such marks begin
-# and is never tried shorter, or a thousand full stops would take a million steps.
+# What may end a sentence. In scripts without spaces nothing need follow it. It is looked for only where such marks
+# begin, and is never tried shorter, or a thousand full stops would take a million steps.
 _END = re.compile(r"(?<![.!?…؟।])[.!?…؟।]++[\"'”’»›)\]]*+(?=\s)|[。！？｡]++[\"'”’」』）]*+")
 _BEFORE = 16  # characters before a full stop in which an abbreviation is looked for
 _CLAUSE = re.compile(r"[,;:–—،、，；：]\s+|[、，；：]")
