@@ -78,7 +78,10 @@ def test_a_worker_that_is_killed_is_followed_by_another(
         other.wait(timeout=30)
 
 
-def test_what_cannot_be_served_is_told_before_anything_is_loaded(trained: Path, tmp_path: Path) -> None:
+def test_what_cannot_be_served_is_told_before_anything_is_loaded(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("heedful.serve.log.log_to_stderr", lambda _: None)  # it would log there from now on
     run = trained / "run"
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
