@@ -77,8 +77,10 @@ def serve(
         with listen(host, port) as kept:
             raise typer.Exit(keep(kept))
     with listener or listen(host, port) as listener:
-        service = Service(Shelf(found, load), Limits(characters=characters, seconds=seconds), known)
-        server = Server(make_app(service, only_here=only_here, origins=cors or ()), seconds, service.renew)
+        limits = Limits(characters=characters, seconds=seconds)
+        service = Service(Shelf(found, load), limits, known)
+        app = make_app(service, only_here=only_here, origins=cors or ())
+        server = Server(app, limits.file_seconds, service.renew)  # no request has longer
         for place in found:
             console.say(f"{place.name}: {place.source} to {place.target}")
         console.say(f"{url_of(listener)} translates; end with Ctrl-C")
