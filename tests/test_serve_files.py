@@ -183,6 +183,8 @@ def test_files_wait_neither_for_ever_nor_in_masses(
 ) -> None:
     """Where there is no room for it, a file waits until its time is over; while it does, others are sent away."""
 
+    service = service_of(trained / "run", limits=Limits(files=1, seconds=0.1))
+
     def full(*_: object) -> None:
         raise Full(0.01)
 
@@ -205,13 +207,13 @@ def test_files_wait_neither_for_ever_nor_in_masses(
         service.limits = Limits(files=1)
         assert (await send()).status_code == 200
 
-    service = service_of(trained / "run", limits=Limits(files=1, seconds=0.1))
     ask(service, work)
 
 
 def test_reading_has_its_own_threads_and_an_end(
     trained: Path, some: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    service = service_of(trained / "run", limits=Limits(seconds=0.1))
     release, names = Event(), []
 
     def slow(*given: Any) -> Any:
@@ -229,7 +231,6 @@ def test_reading_has_its_own_threads_and_an_end(
         answer = await client.post("/translate_file", files={"file": ("a.txt", some[0])}, data=PAIR)
         assert answer.status_code == 200
 
-    service = service_of(trained / "run", limits=Limits(seconds=0.1))
     ask(service, work)
     assert [name.partition("_")[0] for name in names] == ["files"]
 
@@ -240,7 +241,7 @@ def test_a_stream_that_nobody_hears_gives_its_place_back() -> None:
     async def events() -> AsyncIterator[str]:
         yield "a"
 
-    async def gone(*_: object) -> dict[str, str]:
+    async def gone(*_: object) -> Any:
         raise OSError
 
     response = files_module._Stream(events(), lambda: left.append(True))
