@@ -197,6 +197,12 @@ def test_titles_of_inline_elements_are_translated() -> None:
     assert translated("a.html", page).decode() == '<p>GO <a title="A DOG" href="x">THERE</a> NOW</p>'
 
 
+def test_inline_elements_with_nothing_in_them_stay() -> None:
+    page = '<p><a id="x"></a>Hello <b>big <i class="icon"></i></b>world</p>'
+    out = translated("a.html", page).decode()
+    assert (out.count('<a id="x"></a>'), out.count('<i class="icon"></i>')) == (1, 1)
+
+
 def test_attributes_that_cannot_be_written_stay_where_they_are() -> None:
     out = translated("a.html", "<p>Go <a {{x}} title='\x0c'>there</a> now <a @click='f' :b=1>here</a></p>").decode()
     assert out.startswith("<p>GO <a {{x}}")

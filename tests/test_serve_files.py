@@ -22,11 +22,13 @@ from starlette.requests import ClientDisconnect
 
 from heedful.documents import bounds
 from heedful.documents.choose import read_document
+from heedful.documents.work import Rendered
 from heedful.serve import files as files_module
-from heedful.serve import results
+from heedful.serve import libre, results
 from heedful.serve.batcher import Full
 from heedful.serve.keys import add_key
 from heedful.serve.limits import Limits
+from heedful.serve.parts import Parts
 from heedful.serve.refusal import Refused
 from heedful.serve.results import Results, translated_name
 from heedful.serve.service import Service
@@ -88,6 +90,40 @@ def test_mark_up_follows_its_words(service: Service, some: list[str]) -> None:
         assert f"<b>{first}</b>" in out
 
     ask(service, work)
+
+
+@pytest.mark.parametrize("most", [100, 0])
+def test_mark_up_in_a_sentence_does_not_cut_it(
+    service: Service, some: list[str], monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    """In texts, too; of too many sentences it is guessed where it belongs."""
+    monkeypatch.setattr(libre, "_MOST_ALIGNED", most)
+    *words, last = some[0].split()
+    page = f"<p>{some[1]}</p>{' '.join(words)} <b onclick='x()' title=a>{last}</b><script>x()</script>"
+    first, *_, final = toy.translated(some[0]).split()
+
+    async def work(client: httpx.AsyncClient) -> None:
+        asked = {"q": [page, some[2]], "format": "html", "alternatives": 2, **PAIR}
+        answer = (await client.post("/translate", json=asked)).json()
+        whole = toy.translated(some[0])
+        bold = first if most else final  # the last word of the source comes first
+        marked = whole.replace(bold, f'<b title="a">{bold}</b>')
+        assert answer["translatedText"] == [f"<p>{toy.translated(some[1])}</p>{marked}", toy.translated(some[2])]
+        assert answer["alternatives"][0]
+        assert all(other.count("<b") == 1 and "<script" not in other for other in answer["alternatives"][0])
+
+    ask(service, work)
+
+
+@pytest.mark.parametrize(
+    "html", ["<b>" * 300 + "a b", "a <b>b</b> c<" + "b " * 3000, "a <b>&lt;script&gt;</b> b", "a\0 <b>b</b>"]
+)
+def test_any_page_comes_out_harmless(html: str) -> None:
+    parts = Parts([html], "en", markup=True)
+    (out,) = parts.joined(parts.sentences, "de", [Rendered(text) for text in parts.mixed])
+    assert "a " in out
+    assert "<script" not in out
+    assert out.count("<b>") == out.count("</b>")
 
 
 def test_who_listens_hears_of_progress(service: Service, some: list[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,8 +38,8 @@ _TOKEN = re.compile(
 _ATTRIBUTES_OF = re.compile(_ATTRIBUTE)
 
 
-def read_html(content: bytes, bounds: Bounds) -> Draft:
-    """A page, or a part of one."""
+def read_html(content: bytes, bounds: Bounds, *, attributes: bool = True) -> Draft:
+    """A page, or a part of one; with attributes that people read, or without."""
     from lxml import etree
 
     text = clean(as_text(content).removeprefix("\ufeff"))
@@ -63,7 +63,7 @@ def read_html(content: bytes, bounds: Bounds) -> Draft:
         return (_CHARSET.sub(r"\g<1>utf-8", out, count=1) + text[len(text.rstrip()) :]).encode()
 
     draft = Draft(finish, bounds)
-    for element in elements:  # before the text, with which elements are copied
+    for element in elements if attributes else ():  # before the text, with which elements are copied
         _add_attributes(element, draft)
     for hold in list(_stretches(root, _with_blocks(elements))):
         tree.held(hold, draft)

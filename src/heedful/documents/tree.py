@@ -103,6 +103,8 @@ class Tree:
             yield from self._texts(path, node.text)
         for child in node:
             match self._kind(child):
+                case "through" if self._write is None and not child.text and next(iter(child), None) is None:
+                    yield _Leaf(path, child, "", fixed=True)  # an anchor, or what a style makes a picture of
                 case "through":
                     yield from self._leaves(child, (*path, child))
                 case "text":

@@ -1,16 +1,19 @@
 """LibreTranslate's endpoints, so that its clients need not know that this is another server."""
 
+import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 
 from fastapi import APIRouter, Request, Response
 
+from heedful.documents.work import Rendered
 from heedful.serve.batcher import Piece
 from heedful.serve.body import read_body
 from heedful.serve.document import gives, takes
 from heedful.serve.orders import Translating
 from heedful.serve.parts import Parts
 from heedful.serve.refusal import Refused
-from heedful.serve.service import Service, prepared
+from heedful.serve.service import Service, prepared, while_there
 from heedful.serve.shelf import Model
 from heedful.serve.wire import (
     Detected,
@@ -26,6 +29,7 @@ from heedful.serve.wire import (
 from heedful.text.languages import language_name
 from heedful.translation import Translation
 
+_MOST_ALIGNED = 100  # sentences; alignments take longer than translating
 _SHOWN = 40  # characters of a name that is not known
 
 
@@ -90,11 +94,17 @@ async def _translated(service: Service, request: Request, asked: LibreRequest) -
     model = model_between(service, detected.language if detected else asked.source, asked.target)
     order = Translating(model, n_best=asked.alternatives + 1)
     size = sum(map(len, texts))
-    parts, pieces = await prepared(size, _taken_apart, texts, order, asked.format == "html")
-    service.check_pieces(pieces)
-    found: list[Translation] = await service.done(request, order, pieces)
+    parts, pieces, mixed = await prepared(size, _taken_apart, texts, order, asked.format == "html")
+    service.check_pieces([*pieces, *mixed])
+    aligned = bool(mixed) and len(mixed) <= _MOST_ALIGNED and await asyncio.to_thread(model.can_align)
+    with service.submit(order, pieces) as one, service.submit(replace(order, alignments=aligned), mixed) as other:
+        both = asyncio.gather(one.results(), other.results())
+        found, marked = await service.in_time(while_there(request, both))
     service.metrics.translated(model.name, size)
-    ranks = [parts.joined([_ranked(one, rank) for one in found], model.target) for rank in range(order.n_best)]
+    ranks = [
+        parts.joined([_ranked(one, rank).text for one in found], model.target, [_ranked(one, rank) for one in marked])
+        for rank in range(order.n_best)
+    ]
     answers = [list(dict.fromkeys(several)) for several in zip(*ranks, strict=True)]
     if isinstance(asked.q, str):
         (best, *others) = answers[0]
@@ -108,15 +118,18 @@ async def _translated(service: Service, request: Request, asked: LibreRequest) -
     )
 
 
-def _taken_apart(texts: Sequence[str], order: Translating, markup: bool) -> tuple[Parts, list[Piece]]:
+def _taken_apart(texts: Sequence[str], order: Translating, markup: bool) -> tuple[Parts, list[Piece], list[Piece]]:
     parts = Parts(texts, order.model.source, markup=markup)
-    return parts, order.pieces(parts.sentences)
+    return parts, order.pieces(parts.sentences), order.pieces(parts.mixed)
 
 
-def _ranked(translation: Translation, rank: int) -> str:
+def _ranked(translation: Translation, rank: int) -> Rendered:
     """The translation of this rank, or the last there is."""
     several = translation.alternatives
-    return several[min(rank, len(several) - 1)].text if several else translation.text
+    if not several:
+        return Rendered(translation.text)
+    one = several[min(rank, len(several) - 1)]
+    return Rendered(one.text, tuple((link[0], link[1]) for link in one.alignment or ()))
 
 
 def found_source(service: Service, texts: Sequence[str], target: str) -> Detected:
