@@ -16,7 +16,7 @@ for needed in ("lxml", "polib", "markdown_it"):
     pytest.importorskip(needed, reason="needs heedful[documents]")
 
 from heedful.documents import bounds
-from heedful.documents.choose import ENDINGS, read_document
+from heedful.documents.choose import read_document
 from heedful.documents.draft import Run
 from heedful.documents.place import Span, place
 from heedful.documents.work import Rendered, Work
@@ -495,15 +495,6 @@ def test_archives_do_not_grow_without_end(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(bounds, "MOST_XML", 10)
     with pytest.raises(DataError, match="over the limit of 10"):
         read_document(XLIFF.encode(), "a.xlf")
-
-
-@SOME
-@given(st.sampled_from(ENDINGS), st.binary(max_size=60))
-def test_no_bytes_do_more_than_be_refused(end: str, content: bytes) -> None:
-    try:
-        translated(f"a{end}", content)
-    except DataError as error:
-        assert str(error)
 
 
 MARKS: Sequence[str] = [

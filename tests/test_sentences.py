@@ -1,6 +1,7 @@
 """Texts and pages are taken apart and put together again, and nothing is lost."""
 
 import re
+from html import escape
 
 import pytest
 from hypothesis import given
@@ -142,3 +143,23 @@ def test_a_hostile_text_comes_to_an_end(part: str) -> None:
 
 def test_translations_are_escaped() -> None:
     assert Markup("<p>a</p>").joined(["<script>&"]) == "<p>&lt;script&gt;&amp;</p>"
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("/?page=2&section=3", "/?page=2&section=3"),
+        ("/?a=1&copy=2&region=x&notit;&ampx", "/?a=1&copy=2&region=x&notit;&ampx"),
+        ("/?a=1&amp;copy=2&#x26;b", "/?a=1&copy=2&b"),
+        ("/&copy;=&copy&reg", "/©=©®"),
+        ("/&#0000000000065;&#" + "1" * 5000 + ";", "/A\ufffd"),
+    ],
+)
+def test_addresses_have_the_entities_that_a_browser_sees(written: str, meant: str) -> None:
+    assert upper(f'<a href="{written}">x</a>') == f'<a href="{escape(meant)}">X</a>'
+    assert upper(f"&#{'1' * 5000};") == "\ufffd"
+
+
+@pytest.mark.timeout(60)
+def test_ends_that_do_not_end_are_looked_at_once() -> None:
+    assert Markup("<script>" + "</script " * 100_000).texts == []

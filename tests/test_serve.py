@@ -161,8 +161,8 @@ def test_white_space_and_markup_stay(service: Service, translator: Translator, s
 
     async def work(client: httpx.AsyncClient) -> None:
         assert await translated(client, f"  {some[0]}\n\n\t{some[1]} \n", "text") == f"  {one}\n\n\t{two} \n"
-        page = f"<p onclick='x()'>{some[0]} <b>{some[1]}</b></p><script>x()</script>"
-        assert await translated(client, page, "html") == f"<p>{one} <b>{two}</b></p>"
+        page = f"<p onclick='x()'>{some[0]}</p><b>{some[1]}</b><script>x()</script>"
+        assert await translated(client, page, "html") == f"<p>{one}</p><b>{two}</b>"
         assert await translated(client, " \n ", "text") == " \n "
         assert await translated(client, "a b", "text") == cut
 
@@ -280,7 +280,7 @@ def test_other_kinds_of_bodies_and_paths_are_refused(service: Service) -> None:
             assert (answer.status_code, answer.json()) == (404, {"error": "Not Found"})
         answer = await client.get("/translate")
         assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
-        assert (await client.post("/translate_file")).status_code in (415, 501)
+        assert (await client.post("/translate_file")).status_code in (403, 415)
         for name in ("../run", "run/../run", "/etc/passwd", ""):
             answer = await client.post("/v1/translate", json={"text": "a", "model": name})
             assert answer.status_code == (404 if name else 400)

@@ -5,8 +5,9 @@ import asyncio
 import io
 import json
 import zipfile
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
+from threading import Event, current_thread
 from typing import Any
 
 import pytest
@@ -17,12 +18,17 @@ for needed in ("fastapi", "httpx", "lxml", "polib", "markdown_it", "python_multi
     pytest.importorskip(needed, reason="needs heedful[serve,documents]")
 
 import httpx
+from starlette.requests import ClientDisconnect
 
 from heedful.documents import bounds
+from heedful.documents.choose import read_document
+from heedful.documents.work import Rendered
 from heedful.serve import files as files_module
-from heedful.serve import results
+from heedful.serve import libre, results
+from heedful.serve.batcher import Full
 from heedful.serve.keys import add_key
 from heedful.serve.limits import Limits
+from heedful.serve.parts import Parts
 from heedful.serve.refusal import Refused
 from heedful.serve.results import Results, translated_name
 from heedful.serve.service import Service
@@ -86,6 +92,40 @@ def test_mark_up_follows_its_words(service: Service, some: list[str]) -> None:
     ask(service, work)
 
 
+@pytest.mark.parametrize("most", [100, 0])
+def test_mark_up_in_a_sentence_does_not_cut_it(
+    service: Service, some: list[str], monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    """In texts, too; of too many sentences it is guessed where it belongs."""
+    monkeypatch.setattr(libre, "_MOST_ALIGNED", most)
+    *words, last = some[0].split()
+    page = f"<p>{some[1]}</p>{' '.join(words)} <b onclick='x()' title=a>{last}</b><script>x()</script>"
+    first, *_, final = toy.translated(some[0]).split()
+
+    async def work(client: httpx.AsyncClient) -> None:
+        asked = {"q": [page, some[2]], "format": "html", "alternatives": 2, **PAIR}
+        answer = (await client.post("/translate", json=asked)).json()
+        whole = toy.translated(some[0])
+        bold = first if most else final  # the last word of the source comes first
+        marked = whole.replace(bold, f'<b title="a">{bold}</b>')
+        assert answer["translatedText"] == [f"<p>{toy.translated(some[1])}</p>{marked}", toy.translated(some[2])]
+        assert answer["alternatives"][0]
+        assert all(other.count("<b") == 1 and "<script" not in other for other in answer["alternatives"][0])
+
+    ask(service, work)
+
+
+@pytest.mark.parametrize(
+    "html", ["<b>" * 300 + "a b", "a <b>b</b> c<" + "b " * 3000, "a <b>&lt;script&gt;</b> b", "a\0 <b>b</b>"]
+)
+def test_any_page_comes_out_harmless(html: str) -> None:
+    parts = Parts([html], "en", markup=True)
+    (out,) = parts.joined(parts.sentences, "de", [Rendered(text) for text in parts.mixed])
+    assert "a " in out
+    assert "<script" not in out
+    assert out.count("<b>") == out.count("</b>")
+
+
 def test_who_listens_hears_of_progress(service: Service, some: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files_module, "_TOGETHER", 2)
 
@@ -119,9 +159,13 @@ with zipfile.ZipFile(BOMB, "w", zipfile.ZIP_DEFLATED) as _archive:
         ("a.exe", b"a", PAIR, 400, "Invalid request: files that end in .exe cannot be translated"),
         ("../../etc/passwd", b"a", PAIR, 400, "Invalid request: files that end in nothing cannot be translated"),
         ("a.json", b"{", PAIR, 400, "Invalid request: the file is not JSON"),
-        ("a.txt", b"a " * 5000, PAIR, 400, "Invalid request: file (10000) exceeds text limit (2000)"),
+        ("a.txt", b"a", PAIR | {"glossary": "a=b"}, 400, "Invalid request: glossary: a JSON object of up to 100 terms"),
+        ("a.txt", b"a", PAIR | {"glossary": '{"a": 1}'}, 400, "Invalid request: glossary: a JSON object"),
+        ("a.txt", b"a " * 5000, PAIR, 413, "Invalid request: the document has more than 2,000 characters of text"),
+        ("a.html", b"<p>a" * 30, PAIR, 413, "Invalid request: the document has more than 20 passages; split it"),
+        ("a.html", b"<p>" * 60, PAIR, 413, "Invalid request: the document has more than 50 elements; split it"),
         ("a.txt", b"a" * 40_000, PAIR, 413, "Invalid request: a request has at most 30000 bytes"),
-        ("a.docx", BOMB.getvalue(), PAIR, 400, "Invalid request: unpacked, the archive has more than 1,000,000 bytes"),
+        ("a.docx", BOMB.getvalue(), PAIR, 413, "Invalid request: unpacked, the archive has more than 1,000,000 bytes"),
     ],
 )
 def test_what_is_refused(
@@ -140,7 +184,107 @@ def test_what_is_refused(
         assert answer.status_code == status
         assert answer.json()["error"].startswith(sentence)
 
-    ask(service_of(trained / "run", limits=Limits(file=30_000, file_characters=2000)), work)
+    limits = Limits(file=30_000, file_characters=2000, file_passages=20, file_elements=50)
+    ask(service_of(trained / "run", limits=limits), work)
+
+
+def test_a_glossary_holds_in_files(service: Service, some: list[str]) -> None:
+    term, other = some[0].split()[0], toy.translated(some[2]).split()[0]
+
+    async def work(client: httpx.AsyncClient) -> None:
+        data = PAIR | {"glossary": json.dumps({term: other})}
+        answer = await client.post("/translate_file", files={"file": ("a.txt", some[0])}, data=data)
+        assert other in (await client.get(answer.json()["translatedFileUrl"])).text.split()
+
+    assert other not in toy.translated(some[0]).split()
+    ask(service, work)
+
+
+def test_who_cannot_do_files_says_so(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files_module, "can_do_files", lambda: False)
+
+    async def work(client: httpx.AsyncClient) -> None:
+        answer = await client.post("/translate_file", files={"file": ("a.txt", "a")}, data=PAIR)
+        assert (answer.status_code, answer.json()) == (
+            403,
+            {"error": "Files translation are disabled on this server."},
+        )
+
+    ask(service, work)
+
+
+@pytest.mark.parametrize("accept", ["*/*", "text/event-stream"])
+def test_files_wait_neither_for_ever_nor_in_masses(
+    trained: Path, some: list[str], monkeypatch: pytest.MonkeyPatch, accept: str
+) -> None:
+    """Where there is no room for it, a file waits until its time is over; while it does, others are sent away."""
+
+    service = service_of(trained / "run", limits=Limits(files=1, seconds=0.1))
+
+    def full(*_: object) -> None:
+        raise Full(0.01)
+
+    async def work(client: httpx.AsyncClient) -> None:
+        async def send() -> httpx.Response:
+            return await client.post(
+                "/translate_file", files={"file": ("a.txt", some[0])}, data=PAIR, headers={"accept": accept}
+            )
+
+        with monkeypatch.context() as patched:
+            patched.setattr(service.batcher, "submit", full)
+            first, second = await asyncio.gather(send(), send())
+        assert "Slowdown: the file is not done after 0.5 s" in first.text
+        assert first.status_code == (200 if accept == "text/event-stream" else 503)
+        assert (second.status_code, second.json()) == (
+            503,
+            {"error": "Slowdown: too many files are being translated"},
+        )
+        assert int(second.headers["retry-after"]) > 0
+        service.limits = Limits(files=1)
+        assert (await send()).status_code == 200
+
+    ask(service, work)
+
+
+def test_reading_has_its_own_threads_and_an_end(
+    trained: Path, some: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = service_of(trained / "run", limits=Limits(seconds=0.1))
+    release, names = Event(), []
+
+    def slow(*given: Any) -> Any:
+        names.append(current_thread().name)
+        release.wait(30)
+        return read_document(*given)
+
+    async def work(client: httpx.AsyncClient) -> None:
+        with monkeypatch.context() as patched:
+            patched.setattr(files_module, "read_document", slow)
+            answer = await client.post("/translate_file", files={"file": ("a.txt", some[0])}, data=PAIR)
+            assert (answer.status_code, "retry-after" in answer.headers) == (503, True)
+        release.set()
+        service.limits = Limits()
+        answer = await client.post("/translate_file", files={"file": ("a.txt", some[0])}, data=PAIR)
+        assert answer.status_code == 200
+
+    ask(service, work)
+    assert [name.partition("_")[0] for name in names] == ["files"]
+
+
+def test_a_stream_that_nobody_hears_gives_its_place_back() -> None:
+    left = []
+
+    async def events() -> AsyncIterator[str]:
+        yield "a"
+
+    async def gone(*_: object) -> Any:
+        raise OSError
+
+    response = files_module._Stream(events(), lambda: left.append(True))
+    scope = {"type": "http", "asgi": {"spec_version": "2.4"}}
+    with pytest.raises((OSError, ClientDisconnect)):
+        asyncio.run(response(scope, gone, gone))
+    assert left == [True]
 
 
 @pytest.mark.parametrize(
@@ -233,5 +377,8 @@ def test_a_document_is_translated_on_the_command_line(trained: Path, tmp_path: P
     ):
         ran = toy.run("translate", trained / "run", "--input", source, *arguments)
         assert (ran.code, sentence in ran.err) == (2, True), ran.err
+    source.write_text("[" * 40_000)
+    ran = toy.run("translate", trained / "run", "--input", source, "--output", target)
+    assert (ran.code, "more than 32,768 lines and marks of Markdown; split it" in ran.err) == (2, True)
     ran = toy.run("translate", trained / "run", "--input", tmp_path / "no.po", "--output", tmp_path / "b.po")
     assert (ran.code, "no.po cannot be read: No such file or directory" in ran.err) == (2, True)

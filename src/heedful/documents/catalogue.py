@@ -5,24 +5,27 @@ from collections.abc import Callable
 from copy import deepcopy
 from typing import Any
 
-from heedful.documents.bounds import as_text, check_xml
+from heedful.documents.bounds import Bounds, Element, TooMuch, as_text, check_xml, parsed
 from heedful.documents.draft import Draft, Placed
 from heedful.documents.strings import Marked, marked
-from heedful.documents.tree import FIXED, SILENT, THROUGH, Element, Kind, Tree
+from heedful.documents.tree import FIXED, SILENT, THROUGH, Kind, Tree
 from heedful.errors import DataError
 
-_PLURALS = re.compile(r"nplurals\s*=\s*(\d{1,2})")
+_PLURALS = re.compile(r"nplurals\s*+=\s*+(\d{1,2})")
 _XLIFF = re.compile(r"\{urn:oasis:names:tc:xliff:document:(1|2)\.\d\}xliff")
+_MOST_LINES = 2000  # of one text
 _CONTAINERS = frozenset({"g", "mrk", "pc", "sub"})
 
 
-def read_po(content: bytes) -> Draft:
+def read_po(content: bytes, bounds: Bounds) -> Draft:
     """Entries that have no translation or a fuzzy one get one; comments, references and contexts stay."""
     import polib
 
+    text = as_text(content).removeprefix("\ufeff")
+    _check_lines(text, bounds)
     try:
         # Whatever polib takes for a name of a file it opens. No file has such a name.
-        catalogue = polib.pofile("\n\n\n" + as_text(content).removeprefix("\ufeff"), wrapwidth=78)
+        catalogue = polib.pofile("\n\n\n" + text, wrapwidth=78)
     except (OSError, ValueError, UnicodeError) as error:
         raise DataError("the file is not a PO catalogue: " + str(error).replace("\n", "")) from error
 
@@ -30,16 +33,26 @@ def read_po(content: bytes) -> Draft:
         catalogue.metadata["Language"] = language
         return f"{catalogue}".encode()
 
-    draft = Draft(finish)
+    draft = Draft(finish, bounds)
     charset = str(catalogue.metadata.get("Content-Type", "utf-8")).lower()
     if "charset=" in charset and not charset.endswith(("utf-8", "utf8", "ascii", "charset=charset")):
-        raise DataError(f"the catalogue says {charset}; save it as UTF-8")
+        raise DataError(f"the catalogue says {charset[:80]!r}; save it as UTF-8")
     forms = _PLURALS.search(catalogue.metadata.get("Plural-Forms", ""))
     for entry in catalogue:
         if entry.obsolete or entry.translated() or not entry.msgid:
             continue
         _add_entry(draft, entry, max(1, int(forms[1])) if forms else 2)
     return draft
+
+
+def _check_lines(text: str, bounds: Bounds) -> None:
+    """Of a text in many lines polib copies all before each of them."""
+    bounds.check(elements=text.count("\n"))
+    count = 0
+    for line in text.splitlines():
+        count = count + 1 if line.lstrip().startswith('"') else 0
+        if count > _MOST_LINES:
+            raise TooMuch(f"the catalogue has an entry of more than {_MOST_LINES:,} lines")
 
 
 def _add_entry(draft: Draft, entry: Any, forms: int) -> None:
@@ -63,12 +76,12 @@ def _setter(text: Marked, take: Callable[[str], None]) -> Callable[[Placed], Non
     return lambda placed: take(text.joined(placed))
 
 
-def read_xliff(content: bytes) -> Draft:
+def read_xliff(content: bytes, bounds: Bounds) -> Draft:
     """XLIFF 1.2 and 2: units without a target get one, with all inline codes of the source."""
     from lxml import etree
 
-    check_xml(content)
-    root = etree.fromstring(content, etree.XMLParser(resolve_entities=False, no_network=True))
+    check_xml(content, bounds)
+    root = parsed(content)
     version = _XLIFF.fullmatch(root.tag) if isinstance(root.tag, str) else None
     if not version:
         raise DataError(f"the file is not XLIFF 1.x or 2.x: it begins with {str(root.tag)[:80]}")
@@ -83,10 +96,10 @@ def read_xliff(content: bytes) -> Draft:
             file.set("target-language", language)
         return bytes(etree.tostring(root.getroottree(), encoding="UTF-8", xml_declaration=True))
 
-    draft = Draft(finish)
+    draft = Draft(finish, bounds)
     for unit in list(root.iter(f"{space}trans-unit" if version[1] == "1" else f"{space}segment")):
         source, target = unit.find(f"{space}source"), unit.find(f"{space}target")
-        if source is None or _is_done(target) or _is_kept(unit):
+        if source is None or _is_done(target) or _is_kept(unit) or _is_inside(unit, source.tag):
             continue
         if target is not None:
             unit.remove(target)
@@ -97,6 +110,11 @@ def read_xliff(content: bytes) -> Draft:
         unit.insert(unit.index(after) + 1, target)
         tree.whole(target, draft)
     return draft
+
+
+def _is_inside(unit: Element, source: str) -> bool:
+    """Whether it is in the source of another, which is copied as a whole."""
+    return next(unit.iterancestors(source), None) is not None
 
 
 def _target(source: Element, name: str) -> Element:

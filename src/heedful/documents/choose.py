@@ -3,7 +3,7 @@
 from importlib.util import find_spec
 from pathlib import PurePath
 
-from heedful.documents.bounds import TOO_DEEP
+from heedful.documents.bounds import TOO_DEEP, USUAL, Bounds
 from heedful.documents.draft import Draft
 from heedful.errors import ConfigError, DataError
 
@@ -20,36 +20,36 @@ def ending(name: str) -> str:
     return PurePath(name).suffix.lower()
 
 
-def read_document(content: bytes, name: str) -> Draft:
+def read_document(content: bytes, name: str, bounds: Bounds = USUAL) -> Draft:
     """Read a file; of its name only the end counts."""
     try:
-        return _read(content, ending(name))
+        return _read(content, ending(name), bounds)
     except RecursionError as error:
         raise DataError(TOO_DEEP) from error
     except ImportError as error:
         raise ConfigError(f"documents need {error.name}, which is not installed; install heedful[documents]") from error
 
 
-def _read(content: bytes, end: str) -> Draft:
+def _read(content: bytes, end: str, bounds: Bounds) -> Draft:
     from heedful.documents import catalogue, html, markdown, office, plain
 
     match end:
         case ".txt":
-            return plain.read_text(content)
+            return plain.read_text(content, bounds)
         case ".srt" | ".vtt":
-            return plain.read_subtitles(content)
+            return plain.read_subtitles(content, bounds)
         case ".json":
-            return plain.read_json(content)
+            return plain.read_json(content, bounds)
         case ".html" | ".htm":
-            return html.read_html(content)
+            return html.read_html(content, bounds)
         case ".md":
-            return markdown.read_markdown(content)
+            return markdown.read_markdown(content, bounds)
         case ".po" | ".pot":
-            return catalogue.read_po(content)
+            return catalogue.read_po(content, bounds)
         case ".xliff" | ".xlf":
-            return catalogue.read_xliff(content)
+            return catalogue.read_xliff(content, bounds)
         case ".docx":
-            return office.read_docx(content)
+            return office.read_docx(content, bounds)
         case ".odt":
-            return office.read_odt(content)
+            return office.read_odt(content, bounds)
     raise DataError(f"files that end in {end or 'nothing'} cannot be translated; these can: {' '.join(ENDINGS)}")

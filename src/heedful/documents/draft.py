@@ -3,6 +3,8 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from heedful.documents.bounds import Bounds
+
 
 @dataclass(frozen=True, slots=True)
 class Run:
@@ -26,14 +28,20 @@ class Draft:
     """A document that was read. Whoever has the translations of all passages can write it."""
 
     finish: Callable[[str], bytes]  # given the target language, once all passages are told
+    bounds: Bounds
     passages: list[Passage] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)  # what cannot be kept
     _told: list[Callable[[Placed], None]] = field(default_factory=list)
+    _runs: int = 0
+    _characters: int = 0
 
     def add(self, passage: Passage, told: Callable[[Placed], None]) -> None:
         """A passage, and what hears its translation."""
         self.passages.append(passage)
         self._told.append(told)
+        self._runs += len(passage)
+        self._characters += sum(len(run.text) for run in passage)
+        self.bounds.check(elements=self._runs, passages=len(self.passages), characters=self._characters)
 
     def written(self, placed: Sequence[Placed], language: str) -> bytes:
         """The document with these in the places of its passages."""

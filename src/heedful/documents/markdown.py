@@ -6,35 +6,39 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from heedful.documents.bounds import as_text
+from heedful.documents.bounds import Bounds, TooMuch, as_text
 from heedful.documents.draft import Draft, Placed
 from heedful.documents.marks import Leaf, Mark, joined_leaves, paired, passage_of, written
-from heedful.errors import DataError
 
 if TYPE_CHECKING:
     from markdown_it.token import Token
 
-_MOST = 1 << 18  # bytes; the time that some texts take grows with the square of them
+_MOST = 1 << 18  # bytes
+_MOST_MARKS = _MOST // 8  # and lines; one takes 0.1 ms where lists and links are in each other
+_NEWLINE = re.compile(r"\r\n?|\n")  # as markdown-it has it
+_MARK = re.compile(r"\r(?!\n)|[\n\[!<*_~`]")
 _FRONT = re.compile(r"\ufeff?---\r?\n.*?\r?\n(?:---|\.\.\.)\r?\n", re.DOTALL)
 _SPECIAL = re.compile(r"([\\`*\[\]<]|(?<!\w)_|_(?!\w))")
-_BEGIN = re.compile(r"^(\s*\d*)([-+>#]|(?<=\d)[.)])(?=\s|#|$)")
+_BEGIN = re.compile(r"^(\s*+\d*+)([-+>#]|(?<=\d)[.)])(?=\s|#|$)")
 
 _Lines = list[tuple[int, int]]  # where the lines of a paragraph begin and end
 
 
-def read_markdown(content: bytes) -> Draft:
+def read_markdown(content: bytes, bounds: Bounds) -> Draft:
     """CommonMark with tables and strikethrough; code, HTML, addresses of links and front matter stay as they are."""
     from markdown_it import MarkdownIt
 
     if len(content) > _MOST:
-        raise DataError(f"the file has {len(content):,} bytes, over the {_MOST:,} of Markdown; split it")
+        raise TooMuch(f"the file has {len(content):,} bytes, over the {_MOST:,} of Markdown; split it")
     text = as_text(content)
+    if len(_MARK.findall(text)) > _MOST_MARKS:
+        raise TooMuch(f"the file has more than {_MOST_MARKS:,} lines and marks of Markdown; split it")
     front = _FRONT.match(text)
     begin = front.end() if front else 0
     parser = MarkdownIt("commonmark").enable(["table", "strikethrough"])
-    tokens = parser.parse(text[begin:].replace("\r\n", "\n"))
+    tokens = parser.parse(text[begin:])
     body = _Body(text[begin:])
-    draft = Draft(lambda _: (text[:begin] + body.written()).encode())
+    draft = Draft(lambda _: (text[:begin] + body.written()).encode(), bounds)
     if any(token.type == "html_block" for token in tokens):
         draft.notes.append("blocks of HTML in Markdown stay as they are")
     for token in tokens:
@@ -48,7 +52,7 @@ class _Body:
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self._starts = [0, *(match.end() for match in re.finditer("\n", text)), len(text)]
+        self._starts = [0, *(match.end() for match in _NEWLINE.finditer(text)), len(text)]
         self._here = 0
         self._new: list[tuple[int, int, str]] = []
 

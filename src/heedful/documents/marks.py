@@ -36,13 +36,14 @@ def passage_of(leaves: Sequence[Leaf]) -> Passage:
 
 def joined_leaves(leaves: Iterable[Leaf]) -> list[Leaf]:
     """Neighbours that look the same as one."""
-    out: list[Leaf] = []
+    groups: list[list[Leaf]] = []
     for leaf in leaves:
-        if out and leaf.fixed is None and out[-1].fixed is None and out[-1].path == leaf.path:
-            out[-1] = Leaf(leaf.path, out[-1].shown + leaf.shown)
+        last = groups[-1][0] if groups else None
+        if last and leaf.fixed is None and last.fixed is None and last.path == leaf.path:
+            groups[-1].append(leaf)
         else:
-            out.append(leaf)
-    return out
+            groups.append([leaf])
+    return [Leaf(first.path, "".join(one.shown for one in (first, *more)), first.fixed) for first, *more in groups]
 
 
 def paired(tags: Sequence[str]) -> dict[int, int]:

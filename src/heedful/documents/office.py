@@ -4,9 +4,9 @@ import re
 from collections.abc import Callable, Iterator
 from zipfile import ZipInfo
 
-from heedful.documents.bounds import check_xml, packed, unpacked
+from heedful.documents.bounds import Bounds, Element, check_xml, packed, parsed, unpacked
 from heedful.documents.draft import Draft
-from heedful.documents.tree import BREAK, DROP, FIXED, GROUP, SILENT, TEXT, THROUGH, Element, Kind, Tree, copied
+from heedful.documents.tree import BREAK, DROP, FIXED, GROUP, SILENT, TEXT, THROUGH, Kind, Tree, copied
 from heedful.errors import DataError
 
 _W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
@@ -40,16 +40,17 @@ _FIELDS = "fields, such as cross references and dates, stay as they are until th
 _SIGNED = "the signature of the document is no longer valid"
 
 
-def read_docx(content: bytes) -> Draft:
+def read_docx(content: bytes, bounds: Bounds) -> Draft:
     """Word: paragraphs of the text, of tables, headers, footers, notes and comments."""
-    archive = _Archive(content, "word/document.xml", _WORD_PARTS.fullmatch)
-    draft = Draft(lambda _: archive.packed())
+    archive = _Archive(content, "word/document.xml", _WORD_PARTS.fullmatch, bounds)
+    draft = Draft(lambda _: archive.packed(), bounds)
     tree = Tree(_word_kind, write=_write_word, inherit=lambda old, new: copied(old, new, f"{_W}rPr", f"{_W}sdtPr"))
     archive.tree = tree
     for root in archive.roots:
         for paragraph in list(root.iter(f"{_W}p")):
             _group_fields(paragraph)
-            _join_runs(paragraph)
+            if next(paragraph.iterancestors(f"{_W}p"), None) is None:  # else it is done
+                _join_runs(paragraph)
             properties = len(paragraph) and paragraph[0].tag == f"{_W}pPr"
             tree.whole(paragraph, draft, keep=int(bool(properties)))
     for tag, note in ((f"{_W}del", _DELETED), (GROUP, _FIELDS)):
@@ -60,10 +61,10 @@ def read_docx(content: bytes) -> Draft:
     return draft
 
 
-def read_odt(content: bytes) -> Draft:
+def read_odt(content: bytes, bounds: Bounds) -> Draft:
     """OpenDocument text: paragraphs and headings, also in tables, headers, footers and notes."""
-    archive = _Archive(content, "content.xml", re.compile(r"content\.xml|styles\.xml").fullmatch)
-    draft = Draft(lambda _: archive.packed())
+    archive = _Archive(content, "content.xml", re.compile(r"content\.xml|styles\.xml").fullmatch, bounds)
+    draft = Draft(lambda _: archive.packed(), bounds)
     tree = Tree(_open_kind, spaces=lambda text: re.sub(r"[ \t\r\n]+", " ", text))
     archive.tree = tree
     for root in archive.roots:
@@ -82,9 +83,7 @@ class _Archive:
 
     tree: Tree
 
-    def __init__(self, content: bytes, needed: str, wanted: Callable[[str], object]) -> None:
-        from lxml import etree
-
+    def __init__(self, content: bytes, needed: str, wanted: Callable[[str], object], bounds: Bounds) -> None:
         self.members = unpacked(content)
         names = [member.filename for member in self.members]
         if needed not in names:
@@ -92,10 +91,11 @@ class _Archive:
         if any(b"encryption-data" in own for member, own in self.members.items() if _is_manifest(member)):
             raise DataError("the document is encrypted; save it without a password")
         self._roots: dict[ZipInfo, Element] = {}
+        count = 0
         for member, own in self.members.items():
             if wanted(member.filename):
-                check_xml(own)
-                self._roots[member] = etree.fromstring(own, etree.XMLParser(resolve_entities=False, no_network=True))
+                count = check_xml(own, bounds, count)
+                self._roots[member] = parsed(own)
 
     @property
     def roots(self) -> Iterator[Element]:
@@ -162,13 +162,16 @@ def _join_runs(paragraph: Element) -> None:
     for noise in list(paragraph.iter(f"{_W}proofErr", f"{_W}lastRenderedPageBreak")):
         noise.getparent().remove(noise)
     last, look = None, b""
+    texts: dict[Element, list[str]] = {}  # of the first of each
     for child in list(paragraph.iter(f"{_W}r")):
         own = _look(child)
         if own is not None and last is not None and own == look and child.getprevious() is last:
-            last[-1].text = (last[-1].text or "") + "".join(text.text or "" for text in child.iter(f"{_W}t"))
+            texts.setdefault(last[-1], [last[-1].text or ""]).append(child[-1].text or "")
             child.getparent().remove(child)
         else:
             last, look = (child, own) if own is not None else (None, b"")
+    for element, parts in texts.items():
+        element.text = "".join(parts)
 
 
 def _look(run: Element) -> bytes | None:

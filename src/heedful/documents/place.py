@@ -1,13 +1,14 @@
 """Runs of a sentence in its translation: each word looks like the one that it comes from."""
 
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from heedful.documents.draft import Placed, Run
 
-_WORD = re.compile(r"\S+")
-_PARTS = re.compile(r"(\W*)(.*?)(\W*)", re.DOTALL)
+_WORD = re.compile(r"\S++")
+_LETTER = re.compile(r"\w")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,12 @@ class _Placing:
         self._source = list(_WORD.finditer(text))
         self._target = list(_WORD.finditer(translation))
         links = links or self._guessed()
-        self._from = {target: source for source, target in links if source < len(self._source)}
+        counts = len(self._source), len(self._target)
+        self._from = {target: source for source, target in links if source < counts[0] and target < counts[1]}
+        # Where each link leaves the source; of those that leave one place the last counts.
+        self._left = sorted((self._source[source].start(), target) for target, source in self._from.items())
+        self._seen = [span for span in spans if span.start < span.end]
+        self._starts = [span.start for span in self._seen]
         words = [span for span in spans if not span.run.fixed]
         self._fixed = {span.number for span in spans if span.run.fixed}
         self._by_number = {span.number: span for span in spans}
@@ -92,7 +98,7 @@ class _Placing:
         return [(span, text) for span, text in parts if text]
 
     def _at(self, place: int) -> Span:
-        return next(span for span in self._spans if span.start <= place < span.end)
+        return self._seen[bisect_right(self._starts, place) - 1]
 
     def _gap(self, before: int, after: int) -> int:
         """Whose the space between two runs is: that of the one with fewer marks around it."""
@@ -117,25 +123,25 @@ class _Placing:
 
     def _after(self, span: Span) -> int:
         """The target word of the nearest source word before a run; -1: none."""
-        before = [
-            (self._source[source].start(), target)
-            for target, source in self._from.items()
-            if self._source[source].start() < span.start and target < len(self._target)
-        ]
-        return max(before)[1] if before else -1
+        before = bisect_left(self._left, (span.start,))
+        return self._left[before - 1][1] if before else -1
 
 
 def _split(word: str) -> tuple[str, str, str]:
-    match = _PARTS.fullmatch(word)
-    return (match[1], match[2], match[3]) if match and match[2] else ("", word, "")
+    """What stands before a word, the word, and what stands after it."""
+    letters = [found.start() for found in _LETTER.finditer(word)]
+    if not letters:
+        return "", word, ""
+    first, last = letters[0], letters[-1] + 1
+    return word[:first], word[first:last], word[last:]
 
 
 def merged(parts: Placed, fixed: set[int]) -> Placed:
     """Neighbours of one run as one."""
-    out: Placed = []
+    out: list[tuple[int, list[str]]] = []
     for number, text in parts:
         if out and out[-1][0] == number and number not in fixed:
-            out[-1] = (number, out[-1][1] + text)
+            out[-1][1].append(text)
         elif text or number in fixed:
-            out.append((number, text))
-    return out
+            out.append((number, [text]))
+    return [(number, "".join(texts)) for number, texts in out]

@@ -5,25 +5,28 @@ import re
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from heedful.documents.bounds import as_text
+from heedful.documents.bounds import Bounds, as_text
 from heedful.documents.draft import Draft, Placed
 from heedful.documents.marks import Leaf
 from heedful.documents.strings import TAG, Marked, marked
 from heedful.errors import DataError
 
-_LINE = re.compile(r"[^\n]*\n|[^\n]+\Z")
-_WORD = re.compile(r"(?:<[^<>]*>|\{[^{}]*\}|\S)+")
+_LINE = re.compile(r"[^\n]*+\n|[^\n]++\Z")
+_WORD = re.compile(r"(?:<[^<>]*+>|\{[^{}]*+\}|\S)++")
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*+"(\s*+:)?+')
-# Addresses, names of things in programs, colours, files: a single word that is none.
-_NO_WORD = re.compile(r"\S*[\d_/#@\\|<>=]\S*|[a-z]+[A-Z]\w*|\S+\.\w+")
+# Addresses, names of things in programs, colours, files: what a single word that is none has in it, or is.
+_NO_LETTER = re.compile(r"[\d_/#@\\|<>=]")
+_NAME = re.compile(r"\A[a-z]++[A-Z]\w*+")
+_END_OF_NAME = re.compile(r"\w++")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class _Pieces:
     """A text in pieces, some of which are yet to come."""
 
-    def __init__(self) -> None:
+    def __init__(self, bounds: Bounds) -> None:
         self._pieces: list[str] = []
-        self.draft = Draft(lambda _: "".join(self._pieces).encode())
+        self.draft = Draft(lambda _: "".join(self._pieces).encode(), bounds)
 
     def keep(self, text: str) -> None:
         self._pieces.append(text)
@@ -38,18 +41,20 @@ class _Pieces:
         self.draft.add(text.passage, told)
 
 
-def read_text(content: bytes) -> Draft:
+def read_text(content: bytes, bounds: Bounds) -> Draft:
     """Lines stay lines."""
-    pieces = _Pieces()
+    pieces = _Pieces(bounds)
     pieces.translate(Marked((Leaf((), as_text(content)),)))
     return pieces.draft
 
 
-def read_subtitles(content: bytes) -> Draft:
+def read_subtitles(content: bytes, bounds: Bounds) -> Draft:
     """SubRip and WebVTT: all but the text of cues stays, with its numbers, times, settings, styles and notes."""
-    pieces = _Pieces()
+    pieces = _Pieces(bounds)
     pieces.draft.notes.append("the lines of a subtitle are broken anew, into as many as there were")
-    for text, spoken in _cues(as_text(content)):
+    whole = as_text(content)
+    bounds.check(elements=whole.count("\n"))
+    for text, spoken in _cues(whole):
         if not spoken:
             pieces.keep(text)
             continue
@@ -96,21 +101,32 @@ def _broken(text: str, count: int) -> list[str]:
     return [" ".join(line) for line in lines if line]
 
 
-def read_json(content: bytes) -> Draft:
+def read_json(content: bytes, bounds: Bounds) -> Draft:
     """Values that are text; keys, numbers and all white space stay."""
     text = as_text(content)
+    bounds.check(elements=text.count('"') // 2 + text.count("[") + text.count("{"))
     try:
         json.loads(text.removeprefix("\ufeff"))
     except (ValueError, RecursionError) as error:
         raise DataError(f"the file is not JSON: {error}") from error
-    pieces = _Pieces()
+    pieces = _Pieces(bounds)
     last = 0
     for string in _STRING.finditer(text):
         value = "" if string[1] else json.loads(string[0], strict=False)
-        if not value.strip() or _NO_WORD.fullmatch(value.strip()):
+        if not _is_text(value):
             continue
         pieces.keep(text[last : string.start()])
         pieces.translate(marked(value), lambda text: json.dumps(text, ensure_ascii=False))
         last = string.end()
     pieces.keep(text[last:])
     return pieces.draft
+
+
+def _is_text(value: str) -> bool:
+    """Whether people read it; half of a surrogate pair is no character, and stays as it is written."""
+    words = value.split(maxsplit=1)
+    if len(words) != 1:
+        return bool(words) and not _SURROGATE.search(value)
+    stem, dot, end = words[0].rpartition(".")
+    is_file = bool(dot and stem and _END_OF_NAME.fullmatch(end))
+    return not (is_file or _NO_LETTER.search(value) or _NAME.fullmatch(words[0]) or _SURROGATE.search(value))

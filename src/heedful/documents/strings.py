@@ -2,15 +2,18 @@
 
 import re
 from dataclasses import dataclass
+from itertools import islice
 
+from heedful.documents.bounds import TooMuch
 from heedful.documents.draft import Passage, Placed
 from heedful.documents.marks import Leaf, Mark, paired, passage_of, written
 
-_TAG = r"</?[a-zA-Z][^<>]*>"
-TAG = re.compile(_TAG + r"|<\d[\d:.]*>|\{\\[^{}]*\}")  # the last two are of subtitles
+_MOST = 10_000  # marks in one text
+_TAG = r"</?[a-zA-Z][^<>]*+>"
+TAG = re.compile(_TAG + r"|<\d[\d:.]*+>|\{\\[^{}]*+\}")  # the last two are of subtitles
 # %s %(name)d %1$s %% | {name} {{name}} ${name}
 PLACEHOLDER = re.compile(
-    r"%(?:\(\w+\)|\d+\$)?[-+#0]*\d*(?:\.\d+)?[hlL]*[diouxXeEfFgGcrsa@]\b|%%|\$?\{\{?[\w.:!]*\}\}?|" + _TAG
+    r"%(?:\(\w++\)|\d++\$)?+[-+#0]*+\d*+(?:\.\d++)?+[hlL]*+[diouxXeEfFgGcrsa@]\b|%%|\$?\{\{?[\w.:!]*+\}\}?|" + _TAG
 )
 
 
@@ -32,7 +35,9 @@ class Marked:
 
 def marked(text: str, marks: "re.Pattern[str]" = PLACEHOLDER, *, pairs: bool = True) -> Marked:
     """Take a text apart at its marks; without pairs each stands alone."""
-    found = list(marks.finditer(text))
+    found = list(islice(marks.finditer(text), _MOST + 1))
+    if len(found) > _MOST:
+        raise TooMuch(f"one text of the document has more than {_MOST:,} marks in it; split it")
     closing = paired([mark[0] for mark in found]) if pairs else {}
     closers = set(closing.values())
     path: list[Mark] = []

@@ -4,18 +4,14 @@ Every stretch of text is put into an element of our own, which holds it until it
 filled anew, with copies of the elements around each run, and goes away again.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal
 
+from heedful.documents.bounds import Element, clean
 from heedful.documents.draft import Draft, Passage, Placed, Run
 from heedful.documents.strings import marked
-
-if TYPE_CHECKING:
-    Element: TypeAlias = Any  # lxml's, which has no types of its own
-else:
-    Element = Any
 
 Kind = Literal["through", "fixed", "silent", "break", "drop", "text"]
 THROUGH: Kind = "through"  # its text is text of the passage
@@ -76,12 +72,8 @@ class Tree:
     def held(self, hold: Element, draft: Draft) -> None:
         """A stretch that stands in an element of its own."""
         parts: list[list[_Leaf]] = [[]]
-        for leaf in self._leaves(hold, ()):
-            last = parts[-1][-1] if parts[-1] else None
-            if last and last.is_text and leaf.is_text and last.path == leaf.path:
-                parts[-1][-1] = replace(last, shown=last.shown + leaf.shown)
-            else:
-                parts[-1].append(leaf)
+        for leaf in _joined(self._leaves(hold, ())):
+            parts[-1].append(leaf)
             if leaf.breaks:
                 parts.append([])
         if not any(c.isalpha() for part in parts for leaf in part if not leaf.fixed for c in leaf.shown):
@@ -111,6 +103,8 @@ class Tree:
             yield from self._texts(path, node.text)
         for child in node:
             match self._kind(child):
+                case "through" if self._write is None and not child.text and next(iter(child), None) is None:
+                    yield _Leaf(path, child, "", fixed=True)  # an anchor, or what a style makes a picture of
                 case "through":
                     yield from self._leaves(child, (*path, child))
                 case "text":
@@ -172,11 +166,24 @@ class Tree:
             text = leaf.content
         last = next(parent.iterchildren(reversed=True), None)  # where len would count all
         if self._write:
-            self._write(parent, text)
+            self._write(parent, clean(text))
         elif last is not None:
-            last.tail = (last.tail or "") + text
+            last.tail = (last.tail or "") + clean(text)
         else:
-            parent.text = (parent.text or "") + text
+            parent.text = (parent.text or "") + clean(text)
+
+
+def _joined(leaves: Iterable[_Leaf]) -> Iterator[_Leaf]:
+    """Neighbours that look the same as one."""
+    groups: list[list[_Leaf]] = []
+    for leaf in leaves:
+        last = groups[-1][0] if groups else None
+        if last and last.is_text and leaf.is_text and last.path == leaf.path:
+            groups[-1].append(leaf)
+        else:
+            groups.append([leaf])
+    for first, *more in groups:
+        yield replace(first, shown="".join(leaf.shown for leaf in (first, *more))) if more else first
 
 
 def copied(old: Element, new: Element, *tags: str) -> None:

@@ -15,13 +15,12 @@ _REFERENCE = "#/components/schemas/{model}"
 _KINDS = (wire.LibreRequest, wire.DetectRequest, wire.TranslateRequest, wire.ScoreRequest, wire.AttentionRequest)
 _REFUSALS = {
     400: "what is wrong with the request",
-    403: "the key is not known, or the request comes from a page of another origin",
+    403: "the key is not known, the request comes from a page of another origin, or this is not done here",
     404: "there is no such model",
     408: "the request did not arrive in time",
     413: "the request is too large",
     415: "the request is neither JSON nor a form",
     429: "the key was used too often; Retry-After tells when to come again",
-    501: "not done by this server",
     503: "too much waits, or it took too long; Retry-After tells when to come again",
 }
 
@@ -51,7 +50,8 @@ def described(app: FastAPI, shelf: Shelf) -> Callable[[], dict[str, Any]]:
             made = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
             _, kinds = models_json_schema([(kind, "validation") for kind in _KINDS], ref_template=_REFERENCE)
             made["components"]["schemas"].update(kinds["$defs"])
-            _name_choices(made["components"]["schemas"], shelf)
+            form = made["paths"]["/translate_file"]["post"]["requestBody"]["content"]["multipart/form-data"]["schema"]
+            _name_choices(made["components"]["schemas"] | {"FileForm": form}, shelf)
             app.openapi_schema = made
         return app.openapi_schema
 
@@ -61,8 +61,9 @@ def described(app: FastAPI, shelf: Shelf) -> Callable[[], dict[str, Any]]:
 def _name_choices(schemas: dict[str, Any], shelf: Shelf) -> None:
     sources = sorted({model.source for model in shelf.models})
     targets = sorted({model.target for model in shelf.models})
-    schemas["LibreRequest"]["properties"]["source"]["enum"] = [*sources, "auto"]
-    schemas["LibreRequest"]["properties"]["target"]["enum"] = targets
+    for kind in ("LibreRequest", "FileForm"):
+        schemas[kind]["properties"]["source"]["enum"] = [*sources, "auto"]
+        schemas[kind]["properties"]["target"]["enum"] = targets
     choices = {"model": [model.name for model in shelf.models], "source": sources, "target": targets}
     for kind in ("TranslateRequest", "ScoreRequest", "AttentionRequest"):
         for name, known in choices.items():

@@ -2,17 +2,23 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.util import find_spec
+from typing import TypeVar
 
 from fastapi import APIRouter, Request, Response
+from pydantic import TypeAdapter, ValidationError
 from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
 
+from heedful.documents.bounds import Bounds, TooMuch
 from heedful.documents.choose import ENDINGS, installed, read_document
 from heedful.documents.work import Rendered, Work
-from heedful.errors import HeedfulError
+from heedful.errors import HeedfulError, UserError
 from heedful.serve.batcher import Full
 from heedful.serve.body import content_of
 from heedful.serve.document import gives
@@ -22,9 +28,11 @@ from heedful.serve.refusal import Refused
 from heedful.serve.results import Results, translated_name
 from heedful.serve.service import Service, while_there
 from heedful.serve.shelf import Model
-from heedful.serve.wire import FileAnswer
+from heedful.serve.wire import FileAnswer, Terms
 from heedful.translation import Translation
 
+Answer = TypeVar("Answer")
+_THREADS = 2  # in which files are read and written, apart from those for texts
 _TOGETHER = 64  # sentences of a file that wait at a time; others have their turn in between
 _FORM = {
     "requestBody": {
@@ -38,6 +46,10 @@ _FORM = {
                         "file": {"type": "string", "contentMediaType": "application/octet-stream"},
                         "source": {"type": "string", "description": "a language of /languages, or auto"},
                         "target": {"type": "string"},
+                        "glossary": {
+                            "type": "string",
+                            "description": "source terms and what must stand for them: JSON",
+                        },
                         "api_key": {"type": "string"},
                     },
                 }
@@ -56,11 +68,12 @@ def files(service: Service) -> APIRouter:
     """Its routes."""
     router = APIRouter(tags=["LibreTranslate"])
     results = Results()
+    desk = _Desk(service)
 
     @router.post(
         "/translate_file",
         openapi_extra=_FORM,
-        responses=gives(FileAnswer, 400, 408, 413, 415, 429, 501, 503, events=True),
+        responses=gives(FileAnswer, 400, 408, 413, 415, 429, 503, events=True),
         response_model=None,
     )
     async def translate_file(request: Request) -> Response:
@@ -69,13 +82,15 @@ def files(service: Service) -> APIRouter:
         To who accepts text/event-stream, `progress` is told in between, and at the `end` the same; or `error`.
         """
         if not can_do_files():
-            raise Refused(501, "Files translation are disabled on this server.", close=True)
-        job = await _job(service, request)
-        address = f"{request.base_url}download_file/"
-        if "text/event-stream" in request.headers.get("accept", ""):
-            return StreamingResponse(_events(job, results, address), media_type="text/event-stream")
-        content = await while_there(request, _done(job))
-        return Response(_answer(job, results, address, content), media_type="application/json")
+            raise Refused(403, "Files translation are disabled on this server.", close=True)
+        with ExitStack() as place:
+            place.enter_context(desk.place())
+            job = await _job(desk, request)
+            address = f"{request.base_url}download_file/"
+            if "text/event-stream" in request.headers.get("accept", ""):
+                return _Stream(_events(job, results, address), place.pop_all().close)
+            content = await while_there(request, _done(job))
+            return Response(_answer(job, results, address, content), media_type="application/json")
 
     @router.get("/download_file/{key}/{name}", response_model=None, include_in_schema=False)
     async def download_file(key: str, name: str) -> Response:
@@ -87,14 +102,80 @@ def files(service: Service) -> APIRouter:
     return router
 
 
+class _Desk:
+    """Where files are taken in: few at a time, with threads of their own."""
+
+    def __init__(self, service: Service) -> None:
+        self.service = service
+        self._inside = 0
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="files")
+
+    @contextmanager
+    def place(self) -> Iterator[None]:
+        """Room for a file, from before it is sent until it is answered."""
+        if self._inside >= self.service.limits.files:
+            seconds = self.service.batcher.wait()
+            raise Refused(503, "Slowdown: too many files are being translated", seconds, close=True)
+        self._inside += 1
+        try:
+            yield
+        finally:
+            self._inside -= 1
+
+    def clock(self) -> "_Clock":
+        """For a file that has come."""
+        return _Clock(self.service, asyncio.get_running_loop().time() + self.service.limits.file_seconds)
+
+    async def thread(self, work: Callable[..., Answer], *given: object) -> Answer:
+        """What takes a while."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, partial(work, *given))
+
+
+@dataclass(frozen=True, slots=True)
+class _Clock:
+    """When a file is to be done."""
+
+    service: Service
+    until: float
+
+    async def in_time(self, work: Awaitable[Answer]) -> Answer:
+        """What comes of it, or a refusal: that it took too long, or what a user can put right."""
+        try:
+            async with asyncio.timeout_at(self.until):
+                return await work
+        except TimeoutError:
+            message = f"Slowdown: the file is not done after {self.service.limits.file_seconds:g} s"
+            raise Refused(503, message, self.service.batcher.wait()) from None
+        except UserError as error:
+            raise Refused(413 if isinstance(error, TooMuch) else 400, f"Invalid request: {error}") from error
+        except HeedfulError as error:
+            raise Refused(500, f"Cannot translate file: {error}") from error
+
+
+class _Stream(StreamingResponse):
+    """Events; whether or not anybody hears the first of them, the place is free at the end."""
+
+    def __init__(self, events: AsyncIterator[str], leave: Callable[[], None]) -> None:
+        super().__init__(events, media_type="text/event-stream")
+        self._leave = leave
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._leave()
+
+
 @dataclass(slots=True)
 class _Job:
     """A file on its way."""
 
-    service: Service
+    desk: _Desk
+    clock: _Clock
     model: Model
     name: str
     work: Work
+    glossary: Terms
     aligned: bool
     mixed: list[Rendered] = field(default_factory=list)
 
@@ -111,24 +192,27 @@ class _Job:
         plain: list[Rendered] = []
         orders = ((self.work.plain, plain, False), (self.work.mixed, self.mixed, self.aligned))
         for sentences, into, aligned in orders:
-            order = Translating(self.model, alignments=aligned)
+            order = Translating(self.model, alignments=aligned, glossary=tuple(sorted(self.glossary.items())))
             for start in range(0, len(sentences), _TOGETHER):
-                into.extend(await self._some(order, sentences[start : start + _TOGETHER]))
+                some = self._some(order, sentences[start : start + _TOGETHER])
+                into.extend(await self.clock.in_time(some))
                 yield len(plain) + len(self.mixed)
-        self.service.metrics.translated(self.model.name, sum(map(len, self.work.plain + self.work.mixed)))
-        yield await asyncio.to_thread(self.work.written, plain, self.mixed, self.model.target)
+        size = sum(map(len, self.work.plain + self.work.mixed))
+        self.desk.service.metrics.translated(self.model.name, size)
+        yield await self.clock.in_time(self.desk.thread(self.work.written, plain, self.mixed, self.model.target))
 
     async def _some(self, order: Translating, sentences: Sequence[str]) -> list[Rendered]:
+        service = self.desk.service
         pieces = await asyncio.to_thread(order.pieces, sentences)
-        self.service.check_pieces(pieces)
+        service.check_pieces(pieces)
         while True:
             try:
-                ticket = self.service.batcher.submit(order, pieces)
+                ticket = service.batcher.submit(order, pieces)
                 break
-            except Full as full:  # a file can wait
+            except Full as full:  # a file can wait, as long as it has time
                 await asyncio.sleep(min(1.0, full.seconds))
         with ticket:
-            found: list[Translation] = await self.service.in_time(ticket.results())
+            found: list[Translation] = await ticket.results()
         return [Rendered(one.text, _links(one)) for one in found]
 
 
@@ -145,26 +229,32 @@ class _Sent:
     fields: dict[str, str]
 
 
-async def _job(service: Service, request: Request) -> _Job:
+async def _job(desk: _Desk, request: Request) -> _Job:
+    service, limits = desk.service, desk.service.limits
     sent = await _sent(service, request)
     service.admit(request, sent.fields.get("api_key"))
     for name in ("source", "target"):
         if not sent.fields.get(name):
             raise Refused(400, f"Invalid request: missing {name} parameter")
-    try:
-        draft = await asyncio.to_thread(read_document, sent.content, sent.name)
-    except HeedfulError as error:
-        raise Refused(400, f"Invalid request: {error}") from error
-    texts = ["".join(run.text for run in passage) for passage in draft.passages]
-    if (size := sum(map(len, texts))) > service.limits.file_characters:
-        raise Refused(400, f"Invalid request: file ({size}) exceeds text limit ({service.limits.file_characters})")
     source, target = sent.fields["source"], sent.fields["target"]
-    if source == "auto":
-        source = found_source(service, [text[:1000] for text in texts[:20]], target).language
-    model = model_between(service, source, target)
-    work = await asyncio.to_thread(Work, draft, model.source)
-    aligned = bool(work.mixed) and await asyncio.to_thread(model.can_align)
-    return _Job(service, model, translated_name(sent.name, model.target), work, aligned)
+    glossary = _glossary(sent.fields.get("glossary", ""))
+    model = None if source == "auto" else model_between(service, source, target)
+    clock = desk.clock()
+    bounds = Bounds(limits.file_elements, limits.file_passages, limits.file_characters)
+    draft = await clock.in_time(desk.thread(read_document, sent.content, sent.name, bounds))
+    if model is None:
+        texts = ["".join(run.text for run in passage)[:1000] for passage in draft.passages[:20]]
+        model = model_between(service, found_source(service, texts, target).language, target)
+    work = await clock.in_time(desk.thread(Work, draft, model.source))
+    aligned = bool(work.mixed) and await clock.in_time(desk.thread(model.can_align))
+    return _Job(desk, clock, model, translated_name(sent.name, model.target), work, glossary, aligned)
+
+
+def _glossary(given: str) -> Terms:
+    try:
+        return TypeAdapter(Terms).validate_json(given, strict=True) if given else {}
+    except ValidationError:
+        raise Refused(400, "Invalid request: glossary: a JSON object of up to 100 terms is wanted") from None
 
 
 async def _sent(service: Service, request: Request) -> _Sent:

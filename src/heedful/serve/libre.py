@@ -1,9 +1,13 @@
 """LibreTranslate's endpoints, so that its clients need not know that this is another server."""
 
+import asyncio
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from fastapi import APIRouter, Request, Response
 
+from heedful.documents.work import Rendered
+from heedful.serve.batcher import Piece
 from heedful.serve.body import read_values
 from heedful.serve.document import gives, takes
 from heedful.serve.orders import Translating
@@ -26,6 +30,7 @@ from heedful.text.languages import language_name
 from heedful.text.markup import Markup
 from heedful.translation import Translation
 
+_MOST_ALIGNED = 100  # sentences; alignments take longer than translating
 _SHOWN = 40  # characters of a name that is not known
 _TELLING = 40  # characters of a text whose language can be told, as LibreTranslate has it
 
@@ -120,11 +125,13 @@ async def _by_source(
         await prepared(sum(map(len, group)), _Job, model_between(service, source, asked.target), group, asked)
         for source, group in groups.items()
     ]
-    service.check_pieces([piece for job in jobs for piece in job.pieces])
-    results: list[list[Translation]] = await service.all_done(request, [(job.order, job.pieces) for job in jobs])
+    service.check_pieces([piece for job in jobs for piece in (*job.plain, *job.mixed)])
+    work = [part for job in jobs for part in ((job.order, job.plain), (await job.aligning(), job.mixed))]
+    results: list[list[Translation]] = await service.all_done(request, work)
     for job in jobs:
         service.metrics.translated(job.model.name, job.size)
-    found = {job.model.source: iter(job.answers(several)) for job, several in zip(jobs, results, strict=True)}
+    both = zip(jobs, results[::2], results[1::2], strict=True)
+    found = {job.model.source: iter(job.answers(plain, mixed)) for job, plain, mixed in both}
     return {asked.target: iter([[_cleaned(text) if html else text] for text in own])} | found
 
 
@@ -136,19 +143,32 @@ class _Job:
         self.size = sum(map(len, texts))
         self.order = Translating(model, n_best=asked.alternatives + 1)
         self._parts = Parts(texts, model.source, markup=asked.format == "html")
-        self.pieces = self.order.pieces(self._parts.sentences)
+        self.plain: list[Piece] = self.order.pieces(self._parts.sentences)
+        self.mixed: list[Piece] = self.order.pieces(self._parts.mixed)
 
-    def answers(self, found: Sequence[Translation]) -> list[list[str]]:
+    async def aligning(self) -> Translating:
+        """What is done with sentences that have mark-up inside, so that it is known where that goes."""
+        few = 0 < len(self.mixed) <= _MOST_ALIGNED
+        return replace(self.order, alignments=few and await asyncio.to_thread(self.model.can_align))
+
+    def answers(self, plain: Sequence[Translation], mixed: Sequence[Translation]) -> list[list[str]]:
         """What each text becomes, the best first."""
-        ranks = range(self.order.n_best)
-        joined = [self._parts.joined([_ranked(one, rank) for one in found], self.model.target) for rank in ranks]
-        return [list(dict.fromkeys(several)) for several in zip(*joined, strict=True)]
+        ranks = [
+            self._parts.joined(
+                [_ranked(one, rank).text for one in plain], self.model.target, [_ranked(one, rank) for one in mixed]
+            )
+            for rank in range(self.order.n_best)
+        ]
+        return [list(dict.fromkeys(several)) for several in zip(*ranks, strict=True)]
 
 
-def _ranked(translation: Translation, rank: int) -> str:
+def _ranked(translation: Translation, rank: int) -> Rendered:
     """The translation of this rank, or the last there is."""
     several = translation.alternatives
-    return several[min(rank, len(several) - 1)].text if several else translation.text
+    if not several:
+        return Rendered(translation.text)
+    one = several[min(rank, len(several) - 1)]
+    return Rendered(one.text, tuple((link[0], link[1]) for link in one.alignment or ()))
 
 
 def _cleaned(page: str) -> str:

@@ -6,6 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 Text = Annotated[str, Field(min_length=1)]
 Texts = Annotated[list[Text], Field(min_length=1)]
+Terms = Annotated[dict[Text, Text], Field(max_length=100, description="source terms and what must stand for them")]
 
 
 class Failure(BaseModel):
@@ -123,7 +124,7 @@ class TranslateRequest(Which):
     beam: int | None = Field(None, ge=1, le=32, description="hypotheses kept; else the model's own number")
     confidence: bool = Field(False, description="how sure the model is of each word")
     alignments: bool = Field(False, description="which source word each word comes from")
-    glossary: dict[Text, Text] = Field({}, max_length=100, description="source terms and what must stand for them")
+    glossary: Terms = {}
     prefix: str = Field("", description="what every translation begins with; for a text of one sentence")
     diverse: bool = Field(False, description="have translations differ from each other, first of all after the prefix")
     stream: bool = Field(False, description="as server-sent events, a sentence each as soon as it is there")

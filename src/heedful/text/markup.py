@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from html import escape, unescape
+from html.entities import html5
 
 
 def _set(names: str) -> frozenset[str]:
@@ -37,6 +38,8 @@ _SCHEMES = _set("http https mailto tel")
 # A tag, with > in quotes or else without quotes; or what a browser takes for a comment.
 _TAG = re.compile(r"""<(/?)([a-zA-Z][^\s/<>]*+)((?>[^<>"']|"[^"<]*"|'[^'<]*')*+|[^<>]*+)>|<([!?])""")
 _ATTRIBUTE = re.compile(r"""([^\s=/"'<>]++)(?:\s*+=\s*+("[^"]*"|'[^']*'|[^\s"'<>]++))?""")
+_REFERENCE = re.compile(r"&(?:#(?:[xX][0-9a-fA-F]++|[0-9]++);?+|[a-zA-Z][a-zA-Z0-9]*+(?:;|(?!=)))")
+_LONG_NUMBER = re.compile(r"&#(?:0*+[0-9]{8,}+|[xX]0*+[0-9a-fA-F]{7,}+);?+")
 _DOCTYPE = re.compile(r"<!doctype\s+html\s*>", re.IGNORECASE)
 
 
@@ -71,7 +74,7 @@ def _read(html: str, writer: "_Writer") -> None:
             writer.end(name)
             here = found.end()
         elif name in _SILENT:
-            end = re.compile(rf"</{name}(?=[\s/>])[^>]*+>", re.IGNORECASE).search(html, found.end())
+            end = re.compile(rf"</{name}(?=[\s/>])[^>]*+(?:>|\Z)", re.IGNORECASE).search(html, found.end())
             here = end.end() if end else len(html)
         else:
             writer.start(name, dict(_attributes(found[3])))
@@ -119,7 +122,7 @@ class _Writer:
 
     def text(self, html: str) -> None:
         """What stands between tags."""
-        text = unescape(html)
+        text = _unescaped(html)
         if text.strip() and self._translated:
             self.parts.append((text, True))
         elif text:
@@ -144,7 +147,18 @@ class _Writer:
 def _attributes(written: str) -> Iterator[tuple[str, str]]:
     for name, value in _ATTRIBUTE.findall(written):
         quoted = value[:1] in ("'", '"')
-        yield name.lower(), unescape(value[1:-1] if quoted else value)
+        yield name.lower(), _REFERENCE.sub(_character, value[1:-1] if quoted else value)
+
+
+def _unescaped(text: str) -> str:
+    """Without entities; numbers that are those of no character are long, and Python makes no number of them."""
+    return unescape(_LONG_NUMBER.sub("\ufffd", text))
+
+
+def _character(reference: "re.Match[str]") -> str:
+    """What an entity in an attribute stands for; `&sect` in `?page=2&section=3` is none."""
+    known = reference[0].startswith("&#") or reference[0][1:] in html5
+    return _unescaped(reference[0]) if known else reference[0]
 
 
 def _is_kept(name: str, value: str) -> bool:

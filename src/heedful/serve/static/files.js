@@ -1,6 +1,7 @@
 // @ts-check
 import { announce, byId, make } from './heads.js';
 import { Problem, send, tidy } from './api.js';
+import { glossary } from './glossary.js';
 
 /** @typedef {{source: string, target: string}} Pair */
 
@@ -45,6 +46,7 @@ async function translateFile(file, kinds, { source, target }) {
     form.append('file', file);
     form.append('source', source);
     form.append('target', target);
+    form.append('glossary', JSON.stringify(glossary()));
     const answer = await send('translate_file', { body: form, headers: { Accept: 'text/event-stream' }, signal: job.signal });
     for await (const { name, content } of events(answer)) {
       if (name === 'progress') job.progress(content.done, content.total);
