@@ -291,6 +291,7 @@ def test_a_stream_that_nobody_hears_gives_its_place_back() -> None:
     ("kind", "body", "status"),
     [
         ("application/json", b"{}", 415),
+        ("multipart/form-data; boundary=x; charset=punycode", b"--x--", 415),  # whose decoder takes for ever
         ("multipart/form-data", b"", 400),
         ("multipart/form-data; boundary=x", b"", 400),
         ("multipart/form-data; boundary=x", b"--x\r\n\r\n\r\n--x--", 400),

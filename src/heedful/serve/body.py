@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
 from pydantic import BaseModel, ValidationError
+from starlette.datastructures import FormData
 from starlette.requests import ClientDisconnect, Request
 
 from heedful.serve.limits import Limits
@@ -17,13 +18,13 @@ Body = TypeVar("Body", bound=BaseModel)
 
 _JSON = "application/json"
 _FORM = "application/x-www-form-urlencoded"
-_PARTS = "multipart/form-data"
+PARTS = "multipart/form-data"
 _MOST_FIELDS = 2000
 
 
 async def read_body(request: Request, kind: type[Body], limits: Limits) -> Body:
     """A request of this kind, or a refusal that says what is wrong and repeats nothing of it."""
-    media = _media(request)
+    media = media_of(request)
     content = await content_of(request, limits.body, limits.arriving)
     if media == _JSON:
         return _read(_json(content), kind, limits, strict=True)
@@ -34,23 +35,25 @@ async def read_body(request: Request, kind: type[Body], limits: Limits) -> Body:
 
 async def read_values(request: Request, kind: type[Body], limits: Limits) -> Body:
     """The same of JSON, or of what stands in the address and in a form of either kind; the address comes first."""
-    media = _media(request)
+    media = media_of(request)
     content = await content_of(request, limits.body, limits.arriving)
     if media == _JSON:
         return _read(_json(content), kind, limits, strict=True)
     if media == _FORM:
         sent = _form(content)
-    elif media == _PARTS:
-        sent = await _parts(request, content)
+    elif media == PARTS:
+        form = await read_parts(request, content)
+        sent = [(name, value) for name, value in form.multi_items() if isinstance(value, str)]
     elif not content:
         sent = []
     else:
-        raise Refused(415, f"Invalid request: a request is {_JSON}, {_FORM} or {_PARTS}")
+        raise Refused(415, f"Invalid request: a request is {_JSON}, {_FORM} or {PARTS}")
     asked = _by_name(_form(request.scope["query_string"]))
     return _read(_by_name(sent) | asked, kind, limits)
 
 
-def _media(request: Request) -> str:
+def media_of(request: Request) -> str:
+    """What its body is said to be."""
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
@@ -116,8 +119,8 @@ def _form(content: bytes) -> list[tuple[str, str]]:
         raise Refused(400, f"Invalid request: a form is in UTF-8 and has at most {_MOST_FIELDS} fields") from None
 
 
-async def _parts(request: Request, content: bytes) -> list[tuple[str, str]]:
-    """The fields of a form whose parts are apart. A file is none of them."""
+async def read_parts(request: Request, content: bytes, *, files: int = 0) -> FormData:
+    """A form whose parts are apart, all of it in memory."""
     from python_multipart.multipart import parse_options_header
     from starlette.formparsers import MultiPartException, MultiPartParser
 
@@ -126,15 +129,15 @@ async def _parts(request: Request, content: bytes) -> list[tuple[str, str]]:
 
     _, options = parse_options_header(request.headers["content-type"])
     if options.get(b"charset", b"utf-8").lower() != b"utf-8":  # some of those that Python knows take for ever
-        raise Refused(415, f"Invalid request: {_PARTS} is in UTF-8 only")
-    parser = MultiPartParser(
-        request.headers, stream(), max_files=0, max_fields=_MOST_FIELDS, max_part_size=len(content) + 1
-    )
+        raise Refused(415, f"Invalid request: {PARTS} is in UTF-8 only")
+    size = len(content) + 1
+    parser = MultiPartParser(request.headers, stream(), max_files=files, max_fields=_MOST_FIELDS, max_part_size=size)
+    parser.spool_max_size = size
     try:
-        form = await parser.parse()
-    except (MultiPartException, ValueError) as error:
-        raise Refused(400, "Invalid request: the body is not a form in parts, or has a file in it") from error
-    return [(name, value) for name, value in form.multi_items() if isinstance(value, str)]
+        return await parser.parse()
+    except (MultiPartException, LookupError, ValueError) as error:
+        wanted = f"with at most {files} files" if files else "without files"
+        raise Refused(400, f"Invalid request: the body is not a form in parts {wanted}") from error
 
 
 def _by_name(pairs: Iterable[tuple[str, str]]) -> dict[str, Any]:

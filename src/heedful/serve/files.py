@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ from heedful.documents.choose import ENDINGS, installed, read_document
 from heedful.documents.work import Rendered, Work
 from heedful.errors import HeedfulError, UserError
 from heedful.serve.batcher import Full
-from heedful.serve.body import content_of
+from heedful.serve.body import PARTS, content_of, media_of, read_parts
 from heedful.serve.document import gives
 from heedful.serve.libre import found_source, model_between
 from heedful.serve.orders import Translating
@@ -258,22 +258,10 @@ def _glossary(given: str) -> Terms:
 
 
 async def _sent(service: Service, request: Request) -> _Sent:
-    from starlette.formparsers import MultiPartException, MultiPartParser
-
-    media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     content = await content_of(request, service.limits.file, service.limits.arriving)
-    if media != "multipart/form-data":
-        raise Refused(415, "Invalid request: a file comes as multipart/form-data")
-
-    async def stream() -> AsyncGenerator[bytes, None]:
-        yield content
-
-    parser = MultiPartParser(request.headers, stream(), max_files=1, max_fields=10)
-    parser.spool_max_size = service.limits.file + 1  # it stays in memory
-    try:
-        form = await parser.parse()
-    except (MultiPartException, UnicodeError, LookupError, ValueError) as error:
-        raise Refused(400, "Invalid request: the body is not a form with a file") from error
+    if media_of(request) != PARTS:
+        raise Refused(415, f"Invalid request: a file comes as {PARTS}")
+    form = await read_parts(request, content, files=1)
     try:
         file = form.get("file")
         if file is None or isinstance(file, str):
