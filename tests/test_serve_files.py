@@ -303,7 +303,7 @@ def test_a_stream_that_nobody_hears_gives_its_place_back() -> None:
         (
             "multipart/form-data; boundary=x; charset=none",
             b"--x\r\nContent-Disposition: form-data; name=a\r\n\r\na\r\n--x--\r\n",
-            400,
+            415,
         ),
         ("multipart/form-data; boundary=" + "x" * 500, b"\xff" * 100, 400),
     ],
