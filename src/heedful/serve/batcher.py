@@ -169,16 +169,17 @@ class Batcher:
 
     def submit(self, order: Order, pieces: Sequence[Piece]) -> Ticket:
         """Wait in line, to be used as a block; `Full` at once where there is no room."""
-        lane, cost = self._lane(order), sum(piece.cost for piece in pieces)
+        ticket, lane = Ticket(self, order, pieces), self._lane(order)
+        if not pieces:
+            return ticket
+        cost = sum(piece.cost for piece in pieces)
         if self._closing or not self._fits(lane, cost):
             raise Full(lane.wait)
-        ticket = Ticket(self, order, pieces)
-        if pieces:
-            if not lane.tickets:  # time that it did not want is not saved up
-                lane.spent = max(lane.spent, self._spent)
-            lane.tickets[ticket] = None
-            lane.cost += cost
-            self._look()
+        if not lane.tickets:  # time that it did not want is not saved up
+            lane.spent = max(lane.spent, self._spent)
+        lane.tickets[ticket] = None
+        lane.cost += cost
+        self._look()
         return ticket
 
     def wait(self) -> float:
