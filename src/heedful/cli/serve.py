@@ -9,7 +9,7 @@ import typer
 from heedful.cli import console
 from heedful.cli.common import DeviceOption, EngineOption, device_named, engine_named
 from heedful.errors import ConfigError
-from heedful.memory import keep_pages
+from heedful.memory import keep_pages, share_pages
 
 RunsArgument = Annotated[list[Path], typer.Argument(help="Run folders, one model each.")]
 LanguagesOption = Annotated[
@@ -71,6 +71,7 @@ def serve(
         return Translator.load(folder, where, choice)
 
     keep_pages()
+    share_pages()
     known = Keys(keys)
     found = places(runs, languages or ())
     log_to_stderr(json_log)
