@@ -63,7 +63,6 @@ def serve(
     only = own_names(host) if is_loopback(host) else ()
     if not only and not keys and not anyone:
         raise ConfigError(f"--host {host} lets other machines ask; give --keys FILE, or --anyone if that is meant")
-
     origins = [check_origin(origin) for origin in cors or ()]
     where, choice = device_named(device), engine_named(engine)
 
