@@ -91,8 +91,7 @@ class Service:
         """The same for several orders."""
         with ExitStack() as stack:
             tickets = [stack.enter_context(self.submit(order, pieces)) for order, pieces in work]
-            results = asyncio.gather(*(ticket.results() for ticket in tickets))
-            return await self.in_time(while_there(request, results))
+            return await self.in_time(while_there(request, _all_results(tickets)))
 
     def deadline(self) -> float:
         """When a request that is accepted now is to be done, by the clock of the event loop."""
@@ -110,6 +109,11 @@ class Service:
             raise Refused(400, f"Invalid request: {error}") from error
         except HeedfulError as error:
             raise Refused(500, f"Cannot translate text: {error}") from error
+
+
+async def _all_results(tickets: Sequence[Ticket]) -> list[list[Any]]:
+    """Of all of them, which are worked on at the same time. To be cancelled, this must not be a future of futures."""
+    return [await ticket.results() for ticket in tickets]
 
 
 async def prepared(size: int, work: Callable[..., Answer], *given: object) -> Answer:

@@ -5,7 +5,7 @@ bracket with its label, a closing one with the label again, and XX for each word
 are left out because the source has them; tags, because brackets are scored without them, and Vinyals et al. gained a
 point of F1 by it; TOP, because all trees have it.
 
-With few trees tags help: to write them teaches a model which word it is at. There they can stand in the place of XX.
+Tags can stand in the place of XX, for who wants to have them: then each also tells the model which word it is at.
 """
 
 from collections.abc import Sequence
