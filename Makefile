@@ -20,7 +20,7 @@ help: ## show this
 
 setup: $(STAMP) ## make .venv with all that is needed
 
-demo: $(STAMP) ## train an English-French translator in about four minutes and show what it can do
+demo: $(STAMP) ## translate at once, then teach a model the words of a program in two minutes
 	@$(BIN)/python scripts/demo.py $(DEMO)
 
 test: $(STAMP) ## style, types, tests, coverage: what has to pass

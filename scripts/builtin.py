@@ -1,0 +1,122 @@
+"""Make the built-in models: text, joint training, four fine-tunings, exports, scores. Takes hours; can be interrupted.
+
+    .venv/bin/python scripts/builtin.py --german FOLDER
+
+FOLDER holds English and German text (builtin_text.py). Everything but the exports goes to runs/builtin. Run it again
+and it goes on where it stopped; what is finished is not done again.
+"""
+
+import argparse
+import os
+import shutil
+import sys
+from pathlib import Path
+
+from builtin_text import builtin_text
+from steps import ending, heedful, say
+
+from heedful.errors import DataError
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+WORK = Path("runs/builtin")
+SHIPPED = Path("src/heedful/builtin")
+NAMES = ("en-fr", "fr-en", "en-de", "de-en")
+MAX_BYTES = 8 << 20  # of a model that ships
+MEGABYTES = 2000
+
+
+def main() -> None:
+    """Do all of it, or say in one sentence why not."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--german", type=Path, required=True, metavar="FOLDER", help="with train.en, train.de, ...")
+    options = parser.parse_args()
+    german = options.german.resolve()
+    os.chdir(REPOSITORY)
+    sys.exit(ending("builtin", lambda: builtin(german), MEGABYTES))
+
+
+def builtin(german: Path) -> int:
+    """All steps in their order, up to the first that fails; give the exit code."""
+    if code := write_text(german):
+        return code
+    say("\nThe joint model, in all four directions:")
+    if code := train(WORK / "all", "recipes/builtin-all.toml"):
+        return code
+    for name in NAMES:
+        say(f"\n{name}:")
+        if code := (fine_tune(name) or export(name) or evaluate(name)):
+            return code
+    return 0
+
+
+def write_text(german: Path) -> int:
+    """The text, unless it is there; give the exit code."""
+    if (WORK / "data").exists():
+        return 0
+    coming = WORK / "data.new"  # so that text that is cut short is never taken for all of it
+    if code := builtin_text(german, coming):
+        return code
+    coming.rename(WORK / "data")
+    return 0
+
+
+def train(run: Path, *arguments: str) -> int:
+    """Train into a folder, or go on there; one that is finished stays as it is. Give the exit code."""
+    if (run / "experiment.toml").exists():
+        return heedful("train", "--resume", str(run))
+    return heedful("train", *arguments, "--out", str(run))
+
+
+def fine_tune(name: str) -> int:
+    """The joint model goes on in one direction; give the exit code."""
+    source, target = name.split("-")
+    values = {
+        "name": name,
+        "data.folder": str(text_of(name)),
+        "data.source": f"train.{source}",
+        "data.target": f"train.{target}",
+        "data.valid_source": f"val.{source}",
+        "data.valid_target": f"val.{target}",
+    }
+    settings = [part for key, value in values.items() for part in ("--set", f"{key}={value}")]
+    return train(WORK / name, "recipes/builtin-one.toml", "--init", str(WORK / "all"), *settings)
+
+
+def export(name: str) -> int:
+    """Put the model where it ships from, in place of the one that is there; give the exit code."""
+    coming = WORK / f"{name}-int8"
+    shutil.rmtree(coming, ignore_errors=True)
+    if code := heedful("export", str(WORK / name), str(coming), "--to", "ctranslate2", "--numbers", "int8"):
+        return code
+    check_size(coming)
+    shutil.rmtree(SHIPPED / name, ignore_errors=True)
+    SHIPPED.mkdir(parents=True, exist_ok=True)
+    shutil.move(coming, SHIPPED / name)
+    return 0
+
+
+def check_size(folder: Path) -> None:
+    """Refuse a model that is too large to ship."""
+    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    if size > MAX_BYTES:
+        raise DataError(
+            f"{folder} has {size} bytes, but a built-in model may have {MAX_BYTES}; "
+            "make it smaller in recipes/builtin-all.toml"
+        )
+
+
+def evaluate(name: str) -> int:
+    """Score what ships by the sentences that were held out; give the exit code."""
+    source, target = (str(text_of(name) / f"test.{language}") for language in name.split("-"))
+    output = str(WORK / f"{name}.test.txt")
+    return heedful("evaluate", str(SHIPPED / name), "--source", source, "--reference", target, "--output", output)
+
+
+def text_of(name: str) -> Path:
+    """Both directions have their text in one folder."""
+    other = next(language for language in name.split("-") if language != "en")
+    return WORK / "data" / f"en-{other}"
+
+
+if __name__ == "__main__":
+    main()

