@@ -3,8 +3,10 @@ r"""How far an existing model gets on a little text of another kind, against tra
 .venv/bin/python bench/fine_tune.py MODEL --source train.en --target train.de --test test.en test.de \
     --general general.en general.de --pairs 1000 --out runs/fine-tune
 
-`--general` is a test set of what the model was trained on: what it loses there, it has forgotten. What follows `--`
-goes to both trainings, such as `-- --set train.threads=1`. A training that is in the folder already is not repeated.
+MODEL is a run folder, an export, or a built-in model by its name, such as en-de. `--general` is a test set of what the
+model was trained on: what it loses there, it has forgotten. What follows `--` goes to both trainings, such as
+`-- --set train.threads=1`. Interrupt it and run it again: what is finished in the folder is not repeated, and what was
+begun goes on.
 """
 
 import argparse
@@ -12,7 +14,6 @@ import json
 import random
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,11 +48,12 @@ def write_sample(source: Path, target: Path, pairs: int, out: Path) -> tuple[Pat
 
 
 def trained(folder: Path, *arguments: object) -> float:
-    """Train into a folder, unless it is there; the minutes that it took."""
-    began = time.monotonic()
-    if not folder.exists():
-        heedful("train", "--out", folder, *arguments)
-        (folder / "minutes").write_text(f"{(time.monotonic() - began) / 60:.2f}\n")
+    """Train into a folder, go on there, or find it finished; the minutes that it took."""
+    if not (folder / "minutes").exists():
+        begun = (folder / "experiment.toml").exists()
+        heedful("train", *(("--resume", folder) if begun else ("--out", folder, *arguments)))
+        last = json.loads((folder / "events.jsonl").read_text(encoding="utf-8").splitlines()[-1])
+        (folder / "minutes").write_text(f"{last['minutes']:.2f}\n")  # of all parts, if it was interrupted
     return float((folder / "minutes").read_text())
 
 

@@ -36,12 +36,13 @@ class Typed:
         return [arguments[0] + (" --resume" if "--resume" in arguments else "") for arguments in self.commands]
 
 
+def write(_: Path, out: Path) -> int:
+    out.mkdir(parents=True, exist_ok=True)
+    return 0
+
+
 @pytest.fixture
 def typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Typed:
-    def write(_: Path, out: Path) -> int:
-        out.mkdir(parents=True, exist_ok=True)
-        return 0
-
     typed = Typed()
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(builtin, "heedful", typed)
@@ -79,8 +80,6 @@ def test_it_goes_on_where_it_stopped(typed: Typed, monkeypatch: pytest.MonkeyPat
 
 
 def test_text_that_was_cut_short_is_written_again(typed: Typed, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = builtin.builtin_text
-
     def full_disk(_: Path, out: Path) -> int:
         out.mkdir(parents=True, exist_ok=True)
         raise OSError
@@ -89,7 +88,7 @@ def test_text_that_was_cut_short_is_written_again(typed: Typed, monkeypatch: pyt
     with pytest.raises(OSError):
         builtin.builtin(Path("german"))
     assert typed.commands == []
-    monkeypatch.setattr(builtin, "builtin_text", whole)
+    monkeypatch.setattr(builtin, "builtin_text", write)
     assert builtin.builtin(Path("german")) == 0
 
 
