@@ -33,6 +33,7 @@ SENTENCES = {
 TAUGHT = "en-fr"
 TEST, VALID = 300, 150  # messages held out
 MAX_STEPS = 300  # about what two cores do in a minute and a half
+LOOKS = 5  # at the validation pairs, which cost time that is for learning
 SHOWN = 6  # translations to look at
 SHOWN_WORDS = range(4, 12)
 LOOKED_AT = "Unable to retrieve the list of images."
@@ -119,8 +120,9 @@ def fine_tune(data: Path, model: Path, minutes: float) -> int:
         for side, language in zip(("source", "target"), sides, strict=True)
         for part in (f"--{option}{side}", str(data / f"{name}.{language}"))
     ]
-    limits = ("--set", f"train.max_steps={MAX_STEPS}", "--set", f"train.max_minutes={minutes}")
-    return heedful("train", "--init", TAUGHT, *files, *limits, "--out", str(model))
+    values = {"max_steps": MAX_STEPS, "validate_every": MAX_STEPS // LOOKS, "max_minutes": minutes}
+    settings = [part for key, value in values.items() for part in ("--set", f"train.{key}={value}")]
+    return heedful("train", "--init", TAUGHT, *files, *settings, "--out", str(model))
 
 
 def evaluate(model: str, data: Path, output: Path) -> int:
