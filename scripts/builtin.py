@@ -1,14 +1,15 @@
-"""Make the built-in models: text, joint training, four fine-tunings, exports, scores. Takes hours; can be interrupted.
+"""Make the built-in models: text, joint training, four fine-tunings, exports, scores, cards. It takes hours.
 
     .venv/bin/python scripts/builtin.py --german FOLDER
 
-FOLDER holds English and German text (builtin_text.py). Everything but the exports goes to runs/builtin. Run it again
-and it goes on where it stopped; what is finished is not done again.
+FOLDER holds English and German text (builtin_text.py). Everything but the exports goes to runs/builtin. Interrupt it
+and run it again: it goes on where it stopped, and no training that is finished is made again.
 """
 
 import argparse
 import os
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -46,7 +47,7 @@ def builtin(german: Path) -> int:
         say(f"\n{name}:")
         if code := (fine_tune(name) or export(name) or evaluate(name)):
             return code
-    return 0
+    return write_cards()
 
 
 def write_text(german: Path) -> int:
@@ -106,10 +107,15 @@ def check_size(folder: Path) -> None:
 
 
 def evaluate(name: str) -> int:
-    """Score what ships by the sentences that were held out; give the exit code."""
+    """Score what ships by the sentences that were held out, which its folder keeps; give the exit code."""
     source, target = (str(text_of(name) / f"test.{language}") for language in name.split("-"))
     output = str(WORK / f"{name}.test.txt")
     return heedful("evaluate", str(SHIPPED / name), "--source", source, "--reference", target, "--output", output)
+
+
+def write_cards() -> int:
+    """What each model is, with its scores, beside it; give the exit code."""
+    return subprocess.run([sys.executable, "scripts/builtin_cards.py"], check=False).returncode
 
 
 def text_of(name: str) -> Path:

@@ -47,24 +47,25 @@ def typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Typed:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(builtin, "heedful", typed)
     monkeypatch.setattr(builtin, "builtin_text", write)
+    monkeypatch.setattr(builtin, "write_cards", lambda: typed("cards"))
     return typed
 
 
 def test_each_model_goes_on_from_the_joint_one_ships_and_is_scored(typed: Typed) -> None:
     assert builtin.builtin(Path("german")) == 0
-    assert typed.kinds == ["train", *["train", "export", "evaluate"] * 4]
+    assert typed.kinds == ["train", *["train", "export", "evaluate"] * 4, "cards"]
     assert sorted(path.name for path in builtin.SHIPPED.iterdir()) == sorted(builtin.NAMES)
-    german_to_english = typed.commands[-3]
+    german_to_english = typed.commands[-4]
     assert {"data.folder=runs/builtin/data/en-de", "data.source=train.de", "data.target=train.en"} < set(
         german_to_english
     )
     assert german_to_english[german_to_english.index("--init") + 1] == "runs/builtin/all"
-    assert typed.commands[-1][3] == "runs/builtin/data/en-de/test.de"
+    assert typed.commands[-2][3] == "runs/builtin/data/en-de/test.de"
 
 
 def test_all_that_is_typed_is_understood(typed: Typed) -> None:
     builtin.builtin(Path("german"))
-    for arguments in typed.commands:
+    for arguments in typed.commands[:-1]:
         assert parse(" ".join(steps.shown(argument) for argument in arguments))
 
 
@@ -76,7 +77,7 @@ def test_it_goes_on_where_it_stopped(typed: Typed, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(builtin, "builtin_text", lambda *_: pytest.fail("the text was there"))
     assert builtin.builtin(Path("german")) == 0
     assert typed.kinds[:4] == ["train --resume", "train --resume", "export", "evaluate"]
-    assert typed.kinds[4:] == ["train", "export", "evaluate"] * 3
+    assert typed.kinds[4:] == [*["train", "export", "evaluate"] * 3, "cards"]
 
 
 def test_text_that_was_cut_short_is_written_again(typed: Typed, monkeypatch: pytest.MonkeyPatch) -> None:
