@@ -50,13 +50,13 @@ USAGE = [
     ("train --sorce x", "no such option: --sorce; did you mean '--source'?"),
     ("train --xyzzy", "no such option: --xyzzy; see --help"),
     ("train --source", "option '--source' requires an argument"),
-    ("translate", "missing argument 'run'"),
+    ("heads", "missing argument 'MODEL'"),
     ("evaluate {d}/run", "give --source and --reference; the run names no data.test_source"),
     ("doctor", "missing option '--source'"),
     ("translate {d}/run x --beam 0", "invalid value for '--beam'"),
     ("translate {d}/run x --beam two", "invalid value for '--beam'"),
-    ("info", "name a run folder, or a preset by --preset"),
-    ("info {d}/run --preset base", "name a run folder, or a preset by --preset"),
+    ("info", "name a model, or a preset by --preset"),
+    ("info {d}/run --preset base", "name a model, or a preset by --preset"),
     ("info --preset bsae", "unknown preset: bsae; did you mean 'base'?"),
 ]
 
