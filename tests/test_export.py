@@ -122,7 +122,7 @@ except SystemExit as end:
 """
     process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert process.stdout.splitlines()[-1] == "ENDED 0 False True"
-    assert process.stderr == "engine: ctranslate2\n"
+    assert "engine" not in process.stderr  # there is no other
 
 
 @pytest.mark.usefixtures("fast")
@@ -372,9 +372,9 @@ def test_whoever_translates_is_told_when_torch_does_it(tmp_path: Path) -> None:
     run = untrained_run(tmp_path / "run")
     export(run, "ctranslate2")
     plain = toy.run("translate", run.path, TEXTS[0])
-    assert plain.err == "engine: ctranslate2\n"
+    assert plain.err.startswith("engine: ctranslate2\n")
     drawn = toy.run("translate", run.path, *TEXTS[:3], "--method", "sample")
-    assert drawn.err == (
+    assert drawn.err.startswith(
         "engine: ctranslate2\nsearch.method is sample, which the ctranslate2 engine cannot do: torch does it\n"
     )
 
