@@ -16,6 +16,7 @@ from heedful.errors import ConfigError, DataError, FolderError
 from heedful.runs.direction import choose_direction
 from heedful.store import names
 from heedful.store.names import built_in_models, find_model, is_built_in, is_model, seems_a_model
+from heedful.store.parent import parent_of
 from heedful.store.run_folder import RunFolder
 from heedful.tasks.confidence import UNSURE, is_unsure
 from heedful.text.detect import Detector, known_languages
@@ -351,7 +352,9 @@ def test_a_training_may_begin_with_a_name(pointed: Path, trained: Path) -> None:
     assert "beginning with en-de: its weights, network and vocabulary are taken over" in ran.err
     begun = RunFolder.open(find_model("en-de")).experiment()
     assert RunFolder.open(pointed / "mine").experiment().train.learning_rate == begun.train.learning_rate / 10
-    assert json.loads(toy.run("models", "--json").out)[-1]["name"] == "fr-en"
+    facts = parent_of(RunFolder.open(pointed / "mine")).about()["data"]
+    assert isinstance(facts, dict)
+    assert facts["pieces_a_word"]  # by which it is told whether the vocabulary fits
     assert toy.run("translate", "mine", toy.lines_of(trained / "test.en")[0]).code == 0
 
 

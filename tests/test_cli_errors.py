@@ -241,7 +241,7 @@ def test_a_full_disk_under_the_output_ends_with_5(trained: Path, tmp_path: Path)
     for target in (Path("/dev/full"), link):
         ran = toy.run("translate", trained / "run", "x", "--output", target)
         assert (ran.code, ran.out) == (5, "")
-        assert ran.err.startswith(f"heedful: the disk is full while writing {target}")
+        assert f"heedful: the disk is full while writing {target}" in ran.err
     assert Path("/dev/full").is_char_device()
     assert link.is_symlink()
     assert toy.run("translate", trained / "run", "x", "--output", "/dev/null").code == 0

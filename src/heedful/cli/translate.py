@@ -92,36 +92,27 @@ def translate(
     device: DeviceOption = "auto",
     engine: EngineOption = "auto",
 ) -> None:
-    """Translate arguments, a file of lines, a document, or standard input.
-
-    What the model is not sure of is told on standard error.
-    """
+    """Translate arguments, a file of lines, a document, or standard input; what is not sure is told beside it."""
     which, texts = told_apart(arguments or [], source_language, target_language)
     if texts and source:
         raise ConfigError("give either texts or --input, not both")
+    options = [*(settings or []), *_drawing(method, seed)]
     if source and is_document(source):
         lines_only = {"--n-best": n_best > 1, "--alignments": alignments, "--draw": draw, "--json": as_json}
         refuse_with_documents(source, {**lines_only, "--prefix": prefix})
-        options = [*(settings or []), *_drawing(method, seed)]
         wishes = _wishes(glossary, keep, "")
         job = DocumentJob(which.model, source, target, wishes, lambda own: search_with(own, beam, options))
         translate_document(job, lambda run: load_translator(run, device, engine, others))
         return
-    if confidence and not as_json:
-        raise ConfigError("--confidence has numbers for every word, which only --json can show; give both")
-    check_output(target)
-    check_output(draw, "--draw")
-    if draw and draw.suffix.lower() != ".svg":
-        raise ConfigError(f"--draw {draw}: the picture is an SVG; give the file a name that ends in .svg")
-    lines = texts or _lines(source)
-    if draw:
-        lines = _only_one(lines)
+    _check_outputs(target, draw, numbers=confidence, as_json=as_json)
+    given = texts or _lines(source)
+    lines = _only_one(given) if draw else given
     wishes = _wishes(glossary, keep, prefix)
     run = which.model(lambda: _beginning(lines, source))
     translator = load_translator(run, device, engine, others)
     if draw:
         _check_writes_trees(run, translator)
-    search = search_with(translator.search, beam, [*(settings or []), *_drawing(method, seed)])
+    search = search_with(translator.search, beam, options)
     total = _count(texts, source)
     with console.display(bars=not texts) as shown:
         aligner = _aligner(run, translator, shown) if alignments else None
@@ -136,9 +127,18 @@ def translate(
         )
         if draw:
             found = _drawn(found, draw)
-        doubts = Doubts(shown, one_by_one=bool(texts) or (not source and sys.stdin.isatty()))
-        heard = found if as_json else doubts.heard(found)
-        write_output(target, (line for n, t in enumerate(heard) for line in _format(n, t, n_best, alignments, as_json)))
+        if not as_json:
+            found = Doubts(shown, one_by_one=bool(texts) or (not source and sys.stdin.isatty())).heard(found)
+        write_output(target, (line for n, t in enumerate(found) for line in _format(n, t, n_best, alignments, as_json)))
+
+
+def _check_outputs(target: Path | None, draw: Path | None, *, numbers: bool, as_json: bool) -> None:
+    if numbers and not as_json:
+        raise ConfigError("--confidence has numbers for every word, which only --json can show; give both")
+    check_output(target)
+    check_output(draw, "--draw")
+    if draw and draw.suffix.lower() != ".svg":
+        raise ConfigError(f"--draw {draw}: the picture is an SVG; give the file a name that ends in .svg")
 
 
 def _check_writes_trees(run: Path, translator: "Translator") -> None:
