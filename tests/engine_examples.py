@@ -23,7 +23,7 @@ def engines(
     config: ModelConfig, folder: Path, numbers: Numbers = "float32", *, likes_pad: bool = False
 ) -> tuple[TorchEngine, CTranslate2Engine]:
     """The same random model in both engines."""
-    pytest.importorskip("ctranslate2", reason="needs CTranslate2, of heedful[fast]")
+    pytest.importorskip("ctranslate2", reason="needs CTranslate2")
     model = shaken(config)
     if likes_pad:
         with torch.no_grad():  # where EOS is likely, padding is more so

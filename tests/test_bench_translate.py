@@ -36,7 +36,7 @@ compete(lambda job, setting: lambda texts: time.sleep(0.02 * sum(setting.values(
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A random model in the formats of both engines, and texts for it."""
-    pytest.importorskip("ctranslate2", reason="needs CTranslate2, of heedful[fast]")
+    pytest.importorskip("ctranslate2", reason="needs CTranslate2")
     folder = tmp_path_factory.mktemp("models")
     random_run(folder / "torch", POST, VOCABULARY)
     export(RunFolder.open(folder / "torch"), "ctranslate2", folder / "float32")

@@ -128,7 +128,7 @@ MISTAKES = [
     ("compare {d}/cut.de {d}/cut.de --reference {d}/short.de", "{d}/short.de has 11 lines but {d}/cut.de has 12"),
     ("compare {d}/cut.de {d}/cit.de --reference {d}/test.de", "there is no file {d}/cit.de; did you mean 'cut.de'?"),
     ("compare {d}/cut.de {d}/cut.de --reference {d}/none.de", "there is no file {d}/none.de"),
-    ("compare {d}/bare {d}/cut.de --reference {d}/test.de", "{d}/bare is a run folder, which has to translate; give"),
+    ("compare {d}/bare {d}/cut.de --reference {d}/test.de", "{d}/bare is a model, which has to translate; give"),
     ("compare {d}/bare {d}/cut.de --reference {d}/test.de --source {d}/test.en", "{d}/bare has no model yet"),
     ("compare {d} {d}/cut.de --reference {d}/test.de --source {d}/test.en", "{d} is not a run folder"),
     ("compare {d}/cut.de {d}/cut.de --reference {d}/test.de --tokenize 13b", "--tokenize must be one of 13a"),

@@ -36,7 +36,7 @@ TEXTS = toy.sentences(6, seed=8)
 
 @pytest.fixture
 def fast() -> None:
-    pytest.importorskip("ctranslate2", reason="needs CTranslate2, of heedful[fast]")
+    pytest.importorskip("ctranslate2", reason="needs CTranslate2")
 
 
 @pytest.mark.usefixtures("fast")
@@ -122,7 +122,7 @@ except SystemExit as end:
 """
     process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert process.stdout.splitlines()[-1] == "ENDED 0 False True"
-    assert process.stderr == "engine: ctranslate2\n"
+    assert "engine" not in process.stderr  # there is no other
 
 
 @pytest.mark.usefixtures("fast")
@@ -150,11 +150,11 @@ def test_who_has_not_installed_ctranslate2_is_told(tmp_path: Path) -> None:
     export(run, "ctranslate2", tmp_path / "out")
     with mock.patch.dict(sys.modules, {"ctranslate2": None}):
         assert Translator.load(tmp_path / "out").engine.name == "torch"
-        with pytest.raises(ConfigError, match=r"needs CTranslate2, which is not installed; install heedful\[fast\]"):
+        with pytest.raises(ConfigError, match=r"needs CTranslate2, which is not installed; install ctranslate2"):
             Translator.load(tmp_path / "out", engine="ctranslate2")
     with (
         mock.patch("heedful.store.export_ctranslate2.find_spec", return_value=None),
-        pytest.raises(ConfigError, match=r"needs CTranslate2, which is not installed; install heedful\[fast\]"),
+        pytest.raises(ConfigError, match=r"needs CTranslate2, which is not installed; install ctranslate2"),
     ):
         export(run, "ctranslate2", tmp_path / "other")
     assert not (tmp_path / "other").exists()
@@ -372,9 +372,9 @@ def test_whoever_translates_is_told_when_torch_does_it(tmp_path: Path) -> None:
     run = untrained_run(tmp_path / "run")
     export(run, "ctranslate2")
     plain = toy.run("translate", run.path, TEXTS[0])
-    assert plain.err == "engine: ctranslate2\n"
+    assert plain.err.startswith("engine: ctranslate2\n")
     drawn = toy.run("translate", run.path, *TEXTS[:3], "--method", "sample")
-    assert drawn.err == (
+    assert drawn.err.startswith(
         "engine: ctranslate2\nsearch.method is sample, which the ctranslate2 engine cannot do: torch does it\n"
     )
 

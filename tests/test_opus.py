@@ -138,7 +138,7 @@ def test_separate_embeddings_come_in_too(tmp_path: Path) -> None:
 
 
 def test_an_imported_run_goes_to_ctranslate2(run: RunFolder, tmp_path: Path) -> None:
-    pytest.importorskip("ctranslate2", reason="needs CTranslate2, of heedful[fast]")
+    pytest.importorskip("ctranslate2", reason="needs CTranslate2")
     proof = export(run, "ctranslate2", tmp_path / "out")
     assert (proof.same, proof.largest < 1e-3) == (16, True)
     ours, theirs = (Translator.load(path).translate(TEXTS, search=GREEDY) for path in (run.path, tmp_path / "out"))

@@ -223,6 +223,16 @@ def test_words_that_the_model_was_not_sure_of_are_shaded(opened: "Page", some: l
     assert opened.is_visible("#shades")
 
 
+def test_a_sentence_that_the_model_is_not_sure_of_is_marked(
+    opened: "Page", some: list[str], translator: Translator
+) -> None:
+    translate(opened, some[0], translator.translate([some[0]])[0].text)
+    assert opened.locator("#target .unsure").count() == 0
+    strange = "of this it knows no word at all"
+    translate(opened, strange, translator.translate([strange])[0].text)
+    assert opened.locator("#target .unsure").count() == 1
+
+
 def test_terms_of_the_glossary_are_held_to(opened: "Page", some: list[str]) -> None:
     term = some[0].split()[0]
     opened.fill("#source", some[0])

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from heedful.metrics.alignment import Link
-from heedful.tasks.confidence import WordConfidence
+from heedful.tasks.confidence import WordConfidence, is_unsure
 
 if TYPE_CHECKING:
     from heedful.heads.forced import Forced
@@ -23,6 +23,11 @@ class Alternative:
     repeats: bool = False  # True: it says the same many times in a row, and the source does not
     confidence: tuple[WordConfidence, ...] | None = None  # how sure the model is of each word; None: not asked for
 
+    @property
+    def unsure(self) -> bool:
+        """Whether the model had so many other ideas that this had better be checked."""
+        return is_unsure(self.log_prob, len(self.pieces))
+
 
 @dataclass(frozen=True, slots=True)
 class Translation:
@@ -34,6 +39,11 @@ class Translation:
     source_pieces: tuple[str, ...]
     alternatives: tuple[Alternative, ...]
     redone: bool = False  # True: the first search found one that loops or does not end, and this is the second's
+
+    @property
+    def unsure(self) -> bool:
+        """Whether the best alternative had better be checked."""
+        return bool(self.alternatives) and self.alternatives[0].unsure
 
     @property
     def pieces(self) -> tuple[str, ...]:

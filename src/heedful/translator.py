@@ -6,7 +6,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from importlib.util import find_spec
 from itertools import chain
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from heedful.config import Device, SearchConfig, Task
@@ -19,6 +18,7 @@ from heedful.search.loops import loops
 from heedful.searcher import Asked, Found, Job, Searcher
 from heedful.store.alike import require_alike
 from heedful.store.files import check_manifest
+from heedful.store.names import find_model
 from heedful.store.run_folder import RunFolder, Tokenizers
 from heedful.tasks.choose import finish, source_symbols
 from heedful.tasks.terms import Demands
@@ -40,7 +40,7 @@ EngineChoice = Literal["auto", "torch", "ctranslate2"]
 class Translator:
     """What runs a trained model, and its tokenizers.
 
-    >>> translator = Translator.load("runs/en-de")      # doctest: +SKIP
+    >>> translator = Translator.load("en-de")           # doctest: +SKIP
     >>> translator.translate(["A man rides a horse."])  # doctest: +SKIP
     """
 
@@ -67,16 +67,16 @@ class Translator:
     @classmethod
     def load(
         cls,
-        folder: str | os.PathLike[str],
+        model: str | os.PathLike[str],
         device: Device = "auto",
         engine: EngineChoice = "auto",
         others: Sequence[str | os.PathLike[str]] = (),
     ) -> "Translator":
-        """Read a run folder, or one that was exported, and others to translate together with.
+        """Read a run folder, one that was exported, or a built-in model by its name; others translate together with it.
 
         Nothing in it is executed; damage is an error.
         """
-        first, *more = (RunFolder.open(Path(one)) for one in (folder, *others))
+        first, *more = (RunFolder.open(find_model(one)) for one in (model, *others))
         return cls.using(first, device, engine, more)
 
     @classmethod

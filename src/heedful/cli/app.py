@@ -17,6 +17,7 @@ from heedful.cli.evaluate import evaluate
 from heedful.cli.export import export
 from heedful.cli.heads import heads
 from heedful.cli.info import info
+from heedful.cli.models import models
 from heedful.cli.prune import prune
 from heedful.cli.score import score
 from heedful.cli.serve import key, serve
@@ -37,7 +38,9 @@ app = typer.Typer(
     rich_markup_mode=None,  # plain help: drawing boxes would take longer than all the rest
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (train, translate, evaluate, compare, score, heads, prune, study, export, serve, key, doctor, info):
+_FIRST = (translate, models, train, evaluate, compare, score, heads)
+_FURTHER = (prune, study, export, serve, key, doctor, info)
+for command in (*_FIRST, *_FURTHER):
     app.command()(command)
 app.command("import")(bring)
 

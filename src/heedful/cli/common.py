@@ -15,6 +15,8 @@ from heedful.errors import ConfigError, DataError, did_you_mean
 if TYPE_CHECKING:
     from heedful.translator import EngineChoice, Translator
 
+MODEL_HELP = "A run folder, or a built-in model by its name."
+ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", help=MODEL_HELP)]
 BeamOption = Annotated[int | None, typer.Option(min=1, help="Hypotheses kept; default is the model's own.")]
 SearchOption = Annotated[
     list[str] | None, typer.Option("--set", help="Any key of [search], such as search.alpha=1.0, for this time.")
@@ -93,18 +95,19 @@ def tokens_named(name: str) -> BleuTokens:
 def load_translator(
     folder: Path, device: str = "auto", engine: str = "auto", others: Sequence[Path] | None = None
 ) -> "Translator":
-    """What translates with the model of this folder; PyTorch, if it does, has all cores."""
+    """What translates with the model of this folder or name; PyTorch, if it does, has all cores."""
+    from heedful.store.names import find_model
     from heedful.store.run_folder import RunFolder
     from heedful.translator import Translator, choose_engine
 
-    run, runs = RunFolder.open(folder), [RunFolder.open(other) for other in others or ()]
+    run, *runs = (RunFolder.open(find_model(one)) for one in (folder, *(others or ())))
     choice, where = engine_named(engine), device_named(device)
     chosen = choose_engine(run, choice, where, runs)
     if chosen == "torch":
         from heedful.device import use_threads
 
         use_threads(0)
-    if engine == "auto" and run.ctranslate2.is_dir():
+    if engine == "auto" and run.has_model and run.ctranslate2.is_dir():  # there is a choice
         stale = "" if run.has_fresh_ctranslate2 else ", for its export is of an older model; export it again"
         console.say(f"engine: {chosen}{stale}")
     return Translator.using(run, where, choice, runs, console.say)

@@ -21,7 +21,7 @@ from heedful.cli.common import (
     tokens_named,
     write_output,
 )
-from heedful.errors import ConfigError
+from heedful.errors import ConfigError, did_you_mean
 
 if TYPE_CHECKING:
     from heedful.metrics.breakdown import PartScore
@@ -33,14 +33,14 @@ if TYPE_CHECKING:
 _SHOWN = 5  # sentences each way
 
 SystemsArgument = Annotated[
-    list[Path], typer.Argument(help="Run folders, or files of translations, one a line; the first is the baseline.")
+    list[Path], typer.Argument(help="Models, or files of translations, one a line; the first is the baseline.")
 ]
 
 
 def compare(
     systems: SystemsArgument,
     reference: Annotated[list[Path], typer.Option(help="Translation by people, one a line. Can be repeated.")],
-    source: Annotated[Path | None, typer.Option(help="What was translated, one a line; run folders need it.")] = None,
+    source: Annotated[Path | None, typer.Option(help="What was translated, one a line; models need it.")] = None,
     html: Annotated[Path | None, typer.Option(help="Write a page with every sentence here.")] = None,
     beam: BeamOption = None,
     settings: SearchOption = None,
@@ -58,12 +58,14 @@ def compare(
         raise ConfigError(f"there is only {systems[0]}, and nothing to compare it with; give two or more")
     check_output(html, "--html")
     from heedful.runs.compare import Competitor, common_tokens, compare_all, open_run, read_texts, short_names
+    from heedful.store.names import find_model
 
-    folders = [path for path in systems if path.is_dir()]
+    named = {path: find_model(path) for path in systems if not path.is_file() and _means_model(str(path))}
+    folders = list(named)
     if folders and not source:
-        raise ConfigError(f"{folders[0]} is a run folder, which has to translate; give it the text by --source")
+        raise ConfigError(f"{folders[0]} is a model, which has to translate; give it the text by --source")
     texts, lines = read_texts(source, reference, [path for path in systems if path not in folders])
-    runs = {path: open_run(path) for path in folders}
+    runs = {path: open_run(folder) for path, folder in named.items()}
     tokens = tokens_named(tokenize) if tokenize else common_tokens(list(runs.values()))
     competitors = [
         _translating(name, path, runs[path], device, engine, beam, settings)
@@ -79,6 +81,13 @@ def compare(
 
         write_output(html, [comparison_page(found)])
         console.say(f"{html} shows every sentence; open it in a browser")
+
+
+def _means_model(name: str) -> bool:
+    """Whether it is a model, or a name with a slip in it."""
+    from heedful.store.names import built_in_models, is_model
+
+    return is_model(name) or bool(did_you_mean(name, built_in_models()))
 
 
 def _translating(

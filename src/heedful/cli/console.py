@@ -89,9 +89,9 @@ class Nobody(Display):
 
 
 @contextmanager
-def display() -> Iterator[Display]:
-    """Progress for as long as the block runs."""
-    if not sys.stderr.isatty():
+def display(*, bars: bool = True) -> Iterator[Display]:
+    """Progress for as long as the block runs; bars take a while to be there, which what is short need not wait for."""
+    if not bars or not sys.stderr.isatty():
         yield Display(None)
         return
     from rich.console import Console
@@ -112,5 +112,5 @@ def display() -> Iterator[Display]:
         TimeRemainingColumn(),
         TextColumn("{task.fields[note]}"),
     )
-    with Progress(*columns, console=Console(stderr=True)) as bars:
-        yield Display(bars)
+    with Progress(*columns, console=Console(stderr=True)) as shown:
+        yield Display(shown)

@@ -1,16 +1,18 @@
 """Documents for `heedful translate`: files whose structure is kept."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from heedful.cli import console
 from heedful.cli.common import check_output
+from heedful.cli.doubts import Doubts
 from heedful.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from heedful.config import SearchConfig
+    from heedful.documents.draft import Draft
     from heedful.documents.work import Rendered
     from heedful.heads.align import Aligner
     from heedful.store.run_folder import RunFolder
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from heedful.translation import Translation
     from heedful.translator import Translator
 
+_PASSAGES = 50  # that the language is told by
 _MOST = 50 << 20  # bytes
 
 
@@ -39,14 +42,14 @@ def refuse_with_documents(path: Path, given: Mapping[str, object]) -> None:
 class DocumentJob:
     """A document, where its translation goes, and how it is searched for."""
 
-    run: Path
+    model: "Callable[[Callable[[], Iterable[str]]], Path]"  # which one, given what tells how the text begins
     source: Path
     target: Path | None
     wishes: "Wishes"
     search: "Callable[[SearchConfig], SearchConfig]"
 
 
-def translate_document(job: DocumentJob, load: "Callable[[], Translator]") -> None:
+def translate_document(job: DocumentJob, load: "Callable[[Path], Translator]") -> None:
     """Write a document in another language, and say what of it could not be kept."""
     from heedful.documents.choose import read_document
     from heedful.documents.work import Work
@@ -55,10 +58,10 @@ def translate_document(job: DocumentJob, load: "Callable[[], Translator]") -> No
 
     target = _checked(job)
     draft = read_document(_content(job.source), job.source.name)
-    run = RunFolder.open(job.run)
+    run = RunFolder.open(job.model(lambda: _beginning(draft)))
     languages = run.experiment().data
     work = Work(draft, languages.source_language)
-    translator = load()
+    translator = load(run.path)
     with console.display() as shown:
         aligner = _aligner(run, translator, shown) if work.mixed else None
         total = len(work.plain) + len(work.mixed)
@@ -71,7 +74,7 @@ def translate_document(job: DocumentJob, load: "Callable[[], Translator]") -> No
                 wishes=job.wishes,
                 done=lambda count: shown.progress("translating", before + count, total),
             )
-            return [_rendered(one) for one in found]
+            return [_rendered(one) for one in Doubts(shown, one_by_one=False).heard(found)]
 
         plain = rendered(work.plain, 0)
         mixed = rendered(work.mixed, len(plain), aligner)
@@ -99,6 +102,11 @@ def _content(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def _beginning(draft: "Draft") -> Iterator[str]:
+    """Enough to tell the language by."""
+    return ("".join(run.text for run in passage) for passage in draft.passages[:_PASSAGES])
 
 
 def _aligner(run: "RunFolder", translator: "Translator", report: console.Display) -> "Aligner | None":

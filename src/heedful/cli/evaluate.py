@@ -14,6 +14,7 @@ from heedful.cli.common import (
     DeviceOption,
     EngineOption,
     JsonOption,
+    ModelArgument,
     SearchOption,
     WithOption,
     check_output,
@@ -27,7 +28,7 @@ from heedful.errors import ConfigError, HeedfulError
 
 
 def evaluate(
-    run: Annotated[Path, typer.Argument(help="A run folder.")],
+    run: ModelArgument,
     source: Annotated[
         Path | None, typer.Option(help="The test set, one sentence a line; else the one that the experiment names.")
     ] = None,
@@ -49,11 +50,12 @@ def evaluate(
     from heedful.cli.translate import one_line
     from heedful.data.pairs import guess_language
     from heedful.runs.evaluate import evaluate as score
+    from heedful.store.names import find_model, is_built_in
     from heedful.store.run_folder import RunFolder
     from heedful.tasks.choose import read_questions
 
     check_output(output)
-    folder = RunFolder.open(run)
+    folder = RunFolder.open(find_model(run))
     experiment = folder.experiment()
     sources, references = _files(experiment, source, reference)
     questions = read_questions(experiment.task, sources, references)
@@ -71,7 +73,7 @@ def evaluate(
         console.out(console.table([("metric", "value", "95 % interval", "signature"), *map(_row, found.scores)]))
     if output:
         write_output(output, map(one_line, found.outputs))
-    if others:  # they are not the scores of this run
+    if others or is_built_in(run):  # they are not the scores of this run, or it stays as it is
         return
     try:
         folder.add_scores(", ".join(sources), {"beam": search.beam, "alpha": search.alpha, "scores": scores})

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from heedful.cli import console
-from heedful.cli.common import JsonOption
+from heedful.cli.common import JsonOption, ModelArgument
 from heedful.errors import ConfigError, did_you_mean
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ _NUMBERS = ("float32", "float16", "int8")
 
 
 def export(
-    run: Annotated[Path, typer.Argument(help="A run folder.")],
+    run: ModelArgument,
     to: Annotated[str, typer.Option(help="ctranslate2, huggingface or onnx.")],
     out: Annotated[
         Path | None, typer.Argument(help="The new folder; without one, ctranslate2 goes into the run itself.")
@@ -34,10 +34,13 @@ def export(
     _check("--numbers", numbers, _NUMBERS)
     from heedful.device import use_threads
     from heedful.runs.export import export as write
+    from heedful.store.names import find_model, is_built_in
     from heedful.store.run_folder import RunFolder
 
     use_threads(0)
-    proof = write(RunFolder.open(run), cast("Format", to), out, cast("Numbers", numbers))
+    if is_built_in(run) and not out:
+        raise ConfigError(f"{run} is built in and stays as it is; give the export a folder of its own")
+    proof = write(RunFolder.open(find_model(run)), cast("Format", to), out, cast("Numbers", numbers))
     console.out(tell(proof, out or run, as_json))
 
 

@@ -13,6 +13,7 @@ from heedful.cli.common import (
     BeamOption,
     DeviceOption,
     JsonOption,
+    ModelArgument,
     SearchOption,
     check_output,
     device_named,
@@ -32,7 +33,7 @@ _FORMS = (".html", ".png", ".svg", ".json", ".npz")
 
 
 def heads(
-    run: Annotated[Path, typer.Argument(help="A run folder.")],
+    run: ModelArgument,
     text: Annotated[str | None, typer.Argument(help="A sentence to look into.")] = None,
     out: Annotated[
         Path | None, typer.Option(help="A page (heads.html), a picture (.png, .svg) or the numbers (.json, .npz).")
@@ -63,15 +64,16 @@ def heads(
     _check_form("--report", report or Path("report.html"), _REPORT_FORMS)
     from heedful.device import use_threads
     from heedful.runs.look import Lens
+    from heedful.store.names import find_model, is_built_in
     from heedful.translator import Translator
 
     use_threads(0)
     translator = Translator.load(run, device_named(device))
-    lens = Lens(run, translator, search_with(translator.search, beam, settings))
+    lens = Lens(find_model(run), translator, search_with(translator.search, beam, settings))
     if serve:
         _serve(lens, text or EXAMPLE, off or [], n_best, port, show)
     elif source:
-        _survey(lens, source, target, report, as_json)
+        _survey(lens, source, target, report, as_json, keep=not is_built_in(run))
     elif paper:
         _figures(lens, paper, as_json)
     else:
@@ -186,7 +188,7 @@ def _shown(value: object) -> str:
     return f"{100 * value:.1f} %" if isinstance(value, float) else str(value)
 
 
-def _survey(lens: "Lens", source: Path, target: Path | None, report: Path | None, as_json: bool) -> None:
+def _survey(lens: "Lens", source: Path, target: Path | None, report: Path | None, as_json: bool, *, keep: bool) -> None:
     """A corpus: a table of what each head does, and a page of it."""
     from heedful.data.pairs import read_lines
     from heedful.heads.draw import draw_roles
@@ -213,6 +215,8 @@ def _survey(lens: "Lens", source: Path, target: Path | None, report: Path | None
         write_atomically(report, draw_roles(found.roles, "svg" if report.suffix.lower() == ".svg" else "png"))
     if report:
         console.say(f"{report} shows what each head does")
+    if not keep:
+        return
     try:
         lens.keep_roles(found.known_roles())
     except HeedfulError as error:  # a model may lie where one can only read

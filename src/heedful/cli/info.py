@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from heedful.cli import console
-from heedful.cli.common import JsonOption
+from heedful.cli.common import MODEL_HELP, JsonOption
 from heedful.config import PRESETS, Experiment, differences, flat, make_experiment
 from heedful.errors import ConfigError
 
@@ -15,14 +15,14 @@ _BARS = "▁▂▃▄▅▆▇█"
 
 
 def info(
-    run: Annotated[Path | None, typer.Argument(help="A run folder.")] = None,
+    run: Annotated[Path | None, typer.Argument(metavar="MODEL", help=MODEL_HELP)] = None,
     preset: Annotated[str, typer.Option(help=f"Or a preset: {', '.join(list(PRESETS)[:5])}, modern, table3-...")] = "",
     vocabulary: Annotated[int, typer.Option(min=2, help="Its vocabulary, for the count of parameters.")] = 37_000,
     as_json: JsonOption = False,
 ) -> None:
     """Tell what a model is: sizes, data, vocabulary, curve, scores; or what a preset is made of."""
     if (run is None) == (not preset):
-        raise ConfigError("name a run folder, or a preset by --preset; such as: heedful info --preset base")
+        raise ConfigError("name a model, or a preset by --preset; such as: heedful info --preset base")
     facts = _run_facts(run) if run else _preset_facts(preset, vocabulary)
     console.out(json.dumps(facts, ensure_ascii=False) if as_json else _page(facts))
 
@@ -56,15 +56,17 @@ def _model_facts(experiment: Experiment, source: int, target: int) -> dict[str, 
 
 def _run_facts(path: Path) -> dict[str, Any]:
     from heedful.runs.curve import read_events
+    from heedful.store.names import find_model
     from heedful.store.run_folder import RunFolder
 
-    folder = RunFolder.open(path)
+    folder = RunFolder.open(find_model(path))
     tokenizers, experiment = folder.tokenizers(), folder.experiment()
     validations = read_events(folder, "Validated")
     steps = read_events(folder, "StepDone")
     return {
         "run": str(path),
-        "weights": folder.note() or "none yet",
+        "weights": folder.note() or ("exported" if folder.ctranslate2.is_dir() else "none yet"),
+        **({"card": str(card)} if (card := folder.path / "README.md").exists() else {}),
         **_model_facts(experiment, tokenizers.vocabulary.source, tokenizers.vocabulary.target),
         "vocabulary": {
             "kind": experiment.text.kind,

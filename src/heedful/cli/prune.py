@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from heedful.cli import console
-from heedful.cli.common import BeamOption, DeviceOption, JsonOption, device_named, search_with
+from heedful.cli.common import BeamOption, DeviceOption, JsonOption, ModelArgument, device_named, search_with
 
 if TYPE_CHECKING:
     from heedful.runs.prune import Pruning
 
 
 def prune(
-    run: Annotated[Path, typer.Argument(help="A run folder.")],
+    run: ModelArgument,
     keep: Annotated[float, typer.Option(help="The share of heads to keep, such as 0.7.")],
     source: Annotated[Path, typer.Option(help="Validation text that the heads are weighed by.")],
     out: Annotated[Path, typer.Option(help="The new run folder.")],
@@ -28,10 +28,12 @@ def prune(
     """Remove the heads that matter least: a smaller model in a new folder, and what that did to quality and speed."""
     from heedful.device import use_threads
     from heedful.runs.prune import prune as cut
+    from heedful.store.names import find_model
     from heedful.store.run_folder import RunFolder
     from heedful.tasks.choose import read_files, score_name
     from heedful.translator import Translator
 
+    run = find_model(run)
     task = RunFolder.open(run).experiment().task
     pairs = list(read_files(task, [str(source)], [str(target)] if target else []))
     use_threads(0)

@@ -13,6 +13,7 @@ from heedful.cli.common import (
     DeviceOption,
     EngineOption,
     JsonOption,
+    ModelArgument,
     WithOption,
     check_output,
     load_translator,
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def score(
-    run: Annotated[Path, typer.Argument(help="A run folder.")],
+    run: ModelArgument,
     source: Annotated[Path, typer.Option(help="Texts, one a line.")],
     target: Annotated[Path, typer.Option(help="Their translations, line by line.")],
     output: Annotated[Path | None, typer.Option(help="Where to write; else standard output.")] = None,

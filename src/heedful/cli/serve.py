@@ -11,7 +11,10 @@ from heedful.cli.common import DeviceOption, EngineOption, device_named, engine_
 from heedful.errors import ConfigError
 from heedful.memory import keep_pages, share_pages
 
-RunsArgument = Annotated[list[Path], typer.Argument(help="Run folders, one model each.")]
+RunsArgument = Annotated[
+    list[Path] | None,
+    typer.Argument(metavar="[MODEL]...", help="Run folders, or built-in models by name; else all that are built in."),
+]
 LanguagesOption = Annotated[
     list[str] | None, typer.Option(help="Such as en-de: of a run that does not say them. Once for each run.")
 ]
@@ -26,7 +29,7 @@ LogOption = Annotated[bool, typer.Option("--json-log", help="Log one JSON object
 
 
 def serve(
-    runs: RunsArgument,
+    runs: RunsArgument = None,
     host: Annotated[str, typer.Option(help="Where to listen; default is this machine alone.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 is any that is free.")] = 5000,
     languages: LanguagesOption = None,
@@ -72,7 +75,7 @@ def serve(
     keep_pages()
     share_pages()
     known = Keys(keys)
-    found = places(runs, languages or ())
+    found = places(runs or _all_built_in(), languages or ())
     log_to_stderr(json_log)
     listener = None if sys.platform == "win32" else inherited()
     if not listener and sys.platform != "win32":
@@ -85,6 +88,14 @@ def serve(
             console.say(f"{place.name}: {place.source} to {place.target}")
         console.say(f"{url_of(listener)} translates; end with Ctrl-C")
         server.run([listener])
+
+
+def _all_built_in() -> list[Path]:
+    from heedful.store.names import built_in_models
+
+    if not (known := built_in_models()):
+        raise ConfigError("no model is named, and none is built in; name a run folder")
+    return list(known.values())
 
 
 def key(

@@ -39,7 +39,7 @@ def train(
     valid_target: Annotated[list[str] | None, typer.Option(help="Their other side.")] = None,
     out: Annotated[Path | None, typer.Option(help="The run folder to make; default runs/NAME.")] = None,
     resume: Annotated[Path | None, typer.Option(help="Go on with this run folder.")] = None,
-    init: Annotated[str, typer.Option(help="Begin with this model: a run folder, an export or a checkpoint.")] = "",
+    init: Annotated[str, typer.Option(help="Begin with a model: a built-in one, a run, an export, a checkpoint.")] = "",
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="Any key of a recipe, such as train.max_steps=200.")
     ] = None,

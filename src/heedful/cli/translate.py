@@ -4,7 +4,7 @@ import dataclasses
 import json
 import sys
 from collections.abc import Iterable, Iterator
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -24,6 +24,8 @@ from heedful.cli.common import (
     write_output,
 )
 from heedful.cli.document import DocumentJob, is_document, refuse_with_documents, translate_document
+from heedful.cli.doubts import Doubts
+from heedful.cli.which import told_apart
 from heedful.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -34,8 +36,18 @@ if TYPE_CHECKING:
     from heedful.translation import Translation
     from heedful.translator import Translator
 
+_LINES = 50  # of a file that its language is told by
 
-TextsArgument = Annotated[list[str] | None, typer.Argument(help="What to translate; else --input or standard input.")]
+Arguments = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[MODEL] [TEXT]...",
+        help="A run folder or the name of a built-in model, else one is chosen by the language of the text; "
+        "and what to translate, else --input or standard input.",
+    ),
+]
+FromOption = Annotated[str, typer.Option("--from", help="Where no model is named: the language of the text, say en.")]
+ToOption = Annotated[str, typer.Option("--to", help="Where no model is named: the language to translate into, say de.")]
 InputOption = Annotated[
     Path | None,
     typer.Option("--input", help="A file, one text a line, or a document such as .docx; - is standard input."),
@@ -59,8 +71,9 @@ DrawOption = Annotated[Path | None, typer.Option(help="Of a parsing model: draw 
 
 
 def translate(
-    run: Annotated[Path, typer.Argument(help="A run folder.")],
-    texts: TextsArgument = None,
+    arguments: Arguments = None,
+    source_language: FromOption = "",
+    target_language: ToOption = "",
     source: InputOption = None,
     target: OutputOption = None,
     others: WithOption = None,
@@ -79,32 +92,29 @@ def translate(
     device: DeviceOption = "auto",
     engine: EngineOption = "auto",
 ) -> None:
-    """Translate arguments, a file of lines, a document, or standard input."""
+    """Translate arguments, a file of lines, a document, or standard input; what is not sure is told beside it."""
+    which, texts = told_apart(arguments or [], source_language, target_language)
     if texts and source:
         raise ConfigError("give either texts or --input, not both")
+    options = [*(settings or []), *_drawing(method, seed)]
     if source and is_document(source):
         lines_only = {"--n-best": n_best > 1, "--alignments": alignments, "--draw": draw, "--json": as_json}
         refuse_with_documents(source, {**lines_only, "--prefix": prefix})
-        options = [*(settings or []), *_drawing(method, seed)]
-        job = DocumentJob(run, source, target, _wishes(glossary, keep, ""), lambda own: search_with(own, beam, options))
-        translate_document(job, lambda: load_translator(run, device, engine, others))
+        wishes = _wishes(glossary, keep, "")
+        job = DocumentJob(which.model, source, target, wishes, lambda own: search_with(own, beam, options))
+        translate_document(job, lambda run: load_translator(run, device, engine, others))
         return
-    if confidence and not as_json:
-        raise ConfigError("--confidence has numbers for every word, which only --json can show; give both")
-    check_output(target)
-    check_output(draw, "--draw")
-    if draw and draw.suffix.lower() != ".svg":
-        raise ConfigError(f"--draw {draw}: the picture is an SVG; give the file a name that ends in .svg")
-    lines = texts or _lines(source)
-    if draw:
-        lines = _only_one(lines)
+    _check_outputs(target, draw, numbers=confidence, as_json=as_json)
+    given = texts or _lines(source)
+    lines = _only_one(given) if draw else given
     wishes = _wishes(glossary, keep, prefix)
+    run = which.model(lambda: _beginning(lines, source))
     translator = load_translator(run, device, engine, others)
     if draw:
         _check_writes_trees(run, translator)
-    search = search_with(translator.search, beam, [*(settings or []), *_drawing(method, seed)])
+    search = search_with(translator.search, beam, options)
     total = _count(texts, source)
-    with console.display() as shown:
+    with console.display(bars=not texts) as shown:
         aligner = _aligner(run, translator, shown) if alignments else None
         found = translator.translate_lines(
             lines,
@@ -117,7 +127,18 @@ def translate(
         )
         if draw:
             found = _drawn(found, draw)
+        if not as_json:
+            found = Doubts(shown, one_by_one=bool(texts) or (not source and sys.stdin.isatty())).heard(found)
         write_output(target, (line for n, t in enumerate(found) for line in _format(n, t, n_best, alignments, as_json)))
+
+
+def _check_outputs(target: Path | None, draw: Path | None, *, numbers: bool, as_json: bool) -> None:
+    if numbers and not as_json:
+        raise ConfigError("--confidence has numbers for every word, which only --json can show; give both")
+    check_output(target)
+    check_output(draw, "--draw")
+    if draw and draw.suffix.lower() != ".svg":
+        raise ConfigError(f"--draw {draw}: the picture is an SVG; give the file a name that ends in .svg")
 
 
 def _check_writes_trees(run: Path, translator: "Translator") -> None:
@@ -149,6 +170,16 @@ def _wishes(glossary: Path | None, keep: list[str] | None, prefix: str) -> "Wish
         raise ConfigError("--keep is empty; name a term that is to be kept as it is")
     listed = read_glossary(read_lines(glossary), str(glossary)) if glossary else {}
     return Wishes(listed | kept, prefix)
+
+
+def _beginning(lines: "Iterable[str] | Arriving", source: Path | None) -> list[str]:
+    """Enough to tell the language by; of a pipe, which may stay open, the first text."""
+    from heedful.data.pairs import read_lines
+    from heedful.data.stream import Arriving
+
+    if isinstance(lines, Arriving):
+        return lines.begun()
+    return list(islice(lines if isinstance(lines, list) or not source else read_lines(source), _LINES))
 
 
 def _count(texts: list[str] | None, source: Path | None) -> int:
@@ -208,7 +239,7 @@ def _format(number: int, translation: "Translation", n_best: int, aligned: bool,
 
 def _fields(translation: "Translation", aligned: bool) -> dict[str, object]:
     """All that is known of a translation; alignments and confidence only where they were asked for."""
-    fields = dataclasses.asdict(translation)
+    fields = dataclasses.asdict(translation) | {"unsure": translation.unsure}
     for alternative in fields["alternatives"]:
         for key in ("alignment", "confidence"):
             if alternative[key] is None:  # not asked for

@@ -3,7 +3,7 @@
 import queue
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from itertools import islice
+from itertools import chain, islice
 from threading import Thread
 from typing import TypeVar
 
@@ -21,6 +21,15 @@ class Arriving:
     def __init__(self, texts: Iterable[str]) -> None:
         self._texts = texts
         self._queue: queue.Queue[str | BaseException | None] = queue.Queue(2 * WINDOW)
+
+    def begun(self) -> list[str]:
+        """The texts up to the first that says something, which is waited for; they are still to arrive, too."""
+        texts = iter(self._texts)
+        taken: list[str] = []
+        while not (taken and taken[-1].strip()) and (text := next(texts, None)) is not None:
+            taken.append(text)
+        self._texts = chain(taken, texts)
+        return taken
 
     def windows(self) -> Iterator[list[str]]:
         """What has arrived since, at least one text."""

@@ -188,7 +188,7 @@ def _load(folder: Path, compute_type: str, workers: int) -> Any:
     except ImportError as error:
         raise ConfigError(
             "the ctranslate2 engine needs CTranslate2, which is not installed; "
-            "install heedful[fast], or use --engine torch"
+            "install ctranslate2, or use --engine torch"
         ) from error
     try:
         return Translator(str(folder), compute_type=compute_type, inter_threads=workers, intra_threads=1)

@@ -26,10 +26,13 @@ _TAGS: Mapping[Task, str] = {
 }
 
 
-def model_card(folder: RunFolder) -> str:
-    """Markdown with a YAML head."""
+_LICENCE = "The licence of the model follows from the data it was trained on."
+
+
+def model_card(folder: RunFolder, name: str = "", ending: str = _LICENCE) -> str:
+    """Markdown with a YAML head; the name is the folder's unless it is given."""
     experiment, about, vocabulary = folder.experiment(), folder.about(), folder.tokenizers().vocabulary
-    name = folder.path.resolve().name
+    name = name or folder.path.resolve().name
     data = about.get("data")
     facts = data if isinstance(data, dict) else {}
     source, target = facts.get("source_language") or "source", facts.get("target_language") or "target"
@@ -56,12 +59,13 @@ def model_card(folder: RunFolder) -> str:
         f"- data: {facts.get('pairs', 0):,} sentence pairs, {facts.get('validation_pairs', 0):,} for validation",
         f"- vocabulary: {vocabulary.target:,} pieces ({experiment.text.kind}, {experiment.text.vocabularies})",
         *begun,
-        f"- weights: {folder.note() or 'none yet'}",
+        f"- weights: {_weights(folder)}",
         *(
             [f"- best validation {validations[-1]['metric']} on the way (greedy): {best:.2f}"]
             if best is not None
             else []
         ),
+        *_scores(about.get("scores")),
         "",
         "```",
         f'heedful translate {name} "..."',
@@ -69,7 +73,26 @@ def model_card(folder: RunFolder) -> str:
         "",
         "Every option of the training is in `experiment.toml`"
         + (", its log in `events.jsonl`." if folder.events.exists() else "."),
-        "The licence of the model follows from the data it was trained on.",
+        ending,
         "",
     ]
     return "\n".join(lines)
+
+
+def _weights(folder: RunFolder) -> str:
+    match folder.about().get("exported"):
+        case {"numbers": str(numbers), "parent_weights": str(note)} if not folder.has_model:
+            return f"{note or 'those of an export'}, as {numbers} for CTranslate2"
+        case _:
+            return folder.note() or "none yet"
+
+
+def _scores(scores: object) -> list[str]:
+    """A line for each test set that it was evaluated on; of a path only the name."""
+    found = []
+    for test_set, told in scores.items() if isinstance(scores, dict) else ():
+        values = ", ".join(
+            f"{one['metric']} {one['value']:.2f} ({one['low']:.2f} to {one['high']:.2f})" for one in told["scores"]
+        )
+        found.append(f"- {Path(test_set).name}, beam {told['beam']}: {values}")
+    return found

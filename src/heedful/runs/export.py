@@ -9,12 +9,13 @@ import torch
 from heedful.engines.ctranslate2 import CTranslate2Engine
 from heedful.errors import ConfigError, DataError, FolderError
 from heedful.runs.about import versions
+from heedful.runs.card import model_card
 from heedful.runs.proof import Model, Proof, prove, samples
 from heedful.store.at_checkpoint import AtCheckpoint
 from heedful.store.export_ctranslate2 import Numbers, Pieces, export_ctranslate2
 from heedful.store.export_huggingface import MarianCopy, export_huggingface
 from heedful.store.export_onnx import OnnxCopy, export_onnx
-from heedful.store.files import disk_errors, new_folder, write_manifest
+from heedful.store.files import disk_errors, new_folder, write_atomically, write_manifest
 from heedful.store.run_folder import RunFolder, Tokenizers
 from heedful.text import Tokenizer
 from heedful.translator import Translator
@@ -39,7 +40,7 @@ def export(run: RunFolder, to: Format, out: Path | None = None, numbers: Numbers
         case "ctranslate2" if out:
             with new_folder(out) as folder:
                 proof = _to_ctranslate2(run, translator, RunFolder(folder).ctranslate2, numbers)
-                _describe(run, RunFolder(folder), numbers, proof)
+                _describe(run, RunFolder(folder), out.name, numbers, proof)
         case "ctranslate2":
             if isinstance(run, AtCheckpoint):
                 raise ConfigError("give the export of a checkpoint a folder: heedful export CHECKPOINT OUT")
@@ -79,13 +80,14 @@ def _proven(run: RunFolder, translator: Translator, theirs: Model, tolerance: fl
     return prove(translator.engine, theirs, samples(run, translator), eos_id, tolerance)
 
 
-def _describe(run: RunFolder, folder: RunFolder, numbers: Numbers, proof: Proof) -> None:
+def _describe(run: RunFolder, folder: RunFolder, name: str, numbers: Numbers, proof: Proof) -> None:
     """All that translating needs besides the weights, so that the folder can be used as the run was."""
     experiment = run.experiment()
     folder.begin(experiment)
     folder.describe(experiment, run.tokenizers())
     exported = {"parent": str(run.path), "parent_weights": run.note(), "numbers": numbers, **dataclasses.asdict(proof)}
     folder.write_about({"data": run.about().get("data", {}), "versions": versions(), "exported": exported})
+    write_atomically(folder.path / "README.md", model_card(folder, name))
 
 
 def _pieces(tokenizers: Tokenizers) -> Pieces:

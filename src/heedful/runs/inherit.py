@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import Any
 
 from heedful.config import DataConfig, flat, make_experiment
@@ -11,6 +10,7 @@ from heedful.models.seq2seq import AnySeq2Seq
 from heedful.runs.curve import read_events
 from heedful.runs.pieces import pieces_a_word
 from heedful.runs.prepare import read_valid_pairs
+from heedful.store.names import find_model
 from heedful.store.parent import copy_parent, has_parent, parent_of
 from heedful.store.run_folder import RunFolder, fill_model
 
@@ -31,7 +31,7 @@ _MANY_MORE = 1.2  # times as many pieces a word as in the text that the vocabula
 
 def open_parent(name: str) -> RunFolder:
     """The model to begin with."""
-    return RunFolder.open(Path(name))
+    return RunFolder.open(find_model(name))
 
 
 def taken_over(parent: RunFolder, tables: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from heedful.data.pairs import Pair
 from heedful.errors import ConfigError, HeedfulError
 from heedful.serve.refusal import Refused
+from heedful.store.names import find_model
 from heedful.store.run_folder import RunFolder
 from heedful.text.detect import count_trigrams, known_languages
 from heedful.translator import Translator
@@ -141,11 +142,11 @@ class Shelf:
 
 
 def places(folders: Sequence[Path], languages: Sequence[str] = ()) -> list[Place]:
-    """Run folders by their own names; languages are those that they were trained for, unless given (`en-de`)."""
+    """Models by their own names; languages are those that they were trained for, unless given (`en-de`)."""
     if languages and len(languages) != len(folders):
         raise ConfigError(f"--languages is given {len(languages)} times for {len(folders)} runs; give it once for each")
     found: list[Place] = []
-    for number, folder in enumerate(folders):
+    for number, folder in enumerate(map(find_model, folders)):
         data = RunFolder.open(folder).experiment()
         if data.task != "translation":
             raise ConfigError(f"{folder} is a model for {data.task}; only translation models can be served")

@@ -161,6 +161,7 @@ def _option(found: Alternative) -> wire.Option:
         log_prob=found.log_prob,
         finished=found.finished,
         repeats=found.repeats,
+        unsure=found.unsure,
         words=None if found.confidence is None else _words(found.confidence),
         alignment=None if found.alignment is None else [(link[0], link[1]) for link in found.alignment],
     )

@@ -146,6 +146,7 @@ class Option(BaseModel):
     log_prob: float
     finished: bool = Field(description="false: cut off at the maximum length")
     repeats: bool = Field(description="true: it says the same many times in a row")
+    unsure: bool = Field(description="true: the model had many other ideas; it had better be checked")
     words: list[Word] | None = None
     alignment: list[tuple[int, int]] | None = Field(
         None, description="pairs of a source word and a target word, from 0"

@@ -48,7 +48,7 @@ def export_ctranslate2(model: AnySeq2Seq, pieces: Pieces, folder: Path, numbers:
             "translate with the model as it is"
         )
     if not find_spec("ctranslate2"):
-        raise ConfigError("the export needs CTranslate2, which is not installed; install heedful[fast]")
+        raise ConfigError("the export needs CTranslate2, which is not installed; install ctranslate2")
     spec = _spec(model)
     spec.config.unk_token = spec.config.bos_token = spec.config.decoder_start_token = pieces.pad
     spec.config.eos_token = pieces.eos

@@ -138,20 +138,27 @@ class RunFolder:
         """Whether that is the model of today: training on makes it an old one."""
         if not self.ctranslate2.is_dir():
             return False
+        weights = self._exported_id()
+        return not self.has_model or weights == self.weights_id
+
+    @property
+    def weights_id(self) -> str:
+        """What these very weights, and no others, are called; an export has the name of those that it was made of."""
+        if self.has_model or not self.ctranslate2.is_dir():
+            return _metadata(self.path / "model.safetensors").get("sha256", "")
+        return self._exported_id()
+
+    def _exported_id(self) -> str:
+        """The weights that the model for CTranslate2 was made of."""
         try:
             config = json.loads((self.ctranslate2 / "config.json").read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise FolderError(f"{self.ctranslate2}/config.json cannot be read ({error}); export it again") from error
         match config:
             case {"heedful": {"weights": str(weights)}}:
-                return not self.has_model or weights == self.weights_id
+                return weights
             case _:
                 raise FolderError(f"{self.ctranslate2}/config.json is not heedful's; export the model again")
-
-    @property
-    def weights_id(self) -> str:
-        """What these very weights, and no others, are called."""
-        return _metadata(self.path / "model.safetensors").get("sha256", "")
 
     def begin(self, experiment: Experiment) -> None:
         """Write what is to be done, so that it can be resumed from the first moment on."""

@@ -5,7 +5,6 @@ from pathlib import Path
 
 from heedful.data.pairs import Pair, read_lines
 from heedful.errors import DataError
-from heedful.metrics.edits import character_scores
 from heedful.metrics.score import Score
 
 _SPACE = "␣"  # what a space is called among symbols that have spaces between them
@@ -46,4 +45,6 @@ def source_symbols(text: str) -> str:
 
 def scores(outputs: Sequence[str], references: Sequence[Sequence[str]], resamples: int) -> list[Score]:
     """Accuracy of whole outputs, and CER."""
+    from heedful.metrics.edits import character_scores  # with NumPy, which translating need not wait for
+
     return character_scores(outputs, references, resamples)

@@ -2,10 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import exp
+from math import exp, log
 
 from heedful.text import Tokenizer
 from heedful.text.words import words_of_ids
+
+# A translation is marked as unsure where its pieces have less than this probability, in the geometric mean: the model
+# then has, at most places, several other ideas. It costs nothing to know, for the search adds these up anyway.
+UNSURE = 0.35
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,3 +33,8 @@ def word_confidence(tokenizer: Tokenizer, ids: Sequence[int], log_probs: Sequenc
         for word, several in zip(words.texts, chances, strict=True)
         if several  # a piece of two words counts for the first
     )
+
+
+def is_unsure(log_prob: float, pieces: int) -> bool:
+    """Whether an output of this log-probability and so many pieces had better be checked."""
+    return log_prob < pieces * log(UNSURE)

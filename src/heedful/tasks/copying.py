@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from heedful.data.pairs import Pair, read_lines
-from heedful.metrics.edits import token_scores
 from heedful.metrics.score import Score
 
 
@@ -22,5 +21,7 @@ def read_reverse(path: Path) -> Iterator[Pair]:
 
 def scores(outputs: Sequence[str], references: Sequence[Sequence[str]], resamples: int) -> list[Score]:
     """Accuracy of whole lines, and the error rate of their words."""
+    from heedful.metrics.edits import token_scores  # with NumPy, which translating need not wait for
+
     answers = [[right.split() for right in several] for several in references]
     return token_scores([output.split() for output in outputs], answers, resamples)

@@ -2,13 +2,16 @@
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from heedful.data.pairs import Pair, read_lines
 from heedful.errors import DataError
-from heedful.metrics.brackets import Parse, bracket_scores
 from heedful.metrics.score import Score
 from heedful.text.linear import linearise, tree_over
 from heedful.text.trees import NO_TAG, Tree, read_tree, read_trees, write_tree
+
+if TYPE_CHECKING:
+    from heedful.metrics.brackets import Parse
 
 
 def read(path: Path) -> Iterator[Pair]:
@@ -33,6 +36,8 @@ def finish(source: str, output: str) -> str:
 
 def scores(outputs: Sequence[str], references: Sequence[Sequence[str]], resamples: int) -> list[Score]:
     """Labelled brackets by EVALB's rules, against the first reference of each sentence."""
+    from heedful.metrics.brackets import Parse, bracket_scores  # with NumPy, which translating need not wait for
+
     if len(outputs) != len(references):
         raise DataError(f"there are {len(outputs)} trees but {len(references)} references; they must pair up")
     found = [read_tree(output, f"tree {number}") for number, output in enumerate(outputs, 1)]
@@ -47,7 +52,9 @@ def scores(outputs: Sequence[str], references: Sequence[Sequence[str]], resample
     return bracket_scores(list(map(_parse, found)), rights, resamples)
 
 
-def _parse(tree: Tree) -> Parse:
+def _parse(tree: Tree) -> "Parse":
     """An output; a model may write no tags. Of a reference without tags no word is punctuation, and all count."""
+    from heedful.metrics.brackets import Parse
+
     tags = tree.tags()
     return Parse(tuple(tree.brackets()), () if set(tags) == {NO_TAG} else tags)

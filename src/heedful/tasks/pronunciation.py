@@ -6,7 +6,6 @@ from pathlib import Path
 
 from heedful.data.pairs import Pair, read_lines
 from heedful.errors import DataError
-from heedful.metrics.edits import pronunciation_scores
 from heedful.metrics.score import Score
 
 _COMMENT = ";;;"
@@ -26,6 +25,8 @@ def read(path: Path) -> Iterator[Pair]:
 
 def scores(outputs: Sequence[str], references: Sequence[Sequence[str]], resamples: int) -> list[Score]:
     """WER and PER; the closest of several pronunciations counts."""
+    from heedful.metrics.edits import pronunciation_scores  # with NumPy, which translating need not wait for
+
     answers = [[right.split() for right in several] for several in references]
     return pronunciation_scores([output.split() for output in outputs], answers, resamples)
 

@@ -1,6 +1,6 @@
 // @ts-check
 /** @typedef {{word: string, mean: number, least: number}} Word */
-/** @typedef {{text: string, words?: Word[], finished: boolean, repeats: boolean}} Option */
+/** @typedef {{text: string, words?: Word[], finished: boolean, repeats: boolean, unsure: boolean}} Option */
 /** @typedef {{start: number, end: number, text: string, alternatives: Option[]}} Sentence */
 /** @typedef {{texts: {text: string, sentences: Sentence[]}[]}} Answer */
 

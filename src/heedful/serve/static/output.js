@@ -62,6 +62,10 @@ function sentenceNode(sentence, number) {
   const words = sentence.alternatives[0]?.words ?? [];
   const known = words.length === found.length ? words : [];
   const node = make('span', { class: 'sentence-text' });
+  if (sentence.alternatives[0]?.unsure) {
+    node.classList.add('unsure');
+    node.title = 'The model is not sure of this sentence; check it';
+  }
   let last = 0;
   found.forEach((match, i) => {
     node.append(sentence.text.slice(last, match.index), wordNode(match[0], known[i], number, match.index));

@@ -1,0 +1,51 @@
+"""Write the cards of the models in src/heedful/builtin: what they learnt from, their scores, what they are weak at.
+
+    .venv/bin/python scripts/builtin_cards.py
+
+Run it after `heedful evaluate` has noted their scores in their folders.
+"""
+
+import sys
+from pathlib import Path
+
+from heedful.runs.card import model_card
+from heedful.store.files import write_atomically
+from heedful.store.names import built_in_models
+from heedful.store.run_folder import RunFolder
+from heedful.text.languages import language_name
+
+_ENDING = """
+## Data and licence
+
+It learnt from pairs of sentences in {source} and {target} of [tatoeba.org](https://tatoeba.org), by its contributors,
+under [CC-BY 2.0 France](https://creativecommons.org/licenses/by/2.0/fr/). The model is given away under the same terms:
+who passes it on names Tatoeba and heedful, links to the terms, and says what was changed.
+
+## What it is weak at
+
+Tatoeba's sentences are short and of everyday life. Expect less of longer sentences, and of news, law, medicine or
+technology, whose words it has hardly met. It sees one sentence at a time: who "it" or "you" is, it has to guess. Names,
+numbers and negations, and all that something depends on, have to be checked. It may repeat the prejudices of its text.
+
+Where it is not sure, `heedful translate` says so. To teach it your words: `heedful train --init {name}`."""
+
+
+def main() -> None:
+    """Write them all."""
+    folder = Path(__file__).resolve().parent.parent / "src/heedful/builtin"
+    models = built_in_models(folder)
+    for name, path in models.items():
+        write_atomically(path / "README.md", card(name, path))
+    print(f"cards: {', '.join(models) or 'there is no model'}")
+    sys.exit(0 if models else 1)
+
+
+def card(name: str, path: Path) -> str:
+    """The card of one model."""
+    source, target = map(language_name, name.split("-"))
+    text = model_card(RunFolder.open(path), name, _ENDING.format(source=source, target=target, name=name))
+    return text.replace("---\n", "---\nlicense: cc-by-2.0\n", 1)
+
+
+if __name__ == "__main__":
+    main()

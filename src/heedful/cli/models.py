@@ -1,0 +1,40 @@
+"""`heedful models`"""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from heedful.cli import console
+from heedful.cli.common import JsonOption
+
+if TYPE_CHECKING:
+    from heedful.runs.models import ModelFacts
+
+_RUNS = Path("runs")  # of the current folder: where `heedful train` puts them
+
+
+def models(as_json: JsonOption = False) -> None:
+    """List the models there are: those built in, and the run folders in runs/ here."""
+    from heedful.runs.models import list_models
+
+    found = list_models(_RUNS)
+    if as_json:
+        console.out(json.dumps([dataclasses.asdict(one) for one in found], ensure_ascii=False))
+        return
+    if not found:
+        console.say("no model is built in, and there is no run folder in runs/; make one with: heedful train")
+        return
+    usable = [one for one in found if not one.problem]
+    if usable:
+        console.out(console.table([("model", "", "from", "to", "MiB", "score", "what it is"), *map(_row, usable)]))
+    for one in found:
+        if one.problem:
+            console.say(one.problem)
+
+
+def _row(one: "ModelFacts") -> tuple[str, ...]:
+    score = f"{one.score.metric} {one.score.value:.2f} ({one.score.test_set})" if one.score else ""
+    kind = one.about if one.task == "translation" else ", ".join(part for part in (one.task, one.about) if part)
+    size = f"{one.bytes / 2**20:.1f}"
+    return one.name, one.kind, one.source or "?", one.target or "?", size, score, kind

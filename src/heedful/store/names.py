@@ -1,0 +1,62 @@
+"""What a model is called: a folder, or the name of one that comes with the program."""
+
+import os
+import re
+from pathlib import Path
+
+from heedful.errors import FolderError, did_you_mean
+
+BUILT_IN = Path(__file__).resolve().parent.parent / "builtin"
+
+
+def built_in_models(folder: Path | None = None) -> dict[str, Path]:
+    """The models that come with the program, by name (`en-de`: from English to German)."""
+    return {path.parent.name: path.parent for path in sorted((folder or BUILT_IN).glob("*/config.json"))}
+
+
+def find_model(name: str | os.PathLike[str], folder: Path | None = None) -> Path:
+    """The folder of a model: one that exists wins, else it is the name of a built-in one, which are in `folder`."""
+    given, known = os.fspath(name), built_in_models(folder)
+    if _is_folder(Path(given)):
+        if given in known and not (Path(given) / "config.json").exists():
+            raise FolderError(
+                f"the folder {given} is not a run folder, but hides the built-in model of that name; "
+                f"go to another folder, or write {known[given]}"
+            )
+        return Path(given)
+    if given in known:
+        return known[given]
+    others = f", or name a built-in model: {', '.join(known)}" if known else ""
+    raise FolderError(
+        f"no run folder {given}; make one with: heedful train --source A --target B --out {given}"
+        f"{others}{did_you_mean(given, known)}"
+    )
+
+
+def is_model(name: str, folder: Path | None = None) -> bool:
+    """Whether there is a folder or a built-in model of this name."""
+    return bool(name) and (_is_folder(Path(name)) or name in built_in_models(folder))
+
+
+def is_built_in(name: str | os.PathLike[str], folder: Path | None = None) -> bool:
+    """Whether this names a built-in model, which stays as it is, and no folder."""
+    return os.fspath(name) in built_in_models(folder) and not _is_folder(Path(name))
+
+
+def seems_a_model(text: str) -> bool:
+    """Whether who writes this means a model, and not a text to translate, even if there is none of that name.
+
+    One word with a slash, a pair of languages, or a path into a folder that exists.
+    """
+    path = any(separator in text for separator in (os.sep, os.altsep) if separator)
+    if len(text.split()) == 1 and (path or re.fullmatch(r"[a-z]{2}-[a-z]{2}", text)):
+        return True
+    return path and _is_folder(Path(text).parent)
+
+
+def _is_folder(path: Path) -> bool:
+    """Some texts can be no path at all: they are too long, or have characters that no path has."""
+    try:
+        return path.is_dir()
+    except (OSError, ValueError):
+        return False
