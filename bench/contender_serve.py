@@ -1,36 +1,44 @@
 """heedful translates for clients over HTTP: a server, and clients that each wait for an answer and ask again.
 
-Arguments: a run folder, a file of texts, the number of clients, texts in a request.
+Arguments: a run folder, a file of texts, the number of clients, texts in a request, where to report what was answered
+and which share of all processors' time the clients and the server had.
 """
 
-import asyncio
+import json
+import os
 import sys
-import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from asking import ask, requests_of
 from contender import Lap, serve
 from contender_translate import read_lines
-from served import Client, load_server, serving, translate_request
+from served import serving
+from usage import processor_seconds
+
+_WARM_UP = 2.0  # seconds
 
 
 def main() -> None:
-    run, source, clients, together = sys.argv[1:]
-    texts, size = read_lines(Path(source)), int(together)
-    requests = [(size, translate_request(texts[n : n + size])) for n in range(0, len(texts) - size + 1, size)]
-    with TemporaryDirectory() as folder, serving(Path(run), Path(folder)) as server, asyncio.Runner() as runner:
+    run, source, clients, together, report = sys.argv[1:]
+    requests = requests_of(read_lines(Path(source)), int(together))
+    found: dict[int, set[str]] = {}
+    shares: dict[str, list[float]] = {"clients": [], "server": []}
+    with TemporaryDirectory() as folder, serving(Path(run), Path(folder)) as server:
 
         def lap(seconds: float) -> Lap:
-            asking = [Client(server.port) for _ in range(int(clients))]
-            began = time.perf_counter()
-            load = runner.run(load_server(asking, requests, seconds))
-            for client in asking:  # between two laps it would be closed from the other side
-                client.close()
-            if load.hung or set(load.answers) != {200}:
-                raise SystemExit(f"answers {load.answers}, {load.hung} without")
-            return Lap(load.texts, time.perf_counter() - began)
+            worker, before = server.worker, processor_seconds(server.worker)
+            asked = ask(server.port, int(clients), requests, seconds)
+            all_there_was = asked.seconds * (os.cpu_count() or 1)
+            shares["clients"].append(asked.processor_seconds / all_there_was)
+            shares["server"].append((processor_seconds(worker) - before) / all_there_was)
+            for number, several in asked.translations().items():
+                found[number] = found.get(number, set()) | several
+            texts = {number: sorted(several) for number, several in found.items()}
+            Path(report).write_text(json.dumps({"texts": texts, "shares": shares}), encoding="utf-8")
+            return Lap(asked.texts, asked.seconds)
 
-        lap(2.0)
+        ask(server.port, int(clients), requests, _WARM_UP)
         serve(lap)
 
 

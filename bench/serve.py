@@ -26,6 +26,8 @@ from race import Contender, python, race
 from served import Client, Hung, Server, load_server, serving, translate_request
 from usage import resident_bytes
 
+from heedful.store.run_folder import RunFolder
+
 _CLIENTS = 64
 _TOGETHER = (1, 16)  # texts in a request
 _ALONE = 200  # texts that are asked for one at a time
@@ -42,6 +44,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--flood-seconds", type=float, default=60.0)
     parser.add_argument("--malformed", type=int, default=10_000)
+    parser.add_argument("--together", type=int, action="append", help="texts in a request, for throughput; repeatable")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -52,27 +55,57 @@ def main() -> None:
 
 
 def throughput(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    """Many clients at once, against the same texts in one process without a server."""
-    source = str(options.source.resolve())
-    job = Job(model=str(options.run), source=source, report=str(folder / "report"), settings=[{"engine": "auto"}])
+    """Many clients at once, against the same texts and the same search in one process without a server."""
+    source, report = str(options.source.resolve()), folder / "offline.json"
+    own = RunFolder.open(options.run).experiment().search
+    job = Job(
+        model=str(options.run.resolve()),
+        source=source,
+        report=str(report),
+        beam=own.beam,
+        settings=[{"engine": "auto"}],
+    )
     job.write(folder / "job.json")
+    sizes = {f"{_CLIENTS} clients, {size} a request": size for size in options.together or _TOGETHER}
     clients = [
         Contender(
-            f"{_CLIENTS} clients, {size} a request",
+            name,
             "heedful",
-            python("contender_serve.py", options.run, source, _CLIENTS, size),
+            python("contender_serve.py", job.model, source, _CLIENTS, size, folder / f"served-{size}.json"),
         )
-        for size in _TOGETHER
+        for name, size in sizes.items()
     ]
     offline = Contender("offline", "heedful", python("contender_translator.py", folder / "job.json", "race"))
     results, failed = race([offline, *clients], folder, options.seconds, options.rounds)
-    speeds = {result.contender.name: result.speed for result in results}
+    speeds = {result.contender.name: [lap.speed for lap in result.laps] for result in results}
+    served = {name: json.loads((folder / f"served-{size}.json").read_text()) for name, size in sizes.items()}
+    texts = json.loads(report.read_text())["texts"]
     return {
-        "texts_per_second": {name: round(speed, 1) for name, speed in speeds.items()},
-        "of_offline": {name: round(speed / speeds["offline"], 3) for name, speed in speeds.items()},
-        "rounds": {result.contender.name: [round(lap.speed, 1) for lap in result.laps] for result in results},
+        "beam": own.beam,
+        "texts_per_second": {name: round(statistics.median(several), 1) for name, several in speeds.items()},
+        "of_offline": {name: _ratios(several, speeds["offline"]) for name, several in speeds.items()},
+        "rounds": {name: [round(speed, 1) for speed in several] for name, several in speeds.items()},
+        "elsewhere": {result.contender.name: round(statistics.median(result.elsewhere), 3) for result in results},
+        "share_of_processors": {name: _medians(one["shares"]) for name, one in served.items()},
+        "other_than_offline": {name: _differ(one["texts"], texts) for name, one in served.items()},
         "failed": failed,
     }
+
+
+def _ratios(speeds: Sequence[float], offline: Sequence[float]) -> dict[str, float]:
+    """Round by round, for the machine changes its speed between them."""
+    ratios = [speed / other for speed, other in zip(speeds, offline, strict=True)]
+    cuts = {"median": statistics.median(ratios), "least": min(ratios), "most": max(ratios)}
+    return {name: round(value, 3) for name, value in cuts.items()}
+
+
+def _medians(shares: dict[str, list[float]]) -> dict[str, float]:
+    return {name: round(statistics.median(several), 3) for name, several in shares.items()}
+
+
+def _differ(found: dict[str, list[str]], expected: Sequence[str]) -> int:
+    """How many texts became, at least once, anything else than without a server."""
+    return sum(several != [expected[int(number)]] for number, several in found.items())
 
 
 def latency(options: argparse.Namespace, folder: Path) -> dict[str, Any]:

@@ -102,6 +102,20 @@ def test_a_short_request_is_not_held_up_by_a_long_one() -> None:
     assert [len(batch) for batch in order.batches[2:]] == [10, 10, 10, 9]
 
 
+def test_what_is_left_of_a_long_request_is_no_short_one() -> None:
+    order = Shouting(budget=6)
+
+    async def work(batcher: Batcher) -> None:
+        first = await held(batcher, order)
+        tickets = [batcher.submit(order, pieces(*"abcde")), batcher.submit(order, pieces(*"ABCDEFGH"))]
+        order.gate.set()
+        assert [await ticket.results() for ticket in tickets] == [list("ABCDE"), list("ABCDEFGH")]
+        await first.results()
+
+    run(work)
+    assert ["".join(batch) for batch in order.batches[1:]] == ["aAbBcC", "dDeEFG", "H"]
+
+
 def test_orders_are_not_mixed_and_have_their_turn() -> None:
     order, other = Shouting(budget=2), Shouting(budget=2)
     other.gate.set()

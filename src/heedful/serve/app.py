@@ -1,10 +1,11 @@
 """The application: routes, and what stands around them."""
 
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Iterable
 from contextlib import asynccontextmanager
 from importlib.metadata import version
 
-from fastapi import FastAPI, Request, Response
+from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 
@@ -15,8 +16,10 @@ from heedful.serve.libre import libre
 from heedful.serve.page import Page
 from heedful.serve.refusal import error_response
 from heedful.serve.service import Service
+from heedful.serve.shortcut import Endpoint, Shortcut
 from heedful.serve.v1 import v1
 
+_BUSY = ("/translate", "/v1/translate")
 _ABOUT = "Translation by the Transformer of 'Attention Is All You Need', and what went on inside of it."
 
 
@@ -39,9 +42,9 @@ def make_app(service: Service, *, only: Collection[str] = LOOPBACK, origins: Col
         redoc_url=None,
         lifespan=lifespan,
     )
-    app.include_router(libre(service, kinds()))
-    app.include_router(files(service))
-    app.include_router(v1(service))
+    routers = (libre(service, kinds()), files(service), v1(service))
+    for router in routers:
+        app.include_router(router)
     page = Page()
     app.include_router(page.router())
 
@@ -56,6 +59,7 @@ def make_app(service: Service, *, only: Collection[str] = LOOPBACK, origins: Col
         return error_response(error.status_code, error.detail, error.headers)
 
     app.openapi = described(app, service.shelf)  # type: ignore[method-assign]
+    app.add_middleware(Shortcut, endpoints=_busy(routers))
     if origins:
         app.add_middleware(
             CORSMiddleware, allow_origins=list(origins), allow_methods=["GET", "POST"], allow_headers=["*"]
@@ -63,3 +67,8 @@ def make_app(service: Service, *, only: Collection[str] = LOOPBACK, origins: Col
     paths = {*app.openapi()["paths"], *page.paths, "/metrics", "/openapi.json"}
     app.add_middleware(Guard, metrics=service.metrics, paths=paths, hosts=only, origins=origins)
     return app
+
+
+def _busy(routers: Iterable[APIRouter]) -> dict[str, Endpoint]:
+    routes = [route for router in routers for route in router.routes if isinstance(route, APIRoute)]
+    return {route.path: route.endpoint for route in routes if route.path in _BUSY}

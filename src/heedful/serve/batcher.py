@@ -21,7 +21,7 @@ from time import monotonic
 from typing import Any, Protocol
 
 _LINGER = 0.004  # seconds that a batch waits for more, while others work
-_LINGERS = 5  # as often, at most, if more came in
+_LINGERS = 10  # as often, at most, if more came in: to read 64 requests and to answer as many takes that long
 _SLOWEST = 60.0  # seconds that a client is sent away for, at most
 
 
@@ -82,6 +82,15 @@ class _Lane:
         return bool(self.tickets) and self.busy < self.workers
 
     @property
+    def budget(self) -> int:
+        return next(iter(self.tickets)).order.budget
+
+    @property
+    def share(self) -> int:
+        """What the next batch may cost: no worker has more than its part of all work, so that none is idle."""
+        return min(self.budget, ceil((self.cost + self.begun) / self.workers))
+
+    @property
     def wait(self) -> float:
         return min(_SLOWEST, self.seconds_for(self.cost))
 
@@ -102,6 +111,7 @@ class Ticket:
         loop = asyncio.get_running_loop()
         self.waiting = deque(_Waiting(piece, loop.create_future()) for piece in pieces)
         self._results = [waiting.result for waiting in self.waiting]
+        self.size = len(self._results)
         self._batcher = batcher
 
     def __enter__(self) -> "Ticket":
@@ -238,13 +248,13 @@ class Batcher:
                     return self._take(self._turn())
 
     async def _linger(self) -> None:
-        """While others work, let a batch grow as long as more comes in."""
-        for _ in range(_LINGERS):
+        """While others work, let a batch grow: at first to see whether more comes in, then until it is full."""
+        for turn in range(_LINGERS):
             before = self.cost
             if not self.busy or not self._filled.is_set():
                 return
             lane = self._turn()
-            if lane.cost >= next(iter(lane.tickets)).order.budget:
+            if lane.cost >= (lane.share if turn else lane.budget):
                 return
             await asyncio.sleep(_LINGER)
             if self.cost <= before:
@@ -257,13 +267,13 @@ class Batcher:
     def _take(self, lane: _Lane) -> tuple[Order, list[_Waiting]]:
         """One piece from each request of an order, again and again, until a batch is full.
 
-        It is full when it has its worker's share of all work, so that none is idle while another has too much. While
-        others wait, it has no more of a long request than of the shortest, which is done with it.
+        It is full when it has its worker's share of all work. While others wait, it has no more of a long request than
+        the shortest has in all, which is done with it.
         """
         order = next(iter(lane.tickets)).order
         turn = deque(ticket for ticket in lane.tickets if ticket.order == order)
-        rounds = min(len(ticket.waiting) for ticket in turn) if len(turn) > 1 else None
-        most = min(order.budget, ceil((lane.cost + lane.begun) / lane.workers))
+        rounds = min(ticket.size for ticket in turn) if len(turn) > 1 else None
+        most = lane.share
         batch: list[_Waiting] = []
         taken: dict[Ticket, int] = {}
         cost = 0

@@ -2,10 +2,10 @@
 
 import re
 import secrets
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from time import perf_counter
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from heedful.errors import ConfigError
@@ -18,13 +18,13 @@ _ID = re.compile(r"[\w.-]{1,64}", re.ASCII)
 _ORIGIN = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*)://(?:[a-z0-9_.-]+|\[[0-9a-f:]+\])(?::(?P<port>[0-9]+))?")
 _USUAL_PORTS = {"http": "80", "https": "443"}  # which browsers leave out
 _OTHER = "other"
-_SAFE = {
-    "Cache-Control": "no-store",
-    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
-    "Referrer-Policy": "no-referrer",
-    "X-Content-Type-Options": "nosniff",
-    "X-Frame-Options": "DENY",
-}
+_SAFE = (
+    (b"cache-control", b"no-store"),
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+)
 
 
 def own_names(host: str) -> tuple[str, ...]:
@@ -71,9 +71,7 @@ class Guard:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                written = MutableHeaders(scope=message)
-                for header, value in (_SAFE | {"X-Request-ID": name}).items():
-                    written.setdefault(header, value)
+                message["headers"] = _completed(message["headers"], name)
             await send(message)
 
         try:
@@ -104,6 +102,13 @@ class Guard:
         self._metrics.request(path, status, seconds)
         known = {"request": name, "method": scope["method"], "path": path, "status": status}
         LOG.info("request", extra=known | {"ms": round(1000 * seconds, 1)})
+
+
+def _completed(written: Iterable[tuple[bytes, bytes]], name: str) -> list[tuple[bytes, bytes]]:
+    """The headers of an answer, and those of ours that it does not set itself."""
+    own = [(header.lower(), value) for header, value in written]
+    known = {header for header, _ in own}
+    return own + [one for one in (*_SAFE, (b"x-request-id", name.encode())) if one[0] not in known]
 
 
 def _without_port(host: str) -> str:

@@ -123,14 +123,23 @@ async def prepared(size: int, work: Callable[..., Answer], *given: object) -> An
 
 async def while_there(request: Request, work: Awaitable[Answer]) -> Answer:
     """What comes of it, unless the client goes away first: then it is given up."""
-    task, gone = asyncio.ensure_future(work), asyncio.ensure_future(_gone(request.receive))
+    waits = True
+    gone = asyncio.ensure_future(_gone(request.receive))
+
+    def give_up(_: object) -> None:
+        if waits:
+            patience.reschedule(0.0)  # a time that is over
+
     try:
-        await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
-        if task.done():
-            return task.result()
-        raise Refused(GONE, "the client has gone")
+        async with asyncio.timeout(None) as patience:
+            gone.add_done_callback(give_up)
+            return await work
+    except TimeoutError:
+        if patience.expired():
+            raise Refused(GONE, "the client has gone") from None
+        raise
     finally:
-        task.cancel()
+        waits = False
         gone.cancel()
 
 
