@@ -1,9 +1,6 @@
 """A training that begins with an existing model: what it takes over, refuses, tells, and how it goes on."""
 
 import json
-import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from shutil import copytree, rmtree
@@ -339,46 +336,3 @@ def test_a_recipe_can_name_the_model_and_is_filled_up_by_what_is_chosen(trained:
 def test_what_cannot_be_a_name_is_refused_as_any_other_value(trained: Path) -> None:
     with pytest.raises(ConfigError, match=r"train\.init must be a string, but is 5 instead"):
         make_experiment({"train": {"init": 5}})
-
-
-# What the documentation tells
-
-PO = """
-msgid ""
-msgstr "Language: de\\n"
-
-#: window.c:12
-msgid "Close \\"%s\\"?"
-msgstr ""
-"„%s“ "
-"schließen?"
-
-#, c-format, fuzzy
-msgid "Save"
-msgstr "Laden"
-
-msgid "Open"
-msgstr ""
-
-#~ msgid "Old"
-#~ msgstr "Alt"
-
-msgid "%d file"
-msgid_plural "%d files"
-msgstr[0] "%d Datei"
-msgstr[1] "%d Dateien"
-
-msgctxt "menu"
-msgid "Two\\nlines"
-msgstr "Zwei\\nZeilen"
-"""
-
-
-def test_the_lines_that_read_a_po_file_find_its_finished_messages(tmp_path: Path) -> None:
-    page = Path(__file__).resolve().parent.parent / "docs" / "how-to" / "fine-tune.md"
-    found = re.search(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
-    assert found
-    (tmp_path / "de.po").write_text(PO, encoding="utf-8")
-    subprocess.run([sys.executable, "-c", found[1], "de.po"], cwd=tmp_path, check=True)
-    assert toy.lines_of(tmp_path / "my.en") == ['Close "%s"?', "Two lines"]
-    assert toy.lines_of(tmp_path / "my.de") == ["„%s“ schließen?", "Zwei Zeilen"]
