@@ -17,8 +17,9 @@ from heedful.text.languages import language_name
 _ENDING = """
 ## Data and licence
 
-It learnt from pairs of sentences in {source} and {target} of [tatoeba.org](https://tatoeba.org), by its contributors,
-under [CC-BY 2.0 France](https://creativecommons.org/licenses/by/2.0/fr/). The model is given away under the same terms:
+It began as one model for English with French and German, in all four directions, and went on with pairs of {source} and
+{target} alone. All are sentences of [tatoeba.org](https://tatoeba.org), by its contributors, under
+[CC-BY 2.0 France](https://creativecommons.org/licenses/by/2.0/fr/). The model is given away under the same terms:
 who passes it on names Tatoeba and heedful, links to the terms, and says what was changed.
 
 ## What it is weak at
