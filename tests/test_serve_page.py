@@ -171,6 +171,15 @@ def test_languages_are_swapped_and_the_translation_becomes_the_text(
     assert opened.input_value("#from") == "de"  # it is remembered
 
 
+def test_it_begins_with_the_language_that_becomes_the_most_others(browser: "Browser", trained: Path) -> None:
+    run = trained / "run"
+    names = ["de-en", "en-de", "en-fr", "fr-en"]
+    with listening(service_of(run, run, run, run, languages=names)) as address, watched(browser, address) as seen:
+        seen.page.goto(address)
+        seen.page.wait_for_selector("#into option", state="attached")
+        assert seen.page.input_value("#from") == "en"
+
+
 def test_a_language_is_detected(opened: "Page", some: list[str]) -> None:
     opened.select_option("#from", "auto")
     opened.select_option("#into", "de")

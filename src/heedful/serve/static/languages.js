@@ -37,11 +37,17 @@ export class Languages {
   /** @param {string} from @param {string} into as far as there is a model for them */
   choose(from, into) {
     const options = [...byId('from').options].map((option) => option.value);
-    byId('from').value = options.includes(from) ? from : (options.find((code) => code !== AUTO) ?? '');
+    byId('from').value = options.includes(from) ? from : this.usual(options);
     const targets = this.from === AUTO ? [...this.known.values()].flatMap((one) => one.targets) : this.targets(this.from);
     byId('into').replaceChildren(...[...new Set(targets)].map((code) => make('option', { value: code }, this.name(code))));
     if (targets.includes(into)) byId('into').value = into;
     byId('swap').disabled = this.from !== AUTO && !this.targets(this.into).includes(this.from);
+  }
+
+  /** What to begin with: the language that can become the most others. @param {string[]} options */
+  usual(options) {
+    const count = (/** @type {string} */ code) => this.targets(code).length;
+    return options.reduce((best, code) => (count(code) > count(best) ? code : best), '');
   }
 
   /** @param {string} code */
