@@ -66,7 +66,7 @@ def test_a_translation_has_no_tree(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_not_there_is_told_before_the_model_is_read(tmp_path: Path) -> None:
-    ran = toy.run("translate", tmp_path / "no-run", "a", "--draw", tmp_path / "no" / "tree.svg")
+    ran = toy.run("translate", tmp_path, "a", "--draw", tmp_path / "no" / "tree.svg")
     assert ran.code == 2
     assert f"--draw {tmp_path / 'no' / 'tree.svg'}: there is no folder {tmp_path / 'no'}" in ran.err
 
