@@ -16,7 +16,6 @@ for needed in ("fastapi", "uvicorn", "httptools", "prometheus_client", "httpx"):
     pytest.importorskip(needed, reason="needs heedful[serve]")
 
 import httpx
-from fastapi import FastAPI
 
 from heedful.serve.app import make_app
 from heedful.serve.keys import Keys
@@ -38,7 +37,7 @@ def service_of(
 @asynccontextmanager
 async def client_of(service: Service, **how: Any) -> AsyncIterator[httpx.AsyncClient]:
     """Asks the application itself, without a socket."""
-    app: FastAPI = make_app(service, **how)
+    app = make_app(service, **how)
     async with service.running(), httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=BASE) as client:
         yield client
 

@@ -8,10 +8,13 @@ import pytest
 
 import toy
 from heedful.config import Task
+from heedful.tasks.choose import writes_trees
 from heedful.text.trees import read_tree
 
+TREES = ["(S (NP-SBJ-1 (DT the) (NN cat)) (VP (VBZ sees) (NP (-NONE- *T*-1) (PRP me))) (. .))", "( (X (Y a)))"]
 FILES: dict[Task, list[str]] = {
-    "parsing": ["(S (NP-SBJ-1 (DT the) (NN cat)) (VP (VBZ sees) (NP (-NONE- *T*-1) (PRP me))) (. .))", "( (X (Y a)))"],
+    "parsing": TREES,
+    "lexical-parsing": TREES,
     "pronunciation": ["READ  R EH D", "READ(1)  R IY D", "SEA  S IY", "DEAR  D IY R"],
     "characters": ["gehen\tging\tV;PST;3;SG", "a b\tb a", "sehen\tsah\tV;PST;3;SG"],
     "copy": ["a b c", "b a", "c"],
@@ -19,6 +22,7 @@ FILES: dict[Task, list[str]] = {
 }
 METRICS = {
     "parsing": ["F1", "precision", "recall", "complete"],
+    "lexical-parsing": ["F1", "precision", "recall", "complete"],
     "pronunciation": ["WER", "PER"],
     "characters": ["accuracy", "CER"],
     "copy": ["accuracy", "token"],
@@ -26,12 +30,13 @@ METRICS = {
 }
 TEXTS = {
     "parsing": "the cat sees a (strange) dog .",
+    "lexical-parsing": "the cat sees a (strange) dog .",
     "pronunciation": "READ",
     "characters": "gehen\tV;PST;3;SG",
     "copy": "a b c",
     "reverse": "a b c",
 }
-SCORE = {"parsing": "F1", "pronunciation": "accuracy", "characters": "accuracy", "copy": "accuracy"}
+SCORE = {"parsing": "F1", "lexical-parsing": "F1"}
 
 
 def trained(folder: Path, task: Task, *more: str) -> Path:
@@ -80,8 +85,10 @@ def test_validation_names_its_score(task: Task, run: Path) -> None:
 
 def test_validation_pairs_are_kept_as_people_write_them(task: Task, run: Path) -> None:
     kept = json.loads((run / "data/valid.json").read_text())
+    tree = ["the cat sees me .", "(TOP (S (NP (DT the) (NN cat)) (VP (VBZ sees) (NP (PRP me))) (. .)))"]
     first = {
-        "parsing": ["the cat sees me .", "(TOP (S (NP (DT the) (NN cat)) (VP (VBZ sees) (NP (PRP me))) (. .)))"],
+        "parsing": tree,
+        "lexical-parsing": tree,
         "pronunciation": ["READ", "R EH D"],
         "characters": ["gehen\tV;PST;3;SG", "ging"],
         "copy": ["a b c", "a b c"],
@@ -94,10 +101,21 @@ def test_outputs_have_the_form_of_the_task(task: Task, run: Path) -> None:
     ran = toy.run("translate", run, TEXTS[task])
     assert ran.code == 0, ran.err
     (line,) = ran.lines
-    if task == "parsing":
+    if writes_trees(task):
         assert read_tree(line).texts() == tuple(TEXTS[task].split())
     else:
         assert "  " not in line and "\t" not in line
+
+
+def test_a_parser_that_writes_words_writes_those_of_the_sentence(tmp_path: Path) -> None:
+    run = trained(tmp_path, "lexical-parsing", "text.kind=bpe", "text.vocabulary_size=284")
+    text = "the (strange) dog sees ᐳ ."  # after two steps a model has no idea of what a tree is
+    ran = toy.run("translate", run, text, "--json", "--n-best", "3")
+    assert ran.code == 0, ran.err
+    for one in json.loads(ran.out)["alternatives"]:
+        symbols = "".join(one["pieces"]).removesuffix("</s>").replace("▁", " ").split()
+        assert [symbol for symbol in symbols if symbol == "ᐳ" or symbol[0] not in "ᐸᐳ"] == text.split()
+        assert sorted(s[1:] for s in symbols if s[0] == "ᐸ") == sorted(s[1:] for s in symbols if s[0] == "ᐳ" and s[1:])
 
 
 def test_heads_can_be_looked_at(task: Task, run: Path) -> None:
@@ -108,7 +126,7 @@ def test_heads_can_be_looked_at(task: Task, run: Path) -> None:
 
 def test_alignments_link_symbols_but_not_brackets(task: Task, run: Path) -> None:
     ran = toy.run("translate", run, TEXTS[task], "--alignments")
-    if task == "parsing":
+    if writes_trees(task):
         assert (ran.code, "holds a model that writes trees" in ran.err) == (2, True)
     else:
         assert (ran.code, " ||| " in ran.out) == (0, True), ran.err

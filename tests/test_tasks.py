@@ -34,6 +34,7 @@ ANSWERS: dict[Task, tuple[str, str]] = {
     "translation": ("I see a cat .", "Ich sehe eine Katze ."),
     "parsing": ("I see .", TREE),
     "tagged-parsing": ("I see .", TREE),
+    "lexical-parsing": ("I see .", TREE),
     "pronunciation": ("CAT", "K AE T"),
     "characters": ("gehen\tV;PST", "ging fort"),
     "copy": ("a b c", "a b c"),
@@ -59,6 +60,8 @@ def test_what_a_parser_should_write_is_finished_to_the_tree(tree: Tree) -> None:
     assert finish("parsing", " ".join(tree.texts()), output) == write_tree(untagged(tree))
     tagged = target_symbols("tagged-parsing", line)
     assert finish("tagged-parsing", " ".join(tree.texts()), tagged) == line
+    lexical = target_symbols("lexical-parsing", line)
+    assert finish("lexical-parsing", " ".join(tree.texts()), lexical) == write_tree(untagged(tree))
 
 
 @settings(deadline=None)
@@ -103,6 +106,7 @@ def test_a_wrong_answer_is_worse_than_the_right_one(task: Task) -> None:
         ("translation", ["BLEU", "chrF", "TER", "BLEU (paper)"]),
         ("parsing", ["F1", "precision", "recall", "complete", "crossing"]),
         ("tagged-parsing", ["F1", "precision", "recall", "complete", "crossing", "tags"]),
+        ("lexical-parsing", ["F1", "precision", "recall", "complete", "crossing"]),
         ("pronunciation", ["WER", "PER"]),
         ("characters", ["accuracy", "CER"]),
         ("copy", ["accuracy", "token errors"]),

@@ -12,7 +12,6 @@ from heedful.config import Device, SearchConfig, Task
 from heedful.data.stream import Arriving, windows
 from heedful.engines.engine import Engine, EngineName, Ids
 from heedful.errors import ConfigError, DataError
-from heedful.search.demand import Demand
 from heedful.search.hypothesis import Hypothesis
 from heedful.search.loops import loops
 from heedful.searcher import Asked, Found, Job, Searcher
@@ -21,7 +20,7 @@ from heedful.store.files import check_manifest
 from heedful.store.names import find_model
 from heedful.store.run_folder import RunFolder, Tokenizers
 from heedful.tasks.choose import finish, source_symbols
-from heedful.tasks.terms import Demands
+from heedful.tasks.terms import Demands, Trees
 from heedful.text.terms import Wishes
 from heedful.translation import Alternative, Look, Translation
 
@@ -62,6 +61,7 @@ class Translator:
         self.tokenizers = tokenizers
         self.search = search
         self.task: Task = task
+        self._trees = Trees(tokenizers.target) if task == "lexical-parsing" else None
         self._searcher = Searcher(engine, tokenizers, task, spare, insist, notice)
 
     @classmethod
@@ -167,7 +167,7 @@ class Translator:
         _require_several(texts)
         search = search or self.search
         search = search if beam is None else replace(search, beam=beam)
-        demands = Demands(self.tokenizers.target, wishes or Wishes())
+        demands = Demands(self.tokenizers.target, wishes or Wishes(), self._trees)
         job = Job(search, n_best, demands, aligner, confidence, workers)
         return list(self._all(texts, job))
 
@@ -187,7 +187,7 @@ class Translator:
         Of a stream that is `Arriving`, nothing is waited for: what has arrived is translated.
         """
         _require_several(texts)
-        demands = Demands(self.tokenizers.target, wishes or Wishes())
+        demands = Demands(self.tokenizers.target, wishes or Wishes(), self._trees)
         yield from self._all(texts, Job(search or self.search, n_best, demands, aligner, confidence), done)
 
     def _all(
@@ -237,8 +237,10 @@ class Translator:
             raise DataError(
                 f"the text has {len(source)} pieces, over the {LONGEST_LOOK} that can be shown; give it in sentences"
             )
-        job = Job(search or self.search, n_best, Demands(self.tokenizers.target, Wishes()))
-        found = self._searcher.look_for(Asked(text, source, Demand()), job)
+        demands = Demands(self.tokenizers.target, Wishes(), self._trees)
+        found = self._searcher.look_for(
+            Asked(text, source, demands.of(text)), Job(search or self.search, n_best, demands)
+        )
         hypotheses = found.hypotheses
         inside = forced(self.model, [source] * len(hypotheses), [hypothesis.tokens for hypothesis in hypotheses])
         return Look(self._finish(text, source, found), tuple(inside))

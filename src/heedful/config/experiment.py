@@ -3,7 +3,9 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
-Task = Literal["translation", "parsing", "tagged-parsing", "pronunciation", "characters", "copy", "reverse"]
+Task = Literal[
+    "translation", "parsing", "tagged-parsing", "lexical-parsing", "pronunciation", "characters", "copy", "reverse"
+]
 Family = Literal["transformer", "recurrent", "convolutional"]
 Cell = Literal["lstm", "gru"]
 AttentionKind = Literal["none", "additive", "multiplicative"]

@@ -110,7 +110,12 @@ _OF_TREES: Preset = {
     "data": {"max_length": 600},
     "search": {"max_extra": 300},
 }
-_OF_TASKS: Mapping[str, Preset] = {"parsing": _OF_TREES, "tagged-parsing": _OF_TREES}
+_WITH_WORDS: Preset = {key: _OF_TREES[key] for key in ("data", "search")}  # they are the source's
+_OF_TASKS: Mapping[str, Preset] = {
+    "parsing": _OF_TREES,
+    "tagged-parsing": _OF_TREES,
+    "lexical-parsing": _WITH_WORDS,
+}
 
 PRESETS: Mapping[str, Preset] = {**_SIZES, **_TABLE_3, **_SINCE, **_RIVALS}
 

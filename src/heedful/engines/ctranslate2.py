@@ -74,6 +74,8 @@ class CTranslate2Engine:
                 return f"search.{key} is {value}"
         if (most := length + search.max_extra) > self._longest:
             return f"a text may become {most} pieces, over the {self._longest} of the export"
+        if demand.leaves:
+            return "a tree must be over the words of its sentence"
         return "a translation must have a certain beginning or terms" if demand != Demand() else ""
 
     def decode(

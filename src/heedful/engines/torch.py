@@ -16,6 +16,7 @@ from heedful.search.demand import ANYWHERE, Borders, Demand
 from heedful.search.ensemble import Together, together
 from heedful.search.hypothesis import Hypothesis
 from heedful.search.stepping import Symbols
+from heedful.search.trees import only_trees
 from heedful.train.gradients import shared_threads, workers_for
 
 
@@ -62,6 +63,10 @@ class TorchEngine:
         step = self.model.step if alone else together([model.step for model in self.models])
         state = states[0] if alone else Together(states)
         given = (self.symbols, limits, search, sources)
+        trees = [demand.leaves for demand in demands]
+        if any(trees):
+            grow, growing = only_trees(step, state, self.symbols, trees)
+            return find(grow, growing, *given, n_best=n_best, demands=demands, borders=borders)
         return find(step, state, *given, n_best=n_best, demands=demands, borders=borders)
 
     def score(self, sources: Sequence[Ids], targets: Sequence[Ids]) -> list[list[float]]:

@@ -19,6 +19,7 @@ _TAGS: Mapping[Task, str] = {
     "translation": "translation",
     "parsing": "token-classification",
     "tagged-parsing": "token-classification",
+    "lexical-parsing": "token-classification",
     "pronunciation": "text2text-generation",
     "characters": "text2text-generation",
     "copy": "text2text-generation",

@@ -1,6 +1,6 @@
 """What an output must have."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -31,11 +31,21 @@ class Borders:
 
 
 @dataclass(frozen=True, slots=True)
+class Leaves:
+    """The words that a tree must be over."""
+
+    pieces: tuple[int, ...]  # of all of them, end to end
+    begins: frozenset[int]  # where in these a word begins
+    brackets: Mapping[int, int]  # each id that opens a phrase, and the one that closes it; none of them begins a word
+
+
+@dataclass(frozen=True, slots=True)
 class Demand:
     """What the output of one sentence must have."""
 
     prefix: tuple[int, ...] = ()  # what it begins with
     phrases: tuple[Phrase, ...] = ()  # what is somewhere in it
+    leaves: Leaves | None = None  # it must be a tree over these
 
 
 ANYWHERE = Borders()

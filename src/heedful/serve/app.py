@@ -8,10 +8,11 @@ from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
+from starlette.types import ASGIApp
 
 from heedful.serve.document import described
 from heedful.serve.files import files, kinds
-from heedful.serve.guard import LOOPBACK, Guard
+from heedful.serve.guard import LOOPBACK, Guard, internal_error
 from heedful.serve.libre import libre
 from heedful.serve.page import Page
 from heedful.serve.refusal import error_response
@@ -23,12 +24,22 @@ _BUSY = ("/translate", "/v1/translate")
 _ABOUT = "Translation by the Transformer of 'Attention Is All You Need', and what went on inside of it."
 
 
-def make_app(service: Service, *, only: Collection[str] = LOOPBACK, origins: Collection[str] = ()) -> FastAPI:
-    """All endpoints.
+def make_app(service: Service, *, only: Collection[str] = LOOPBACK, origins: Collection[str] = ()) -> ASGIApp:
+    """All endpoints, and what stands around them.
 
     `only` are the names by which this server may be asked, () is any; `origins`: whose pages may ask, besides our own.
     """
+    page = Page()
+    routers = (libre(service, kinds()), files(service), v1(service))
+    endpoints = _endpoints(service, routers, page)
+    app: ASGIApp = Shortcut(endpoints, _busy(routers))
+    if origins:
+        app = CORSMiddleware(app, allow_origins=list(origins), allow_methods=["GET", "POST"], allow_headers=["*"])
+    paths = {*endpoints.openapi()["paths"], *page.paths, "/metrics", "/openapi.json"}
+    return Guard(app, metrics=service.metrics, paths=paths, hosts=only, origins=origins)
 
+
+def _endpoints(service: Service, routers: Iterable[APIRouter], page: Page) -> FastAPI:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         async with service.running():
@@ -42,11 +53,8 @@ def make_app(service: Service, *, only: Collection[str] = LOOPBACK, origins: Col
         redoc_url=None,
         lifespan=lifespan,
     )
-    routers = (libre(service, kinds()), files(service), v1(service))
-    for router in routers:
+    for router in (*routers, page.router()):
         app.include_router(router)
-    page = Page()
-    app.include_router(page.router())
 
     @app.get("/metrics", response_model=None, include_in_schema=False)
     async def metrics(request: Request) -> Response:
@@ -58,14 +66,11 @@ def make_app(service: Service, *, only: Collection[str] = LOOPBACK, origins: Col
     async def refuse(_: Request, error: HTTPException) -> Response:
         return error_response(error.status_code, error.detail, error.headers)
 
+    @app.exception_handler(Exception)
+    async def fail(request: Request, _: Exception) -> Response:
+        return internal_error(request.scope)
+
     app.openapi = described(app, service.shelf)  # type: ignore[method-assign]
-    app.add_middleware(Shortcut, endpoints=_busy(routers))
-    if origins:
-        app.add_middleware(
-            CORSMiddleware, allow_origins=list(origins), allow_methods=["GET", "POST"], allow_headers=["*"]
-        )
-    paths = {*app.openapi()["paths"], *page.paths, "/metrics", "/openapi.json"}
-    app.add_middleware(Guard, metrics=service.metrics, paths=paths, hosts=only, origins=origins)
     return app
 
 

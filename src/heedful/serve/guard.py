@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable
 from time import perf_counter
 
 from starlette.datastructures import Headers
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from heedful.errors import ConfigError
@@ -18,6 +19,7 @@ _ID = re.compile(r"[\w.-]{1,64}", re.ASCII)
 _ORIGIN = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*)://(?:[a-z0-9_.-]+|\[[0-9a-f:]+\])(?::(?P<port>[0-9]+))?")
 _USUAL_PORTS = {"http": "80", "https": "443"}  # which browsers leave out
 _OTHER = "other"
+_NAME = "heedful.request"  # where in a scope a request's id is
 _SAFE = (
     (b"cache-control", b"no-store"),
     (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
@@ -65,6 +67,7 @@ class Guard:
         began, headers = perf_counter(), Headers(scope=scope)
         given = headers.get("x-request-id", "")
         name = given if _ID.fullmatch(given) else secrets.token_hex(8)
+        scope[_NAME] = name
         status = 0
 
         async def guarded(message: Message) -> None:
@@ -83,8 +86,7 @@ class Guard:
         except Exception:
             LOG.exception("unexpected error", extra={"request": name})
             if not status:
-                sentence = f"internal error; the log has more under {name}"
-                await error_response(500, sentence)(scope, receive, guarded)
+                await internal_error(scope)(scope, receive, guarded)
         finally:
             self._note(scope, name, status, perf_counter() - began)
 
@@ -102,6 +104,11 @@ class Guard:
         self._metrics.request(path, status, seconds)
         known = {"request": name, "method": scope["method"], "path": path, "status": status}
         LOG.info("request", extra=known | {"ms": round(1000 * seconds, 1)})
+
+
+def internal_error(scope: Scope) -> Response:
+    """What is answered where we have failed: where to look it up, and nothing else."""
+    return error_response(500, f"internal error; the log has more under {scope[_NAME]}")
 
 
 def _completed(written: Iterable[tuple[bytes, bytes]], name: str) -> list[tuple[bytes, bytes]]:

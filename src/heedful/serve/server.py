@@ -15,6 +15,7 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from heedful.errors import ConfigError
+from heedful.memory import settle
 from heedful.serve.keeper import let_through
 
 _HEAD = 65_536  # bytes before the body of a request
@@ -50,6 +51,7 @@ class Server(uvicorn.Server):
             return
         wanted = dict.fromkeys((signal.SIGINT, signal.SIGTERM), self.handle_exit)
         before = {number: signal.signal(number, handler) for number, handler in wanted.items()}
+        settle()  # this process does nothing else, and by now it has loaded all that it needs
         loop = asyncio.get_running_loop()
         if hasattr(signal, "SIGHUP"):
             loop.add_signal_handler(signal.SIGHUP, self._begin_to_renew)
@@ -61,9 +63,13 @@ class Server(uvicorn.Server):
                 signal.signal(number, handler)
 
     def _begin_to_renew(self) -> None:
-        task = asyncio.ensure_future(self._renew())
+        task = asyncio.ensure_future(self._renewed())
         self._renewing.add(task)
         task.add_done_callback(self._renewing.discard)
+
+    async def _renewed(self) -> None:
+        await self._renew()
+        settle()
 
 
 class Patient(HttpToolsProtocol):

@@ -22,7 +22,7 @@ class Row:
     experiment: Experiment
 
 
-def base(study: str, plan: Plan, smoke: Mapping[str, Any], example: str, task: Task = "translation") -> Experiment:
+def base(study: str, plan: Plan, smoke: Mapping[str, Any], example: str, *tasks: Task) -> Experiment:
     """What all rows begin with: the recipe; for smoke these tables, and what is given on top of them."""
     if plan.scale != "smoke" and not plan.recipe:
         raise ConfigError(
@@ -31,7 +31,7 @@ def base(study: str, plan: Plan, smoke: Mapping[str, Any], example: str, task: T
         )
     given = plan.recipe or {}
     experiment = make_experiment(merge(smoke, given) if plan.scale == "smoke" else given)
-    check_recipe(study, experiment, example, task)
+    check_recipe(study, experiment, example, *tasks)
     try:
         return replace(experiment, name="", data=resolve(experiment.data))
     except DataError:
@@ -40,11 +40,12 @@ def base(study: str, plan: Plan, smoke: Mapping[str, Any], example: str, task: T
         raise
 
 
-def check_recipe(study: str, experiment: Experiment, example: str, task: Task = "translation") -> None:
-    """A study compares by one score, and with a Transformer."""
-    if experiment.task != task:
+def check_recipe(study: str, experiment: Experiment, example: str, *tasks: Task) -> None:
+    """A study compares by one score, and with a Transformer; it is of translation unless other tasks are named."""
+    tasks = tasks or ("translation",)
+    if experiment.task not in tasks:
         raise ConfigError(
-            f"study {study} is of {task}, but task is '{experiment.task}'; give a recipe such as {example}"
+            f"study {study} is of {tasks[0]}, but task is '{experiment.task}'; give a recipe such as {example}"
         )
     if experiment.model.family != "transformer":
         raise ConfigError(

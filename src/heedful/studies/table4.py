@@ -12,7 +12,7 @@ from heedful.studies.plan import Plan
 from heedful.studies.rows import base, chosen, rival, row
 from heedful.studies.scored import test_questions
 from heedful.studies.synthetic_trees import write_treebank
-from heedful.tasks.choose import Question
+from heedful.tasks.choose import TREES, Question
 from heedful.text.trees import read_tree
 
 _TITLE = "Table 4: constituency parsing"
@@ -41,7 +41,7 @@ def table4(plan: Plan) -> Outcome:
     if plan.scale == "smoke":
         write_treebank(plan.folder / "data", _SMOKE_SIZES)
     example = "recipes/paper-parsing-wsj.toml" if plan.scale == "paper" else "recipes/parsing-wsj-sample.toml"
-    experiment = base("table4", plan, _smoke(plan), example, task="parsing")
+    experiment = base("table4", plan, _smoke(plan), example, *TREES)
     found = material(experiment, plan)
     lstm = rival("lstm", "bahdanau", experiment, found, cell="lstm")
     rows = chosen([row("transformer", experiment, {}), lstm], plan)

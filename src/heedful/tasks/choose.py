@@ -18,6 +18,8 @@ from heedful.metrics.score import Score
 from heedful.metrics.translation import bleu, translation_scores
 from heedful.tasks import characters, copying, parsing, pronunciation
 
+TREES: tuple[Task, ...] = ("parsing", "tagged-parsing", "lexical-parsing")
+
 
 @dataclass(frozen=True, slots=True)
 class Question:
@@ -72,7 +74,7 @@ def symbols(task: Task, pair: Pair) -> Pair:
 def source_symbols(task: Task, text: str) -> str:
     """What people write as the model reads it."""
     match task:
-        case "translation" | "parsing" | "tagged-parsing" | "copy" | "reverse":
+        case "translation" | "parsing" | "tagged-parsing" | "lexical-parsing" | "copy" | "reverse":
             return text
         case "pronunciation":
             return characters.spell(text)
@@ -88,6 +90,8 @@ def target_symbols(task: Task, text: str) -> str:
             return text
         case "parsing" | "tagged-parsing":
             return parsing.target_symbols(text, tags=task == "tagged-parsing")
+        case "lexical-parsing":
+            return parsing.target_symbols(text, words=True)
         case "characters":
             return characters.spell(text)
     assert_never(task)
@@ -98,8 +102,8 @@ def finish(task: Task, source: str, output: str) -> str:
     match task:
         case "translation":
             return output
-        case "parsing" | "tagged-parsing":
-            return parsing.finish(source, output)
+        case "parsing" | "tagged-parsing" | "lexical-parsing":
+            return parsing.finish(source, output, words=task == "lexical-parsing")
         case "pronunciation" | "copy" | "reverse":
             return " ".join(output.split())
         case "characters":
@@ -109,13 +113,13 @@ def finish(task: Task, source: str, output: str) -> str:
 
 def writes_trees(task: Task) -> bool:
     """Whether outputs are trees."""
-    return task in ("parsing", "tagged-parsing")
+    return task in TREES
 
 
 def text_kinds(task: Task, wanted: TokenizerKind) -> tuple[TokenizerKind, TokenizerKind]:
     """How source and target become pieces. Symbols are whole: to cut one up would make longer what is long already."""
     match task:
-        case "translation":
+        case "translation" | "lexical-parsing":
             return wanted, wanted
         case "parsing" | "tagged-parsing":
             return wanted, "symbols"
@@ -129,7 +133,7 @@ def score_name(task: Task) -> str:
     match task:
         case "translation":
             return "BLEU"
-        case "parsing" | "tagged-parsing":
+        case "parsing" | "tagged-parsing" | "lexical-parsing":
             return "F1"
         case "pronunciation" | "characters" | "copy" | "reverse":
             return "accuracy"
@@ -148,7 +152,7 @@ def scores(
     match task:
         case "translation":
             return translation_scores(outputs, _sets(references), tokenize, language, resamples)
-        case "parsing" | "tagged-parsing":
+        case "parsing" | "tagged-parsing" | "lexical-parsing":
             return parsing.scores(outputs, references, resamples)
         case "pronunciation":
             return pronunciation.scores(outputs, references, resamples)
@@ -166,7 +170,7 @@ def quick_score(task: Task, outputs: Sequence[str], references: Sequence[Sequenc
             return bleu(outputs, _sets(references), tokenize)
         case "pronunciation":
             return 100.0 - pronunciation.scores(outputs, references, resamples=1)[0].value
-        case "parsing" | "tagged-parsing" | "characters" | "copy" | "reverse":
+        case "parsing" | "tagged-parsing" | "lexical-parsing" | "characters" | "copy" | "reverse":
             return scores(task, outputs, references, tokenize, "", resamples=1)[0].value
     assert_never(task)
 
@@ -188,7 +192,7 @@ def read_files(
 
 def _file(task: Task, path: Path) -> Iterator[Pair]:
     match task:
-        case "parsing" | "tagged-parsing":
+        case "parsing" | "tagged-parsing" | "lexical-parsing":
             return parsing.read(path)
         case "pronunciation":
             return pronunciation.read(path)

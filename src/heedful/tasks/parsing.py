@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from heedful.data.pairs import Pair, read_lines
 from heedful.errors import DataError
 from heedful.metrics.score import Score
-from heedful.text.linear import linearise, tree_over
+from heedful.text.linear import linearise, tree_over, with_words, without_words
 from heedful.text.trees import NO_TAG, Tree, read_tree, read_trees, write_tree
 
 if TYPE_CHECKING:
@@ -23,14 +23,15 @@ def read(path: Path) -> Iterator[Pair]:
         raise DataError(f"{path} holds no tree; it must be in Penn brackets, such as (S (NP (PRP I)) (VP (VBP see)))")
 
 
-def target_symbols(tree: str, *, tags: bool) -> str:
+def target_symbols(tree: str, *, tags: bool = False, words: bool = False) -> str:
     """A tree on one line in the linear form that the model writes."""
-    return linearise(read_tree(tree), tags=tags)
+    return with_words(read_tree(tree)) if words else linearise(read_tree(tree), tags=tags)
 
 
-def finish(source: str, output: str) -> str:
+def finish(source: str, output: str, *, words: bool = False) -> str:
     """A tree over exactly the words of the source, however wrong the output is; of no words nothing."""
-    tree = tree_over(source.split(), output.split())
+    own, symbols = source.split(), output.split()
+    tree = tree_over(own, without_words(own, symbols) if words else symbols)
     return write_tree(tree) if tree else ""
 
 

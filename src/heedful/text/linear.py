@@ -5,17 +5,40 @@ bracket with its label, a closing one with the label again, and XX for each word
 are left out because the source has them; tags, because brackets are scored without them, and Vinyals et al. gained a
 point of F1 by it; TOP, because all trees have it.
 
-Tags can stand in the place of XX, for who wants to have them: then each also tells the model which word it is at.
+Tags can stand in the place of XX, for who wants to have them: then each also tells the model which word it is at. So
+can the words themselves, which tell it best. For these the brackets are letters, `ᐸS ᐸNP she ᐳNP ᐳS`: a tokenizer
+that is learnt from words cuts punctuation off, and would make two pieces of each bracket.
 """
 
+from collections import deque
 from collections.abc import Sequence
 
 from heedful.text.trees import DEEPEST, NO_TAG, TOP, Tree, Word, is_label, is_tag
+
+OPEN, CLOSE = "ᐸ", "ᐳ"  # two letters of the Canadian syllabics
 
 
 def linearise(tree: Tree, *, tags: bool = False) -> str:
     """The symbols of a tree, TOP left out, with spaces between them."""
     return " ".join(symbol for child in tree.children for symbol in _symbols(child, tags))
+
+
+def with_words(tree: Tree) -> str:
+    """The same with the words in it, and with brackets that are letters."""
+    return " ".join(symbol for child in tree.children for symbol in _lexical(child))
+
+
+def without_words(words: Sequence[str], symbols: Sequence[str]) -> list[str]:
+    """What `with_words` gives, or anything like it, as `linearise` would have it: XX for words, and brackets."""
+    rest, brackets = deque(words), {OPEN: "(", CLOSE: ")"}
+    found = []
+    for symbol in symbols:
+        is_next = bool(rest) and symbol == rest[0]  # a word may begin as a bracket does
+        bracket = None if is_next else brackets.get(symbol[0])
+        found.append(bracket + symbol[1:] if bracket else NO_TAG)
+        if not bracket and rest:
+            rest.popleft()
+    return found
 
 
 def untagged(tree: Tree) -> Tree:
@@ -62,6 +85,13 @@ def _symbols(node: Tree | Word, tags: bool) -> list[str]:
         return [node.tag if tags else NO_TAG]
     inside = (symbol for child in node.children for symbol in _symbols(child, tags))
     return [f"({node.label}", *inside, f"){node.label}"]
+
+
+def _lexical(node: Tree | Word) -> list[str]:
+    if isinstance(node, Word):
+        return [node.text]
+    inside = (symbol for child in node.children for symbol in _lexical(child))
+    return [OPEN + node.label, *inside, CLOSE + node.label]
 
 
 def _close(stack: list[tuple[str, list[Tree | Word]]], label: str) -> None:
