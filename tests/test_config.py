@@ -238,6 +238,12 @@ class TestFit:
             "text.bpe_dropout is 0.1 but text.kind is 'unigram'; it needs 'bpe'"
         )
 
+    def test_muon_needs_whole_matrices(self) -> None:
+        assert mistake("[train]\noptimizer = 'muon'\nparallel = 'shards'") == (
+            "train.optimizer is 'muon', which needs whole matrices, but train.parallel is 'shards'; "
+            "set train.parallel = 'copies' or train.optimizer = 'adam'"
+        )
+
     def test_a_batch_has_a_token_for_each_part(self) -> None:
         assert mistake("[train]\nbatch_tokens = 3\naccumulate = 4") == (
             "train.accumulate is 4 but a batch has only 3 tokens; lower it"
@@ -375,7 +381,7 @@ def experiments(draw: st.DrawFn) -> Experiment:
         ),
         text=text if text.kind == "bpe" else dataclasses.replace(text, bpe_dropout=0.0),
         data=draw(tables_of(page.DataConfig)),
-        train=dataclasses.replace(draw(tables_of(TrainConfig)), accumulate=draw(st.integers(1, 5))),
+        train=dataclasses.replace(draw(tables_of(TrainConfig)), accumulate=draw(st.integers(1, 5)), parallel="copies"),
         search=dataclasses.replace(draw(tables_of(page.SearchConfig)), groups=1),
         evaluate=draw(tables_of(page.EvaluateConfig)),
     )

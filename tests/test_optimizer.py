@@ -4,8 +4,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from heedful.config import TrainConfig
+from heedful.config import Family, ModelConfig, Positions, TrainConfig
 from heedful.errors import FolderError
+from heedful.models.build import Vocabulary, build_model
+from heedful.train.muon import orthogonal
 from heedful.train.optimizer import (
     MovingAverage,
     load_optimizer,
@@ -176,3 +178,69 @@ class TestMovingAverage:
         assert torch.equal(other.weights["weight"], average.weights["weight"])
         assert torch.equal(other.weights["bias"], average.weights["bias"])
         assert other.weights["bias"] is not average.weights["bias"]
+
+
+# Muon
+
+
+def test_orthogonal_keeps_directions_and_evens_their_lengths() -> None:
+    torch.manual_seed(1)
+    matrices = torch.randn(3, 40, 24) * torch.tensor([1e-3, 1.0, 1e3]).view(3, 1, 1)
+    left, _, right = torch.linalg.svd(matrices, full_matrices=False)
+    lengths = (left.mT @ orthogonal(matrices) @ right.mT).diagonal(dim1=1, dim2=2)  # along the old directions
+    assert ((lengths > 0.6) & (lengths < 1.3)).all()
+    assert torch.allclose(orthogonal(matrices), torch.stack([orthogonal(one[None])[0] for one in matrices]), atol=1e-5)
+    assert torch.allclose(orthogonal(matrices.mT), orthogonal(matrices).mT, atol=1e-6)
+
+
+@pytest.mark.parametrize("decay", [0.0, 0.3])
+def test_muon_moves_matrices_as_pytorch_does_and_all_else_as_adam(decay: float) -> None:
+    model, matrix, vector = small_model(), small_model(), small_model()
+    theirs = torch.optim.Muon([matrix.weight], lr=0.0, weight_decay=decay, adjust_lr_fn="match_rms_adamw")
+    adam = make_optimizer(vector, TrainConfig(weight_decay=decay))
+    muon = make_optimizer(model, TrainConfig(optimizer="muon", weight_decay=decay))
+    for step in range(1, 6):
+        update(model, muon, step)
+        update(vector, adam, step)
+        matrix.weight.grad = gradients(step)[0]
+        set_learning_rate(theirs, 0.01 * step)
+        theirs.step()
+    assert torch.equal(model.bias, vector.bias)
+    moved = (model.weight - small_model().weight).norm()
+    assert (model.weight - matrix.weight).norm() < 0.02 * moved  # theirs is rounded to bfloat16
+
+
+def test_muon_goes_on_where_it_was_saved() -> None:
+    config = TrainConfig(optimizer="muon")
+    model = small_model()
+    optimizer = make_optimizer(model, config)
+    update(model, optimizer, 1)
+    saved = {name: tensor.clone() for name, tensor in optimizer_tensors(model, optimizer).items()}
+    assert saved.keys() == {"momentum.weight", "exp_avg.bias", "exp_avg_sq.bias", "step.bias"}
+    twin = small_model()
+    twin.load_state_dict(model.state_dict())
+    other = make_optimizer(twin, config)
+    load_optimizer(twin, other, saved)
+    for step in (2, 3):
+        update(model, optimizer, step)
+        update(twin, other, step)
+    assert torch.equal(model.weight, twin.weight)
+    assert torch.equal(model.bias, twin.bias)
+
+
+@pytest.mark.parametrize("family", ["transformer", "recurrent", "convolutional"])
+def test_muon_is_for_what_is_between_embeddings_and_output(family: Family) -> None:
+    positions: Positions = "learned" if family == "convolutional" else "sinusoidal"
+    config = ModelConfig(
+        family=family, d_model=16, d_ff=32, num_heads=4, encoder_layers=1, decoder_layers=1, positions=positions,
+        sharing="none",
+    )  # fmt: skip
+    model = build_model(config, Vocabulary(11, 13, 0, 1))
+    optimizer = make_optimizer(model, TrainConfig(optimizer="muon"))
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    matrices, *others = ([names[id(p)] for p in group["params"]] for group in optimizer.param_groups)
+    assert sorted([*matrices, *(name for several in others for name in several)]) == sorted(names.values())
+    assert matrices
+    tables = {name for name in names.values() if name.endswith(("embedding.weight", "own_output.weight"))}
+    assert "own_output.weight" in tables
+    assert tables <= set(others[0])

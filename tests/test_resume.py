@@ -68,6 +68,15 @@ def test_a_run_stopped_at_any_step_ends_in_the_same_bits(
     assert state(tmp_path / "run") == state(whole)
 
 
+def test_a_run_by_muon_ends_in_the_same_bits_too(pairs: Path, tmp_path: Path) -> None:
+    by_muon = experiment(pairs, "train.optimizer=muon")
+    Drive(tmp_path / "whole").start(by_muon)
+    drive = Drive(tmp_path / "run").start(by_muon, until=5)
+    drive.resume(until=7)
+    drive.resume()
+    assert_same(tmp_path / "run", tmp_path / "whole")
+
+
 def test_a_run_stopped_at_every_step_ends_in_the_same_bits(pairs: Path, whole: Path, tmp_path: Path) -> None:
     drive = Drive(tmp_path / "run").start(experiment(pairs), until=1)
     for step in range(2, STEPS + 1):

@@ -178,6 +178,11 @@ def _check_train(train: TrainConfig) -> None:
         raise ConfigError(f"train.epsilon must be above 0, but is {train.epsilon} instead")
     if not train.timeout_minutes > 0.0:
         raise ConfigError(f"train.timeout_minutes must be above 0, but is {train.timeout_minutes} instead")
+    if train.optimizer == "muon" and train.parallel == "shards":
+        raise ConfigError(
+            "train.optimizer is 'muon', which needs whole matrices, but train.parallel is 'shards'; "
+            "set train.parallel = 'copies' or train.optimizer = 'adam'"
+        )
     if train.accumulate > train.batch_tokens:
         raise ConfigError(
             f"train.accumulate is {train.accumulate} but a batch has only {train.batch_tokens} tokens; lower it"

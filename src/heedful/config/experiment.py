@@ -16,6 +16,7 @@ Sharing = Literal["all", "target", "none"]
 TokenizerKind = Literal["bpe", "unigram", "wordpiece", "characters", "words", "symbols", "bytes"]
 Vocabularies = Literal["joint", "separate"]
 ScheduleKind = Literal["paper", "inverse-sqrt", "cosine", "linear", "constant"]
+OptimizerKind = Literal["adam", "muon"]
 OnNonFinite = Literal["stop", "skip"]
 BestBy = Literal["loss", "bleu"]
 Device = Literal["auto", "cpu", "cuda", "mps"]
@@ -105,6 +106,7 @@ class TrainConfig:
     schedule: ScheduleKind = "paper"
     learning_rate: float = 1.0  # paper: a factor on the schedule; others: the peak
     warmup_steps: int = 4000
+    optimizer: OptimizerKind = "adam"  # muon: for matrices Muon, for all else Adam
     beta1: float = 0.9
     beta2: float = 0.98
     epsilon: float = 1e-9
