@@ -116,35 +116,6 @@ def test_what_is_left_of_a_long_request_is_no_short_one() -> None:
     assert ["".join(batch) for batch in order.batches[1:]] == ["aAbBcC", "dDeEFG", "H"]
 
 
-def test_what_costs_the_same_is_done_together_and_answered_in_order() -> None:
-    order = Shouting(budget=7)
-
-    async def work(batcher: Batcher) -> None:
-        first = await held(batcher, order)
-        mixed = [[Piece("a", 1), Piece("bb", 2), Piece("ccc", 3)], [Piece("DDD", 3), Piece("EE", 2), Piece("F", 1)]]
-        tickets = [batcher.submit(order, several) for several in mixed]
-        order.gate.set()
-        assert [await ticket.results() for ticket in tickets] == [["A", "BB", "CCC"], ["DDD", "EE", "F"]]
-        await first.results()
-
-    run(work)
-    assert order.batches[1:] == [["ccc", "DDD"], ["bb", "EE", "a", "F"]]
-
-
-def test_who_waits_for_the_first_has_all_in_their_order() -> None:
-    order = Shouting(budget=3)
-
-    async def work(batcher: Batcher) -> None:
-        first = await held(batcher, order)
-        stream = batcher.submit(order, [Piece("a", 1), Piece("bb", 2), Piece("ccc", 3)], in_order=True)
-        order.gate.set()
-        assert await stream.results() == ["A", "BB", "CCC"]
-        await first.results()
-
-    run(work)
-    assert order.batches[1:] == [["a", "bb"], ["ccc"]]
-
-
 def test_orders_are_not_mixed_and_have_their_turn() -> None:
     order, other = Shouting(budget=2), Shouting(budget=2)
     other.gate.set()

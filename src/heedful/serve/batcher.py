@@ -106,13 +106,11 @@ class _Lane:
 class Ticket:
     """A request, for as long as it waits or is worked on. To leave the block gives up what is not begun."""
 
-    def __init__(self, batcher: "Batcher", order: Order, pieces: Sequence[Piece], *, in_order: bool = False) -> None:
+    def __init__(self, batcher: "Batcher", order: Order, pieces: Sequence[Piece]) -> None:
         self.order = order
         loop = asyncio.get_running_loop()
-        given = [_Waiting(piece, loop.create_future()) for piece in pieces]
-        self._results = [waiting.result for waiting in given]
-        # Those that cost about the same in all requests come together into a batch, which is then done sooner.
-        self.waiting = deque(given if in_order else sorted(given, key=lambda waiting: -waiting.piece.cost))
+        self.waiting = deque(_Waiting(piece, loop.create_future()) for piece in pieces)
+        self._results = [waiting.result for waiting in self.waiting]
         self.size = len(self._results)
         self._batcher = batcher
 
@@ -179,12 +177,9 @@ class Batcher:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._threads.shutdown()
 
-    def submit(self, order: Order, pieces: Sequence[Piece], *, in_order: bool = False) -> Ticket:
-        """Wait in line, to be used as a block; `Full` at once where there is no room.
-
-        Who can make use of the first results before the last are there wants them in their order.
-        """
-        ticket, lane = Ticket(self, order, pieces, in_order=in_order), self._lane(order)
+    def submit(self, order: Order, pieces: Sequence[Piece]) -> Ticket:
+        """Wait in line, to be used as a block; `Full` at once where there is no room."""
+        ticket, lane = Ticket(self, order, pieces), self._lane(order)
         if not pieces:
             return ticket
         cost = sum(piece.cost for piece in pieces)

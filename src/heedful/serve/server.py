@@ -20,7 +20,7 @@ from heedful.serve.keeper import let_through
 
 _HEAD = 65_536  # bytes before the body of a request
 _HEAD_SECONDS = 10.0  # until all of them are there
-_IDLE_SECONDS = 15
+_IDLE_SECONDS = 75  # more than clients are sent away for: who comes back must not find a door that is being closed
 _BACKLOG = 2048  # connections that wait to be taken
 _STUCK_SECONDS = 10.0  # in which a client takes nothing of what is to be sent to it
 

@@ -75,10 +75,10 @@ class Service:
         if longest > self.limits.pieces:
             raise Refused(400, f"Invalid request: a sentence has {longest} pieces, over {self.limits.pieces}")
 
-    def submit(self, order: Order, pieces: Sequence[Piece], *, in_order: bool = False) -> Ticket:
+    def submit(self, order: Order, pieces: Sequence[Piece]) -> Ticket:
         """Have it done, with others; refuse it at once where too much waits."""
         try:
-            return self.batcher.submit(order, pieces, in_order=in_order)
+            return self.batcher.submit(order, pieces)
         except Full as full:
             raise Refused(503, "Slowdown: too many requests are waiting", full.seconds) from None
 

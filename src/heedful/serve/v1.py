@@ -80,7 +80,7 @@ async def _translated(service: Service, request: Request) -> Response:
     if asked.prefix and len(pieces) != 1:
         raise Refused(400, f"Invalid request: a prefix is for one sentence, but there are {len(pieces)}")
     if asked.stream:
-        return _Stream(service, service.submit(order, pieces, in_order=True), order.model, parts)
+        return _Stream(service, service.submit(order, pieces), order.model, parts)
     found = await service.done(request, order, pieces)
     service.metrics.translated(order.model.name, size)
     return _json(_answer(order.model, parts, found))
