@@ -110,7 +110,8 @@ _OF_TREES: Preset = {
     "data": {"max_length": 600},
     "search": {"max_extra": 300},
 }
-_WITH_WORDS: Preset = {key: _OF_TREES[key] for key in ("data", "search")}  # they are the source's
+# Where words stand between the brackets, both sides have most of their vocabulary in common.
+_WITH_WORDS: Preset = {key: _OF_TREES[key] for key in ("data", "search")}
 _OF_TASKS: Mapping[str, Preset] = {
     "parsing": _OF_TREES,
     "tagged-parsing": _OF_TREES,

@@ -3,7 +3,7 @@
 It stands between a model and any search, as a step function of its own. At each step a model chooses what to do: to
 open a phrase, to close the innermost, or to write the next word. That word is known, so to write one has the
 probability of all that are no brackets together, and its pieces follow of themselves. What is illegal gives its
-probability to the rest, so that those of all trees over the words sum to 1.
+probability to the rest.
 """
 
 from collections.abc import Sequence
