@@ -112,12 +112,14 @@ def choose_tuning(found: Survey, before: Experiment, device: str, *, hold_out: b
         "train.batch_tokens": f"batch: {batch} tokens a side",
         "train.learning_rate": f"learning rate: {rate:g} at most, {why} the model was trained with, "
         "so that it forgets little",
-        "train.max_steps": f"schedule: {steps} updates, about {epochs} times through the text, {warmup} to warm up",
-        "train.best_by": f"model: the moving average with the lowest validation loss, looked at every {every} updates; "
-        "after 5 looks without a better one it ends, and if none is better the model stays as it was",
+        "train.max_steps": f"schedule: {steps} updates, about {epochs} times through the text",
+        "train.warmup_steps": f"warm-up: {warmup} updates",
+        "train.validate_every": f"validation: every {every} updates",
+        "train.patience": "end: after 5 validations without a better model, or all updates",
+        "train.best_by": "model: the moving average with the lowest validation loss; if none is better, it stays as it was",
     }
     if hold_out:
-        reasons["data.hold_out"] = f"validation: about {held_out} pairs are held out"
+        reasons["data.hold_out"] = f"held out: about {held_out} pairs to validate on"
     return Choice(tables, reasons)
 
 
