@@ -96,12 +96,12 @@ def test_a_tree_does_not_depend_on_its_company(
         assert ours.log_prob == pytest.approx(theirs.log_prob)
 
 
-def test_what_is_legal_shares_all_probability_and_a_word_has_that_of_all_words() -> None:
+def test_what_is_legal_shares_all_probability_and_a_word_has_that_of_all_in_the_sentence() -> None:
     logits = torch.randn(VOCABULARY, generator=torch.Generator().manual_seed(1))
     table = Table(logits.expand(CONTEXTS, -1))
-    step, state = only_trees(table.step, table.start([0]), SYMBOLS, [leaves_of([(7, 8)])])
+    step, state = only_trees(table.step, table.start([0]), SYMBOLS, [leaves_of([(7, 8), (9, 8)])])
     shares = logits.softmax(dim=0)
-    any_word = float(shares[[0, START, *range(7, VOCABULARY)]].sum())
+    any_word = float(shares[[7, 8, 9]].sum())
 
     def after(token: int) -> dict[int, float]:
         nonlocal state
@@ -116,6 +116,8 @@ def test_what_is_legal_shares_all_probability_and_a_word_has_that_of_all_words()
     assert after(START) == expected({**opening, 7: any_word})
     assert after(3) == expected({**opening, 7: any_word})  # an empty phrase cannot be closed
     assert after(7) == {8: 1.0}  # the rest of the word
+    assert after(8) == expected({**opening, 4: float(shares[4]), 9: any_word})
+    assert after(9) == {8: 1.0}
     assert after(8) == {4: 1.0}  # nothing is left that could be put into another phrase
     assert after(4) == {EOS: 1.0}
 

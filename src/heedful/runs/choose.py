@@ -116,7 +116,8 @@ def choose_tuning(found: Survey, before: Experiment, device: str, *, hold_out: b
         "train.warmup_steps": f"warm-up: {warmup} updates",
         "train.validate_every": f"validation: every {every} updates",
         "train.patience": "end: after 5 validations without a better model, or all updates",
-        "train.best_by": "model: the moving average with the lowest validation loss; if none is better, it stays as it was",
+        "train.best_by": "model: the moving average with the lowest validation loss; "
+        "if none is better, it stays as it was",
     }
     if hold_out:
         reasons["data.hold_out"] = f"held out: about {held_out} pairs to validate on"

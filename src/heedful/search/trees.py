@@ -1,9 +1,10 @@
 """A search among trees alone: an output has exactly the words of its sentence, and brackets that match.
 
 It stands between a model and any search, as a step function of its own. At each step a model chooses what to do: to
-open a phrase, to close the innermost, or to write the next word. That word is known, so to write one has the
-probability of all that are no brackets together, and its pieces follow of themselves. What is illegal gives its
-probability to the rest.
+open a phrase, to close the innermost, or to write the next word. That word is known, so to write it has the
+probability of all words of the sentence together, and its pieces follow of themselves. What is illegal gives its
+probability to the rest. Words of other sentences would not do: label smoothing has taught a model to give each of the
+vocabulary's thousands a little at every step, and together they outweigh a bracket, so that trees become too flat.
 """
 
 from collections.abc import Sequence
@@ -83,18 +84,16 @@ def only_trees(
 def _legal(
     logits: Float[Tensor, "rows vocabulary"], places: Sequence[Place | None], eos: int
 ) -> Float[Tensor, "rows vocabulary"]:
-    """The logits of what may come next, and the sum of all words for the one that must be next."""
+    """The logits of what may come next, and the sum of the sentence's words for the one that must be next."""
     brackets = next((place.leaves.brackets for place in places if place), {})
     opening = torch.tensor(list(brackets), dtype=torch.long, device=logits.device)
-    no_words = torch.tensor([*brackets, *brackets.values(), eos], dtype=torch.long, device=logits.device)
-    words = logits.index_fill(1, no_words, NEVER).logsumexp(dim=1)
     legal = torch.full_like(logits, NEVER)
     for row, place in enumerate(places):
         if place is None:
             legal[row] = logits[row]
             continue
         if place.next_piece is not None:
-            legal[row, place.next_piece] = words[row]
+            legal[row, place.next_piece] = logits[row, list(set(place.leaves.pieces))].logsumexp(dim=0)
             if not place.within_word:
                 legal[row, opening] = logits[row, opening]
         elif not place.closing:
