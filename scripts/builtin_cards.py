@@ -17,8 +17,8 @@ from heedful.text.languages import language_name
 _ENDING = """
 ## Data and licence
 
-It began as one model for English with French and German, in all four directions, and went on with pairs of {source} and
-{target} alone. All are sentences of [tatoeba.org](https://tatoeba.org), by its contributors, under
+It began as one model for English with French and German, in all four directions, {way}.
+All are sentences of [tatoeba.org](https://tatoeba.org), by its contributors, under
 [CC-BY 2.0 France](https://creativecommons.org/licenses/by/2.0/fr/). The model is given away under the same terms:
 who passes it on names Tatoeba and heedful, links to the terms, and says what was changed.
 
@@ -29,6 +29,9 @@ technology, whose words it has hardly met. It sees one sentence at a time: who "
 numbers and negations, and all that something depends on, have to be checked. It may repeat the prejudices of its text.
 
 Where it is not sure, `heedful translate` says so. To teach it your words: `heedful train --init {name}`."""
+
+_INTO_ENGLISH = "went on with both into\nEnglish, and at last with pairs of {source} and English alone"
+_FROM_ENGLISH = "and went on with pairs of\nEnglish and {target} alone"
 
 
 def main() -> None:
@@ -44,7 +47,8 @@ def main() -> None:
 def card(name: str, path: Path) -> str:
     """The card of one model."""
     source, target = map(language_name, name.split("-"))
-    text = model_card(RunFolder.open(path), name, _ENDING.format(source=source, target=target, name=name))
+    way = (_INTO_ENGLISH if name.endswith("-en") else _FROM_ENGLISH).format(source=source, target=target)
+    text = model_card(RunFolder.open(path), name, _ENDING.format(way=way, name=name))
     return text.replace("---\n", "---\nlicense: cc-by-2.0\n", 1)
 
 

@@ -51,15 +51,18 @@ def typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Typed:
     return typed
 
 
-def test_each_model_goes_on_from_the_joint_one_ships_and_is_scored(typed: Typed) -> None:
+def test_each_model_goes_on_from_a_joint_one_ships_and_is_scored(typed: Typed) -> None:
     assert builtin.builtin(Path("german")) == 0
-    assert typed.kinds == ["train", *["train", "export", "evaluate"] * 4, "cards"]
+    assert typed.kinds == ["train", "train", *["train", "export", "evaluate"] * 4, "cards"]
     assert sorted(path.name for path in builtin.SHIPPED.iterdir()) == sorted(builtin.NAMES)
     german_to_english = typed.commands[-4]
     assert {"data.folder=runs/builtin/data/en-de", "data.source=train.de", "data.target=train.en"} < set(
         german_to_english
     )
-    assert german_to_english[german_to_english.index("--init") + 1] == "runs/builtin/all"
+    assert {"data.source_language=de", "train.max_steps=400"} < set(german_to_english)
+    parents = [command[command.index("--init") + 1] for command in typed.commands if "--init" in command]
+    both, everything = "runs/builtin/into-english", "runs/builtin/all"
+    assert parents == [everything, *(both if name.endswith("-en") else everything for name in builtin.NAMES)]
     assert typed.commands[-2][3] == "runs/builtin/data/en-de/test.de"
 
 
@@ -72,12 +75,12 @@ def test_all_that_is_typed_is_understood(typed: Typed) -> None:
 def test_it_goes_on_where_it_stopped(typed: Typed, monkeypatch: pytest.MonkeyPatch) -> None:
     typed.stops_at = "runs/builtin/fr-en"
     assert builtin.builtin(Path("german")) == 130
-    assert typed.kinds == ["train", "train", "export", "evaluate", "train"]
+    assert typed.kinds == ["train", "train", "train", "export", "evaluate", "train"]
     typed.stops_at, typed.commands = "", []
     monkeypatch.setattr(builtin, "builtin_text", lambda *_: pytest.fail("the text was there"))
     assert builtin.builtin(Path("german")) == 0
-    assert typed.kinds[:4] == ["train --resume", "train --resume", "export", "evaluate"]
-    assert typed.kinds[4:] == [*["train", "export", "evaluate"] * 3, "cards"]
+    assert typed.kinds[:5] == [*["train --resume"] * 3, "export", "evaluate"]
+    assert typed.kinds[5:] == [*["train", "export", "evaluate"] * 3, "cards"]
 
 
 def test_text_that_was_cut_short_is_written_again(typed: Typed, monkeypatch: pytest.MonkeyPatch) -> None:
