@@ -5,6 +5,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from heedful.runs import prepare as preparing
 from heedful.runs.choose import Survey, choose, survey
 from heedful.runs.fit import resume, train
 from heedful.runs.report import Silent, counted
-from heedful.runs.validate import using, validation_loss
+from heedful.runs.validate import evenly, using, validation_loss
 from heedful.store.run_folder import RunFolder
 from heedful.text import learn_tokenizer
 from heedful.train.events import Event, Finished, StepDone, Validated
@@ -170,6 +171,15 @@ def test_the_best_can_be_chosen_by_bleu(pairs: Path, tmp_path: Path, monkeypatch
     events = trained_in(tmp_path / "run", wanted(pairs, "train.best_by=bleu", "train.average_checkpoints=1"))
     assert [event.score for event in events if isinstance(event, Validated)] == [10.0, 30.0, 20.0]
     assert last(events).model == "best validation, step 6"
+
+
+@given(st.integers(0, 60), st.integers(1, 20))
+def test_what_is_scored_on_the_way_is_taken_from_all_of_the_validation(count: int, most: int) -> None:
+    taken = evenly(range(count), most)
+    gaps = {after - before for before, after in pairwise(taken)}
+    assert len(taken) <= most
+    assert len(gaps) <= 1
+    assert list(taken) == list(range(count)) if count <= most else count - taken[-1] <= max(gaps, default=count)
 
 
 def test_a_validation_that_is_no_number_stops_and_is_never_the_best(

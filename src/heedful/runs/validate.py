@@ -1,8 +1,9 @@
 """How good the model is on the validation pairs, on the way."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -17,7 +18,9 @@ from heedful.tasks.choose import questions, quick_score
 from heedful.train.objective import smoothed_loss
 from heedful.translator import Translator
 
-_SCORED_PAIRS = 1000  # greedy translations of so many pairs are scored, at most
+T = TypeVar("T")
+
+_SCORED = 1000  # greedy translations of so many texts are scored, at most
 
 
 @contextmanager
@@ -60,10 +63,14 @@ def validation_loss(model: AnySeq2Seq, corpus: Corpus, batch_tokens: int) -> flo
 
 def validation_score(model: AnySeq2Seq, prepared: Prepared, experiment: Experiment) -> float:
     """BLEU of greedy translations, or what else the task is judged by."""
-    pairs = prepared.valid_pairs[:_SCORED_PAIRS]
     greedy = replace(experiment.search, method="beam", beam=1, groups=1, guard=False)
     translator = Translator.with_model(model, prepared.tokenizers, greedy, experiment.task)
-    asked = questions(experiment.task, pairs)
+    asked = evenly(questions(experiment.task, prepared.valid_pairs), _SCORED)
     outputs = [output.text for output in translator.translate([question.source for question in asked])]
     references = [question.references for question in asked]
     return quick_score(experiment.task, outputs, references, experiment.evaluate.tokenize)
+
+
+def evenly(several: Sequence[T], most: int) -> Sequence[T]:
+    """No more than that many, from beginning to end: several validation files may be of several kinds."""
+    return several[:: max(1, -(-len(several) // most))]
