@@ -3,8 +3,8 @@
 It stands between a model and any search, as a step function of its own. At each step a model chooses what to do: to
 open a phrase, to close the innermost, or to write the next word. That word is known, so to write it has the
 probability of all words of the sentence together, and its pieces follow of themselves. What is illegal gives its
-probability to the rest. Words of other sentences would not do: label smoothing has taught a model to give each of the
-vocabulary's thousands a little at every step, and together they outweigh a bracket, so that trees become too flat.
+probability to the rest. Other words do not count: label smoothing has taught a model to give each of the vocabulary's
+thousands a little at every step, and with their sum too few brackets are written.
 """
 
 from collections.abc import Sequence
