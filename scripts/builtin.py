@@ -56,6 +56,7 @@ def builtin(german: Path) -> int:
         say(f"\n{name}:")
         if code := (fine_tune(name) or export(name) or evaluate(name)):
             return code
+        ship(name)
     return write_cards()
 
 
@@ -97,15 +98,11 @@ def fine_tune(name: str) -> int:
 
 
 def export(name: str) -> int:
-    """Put the model where it ships from, in place of the one that is there; give the exit code."""
-    coming = WORK / f"{name}-int8"
-    shutil.rmtree(coming, ignore_errors=True)
-    if code := heedful("export", str(WORK / name), str(coming), "--to", "ctranslate2", "--numbers", "int8"):
+    """The model in the form that ships; give the exit code."""
+    shutil.rmtree(exported(name), ignore_errors=True)
+    if code := heedful("export", str(WORK / name), str(exported(name)), "--to", "ctranslate2", "--numbers", "int8"):
         return code
-    check_size(coming)
-    shutil.rmtree(SHIPPED / name, ignore_errors=True)
-    SHIPPED.mkdir(parents=True, exist_ok=True)
-    shutil.move(coming, SHIPPED / name)
+    check_size(exported(name))
     return 0
 
 
@@ -120,15 +117,27 @@ def check_size(folder: Path) -> None:
 
 
 def evaluate(name: str) -> int:
-    """Score what ships by the sentences that were held out, which its folder keeps; give the exit code."""
+    """Score it by the sentences that were held out, which its folder keeps; give the exit code."""
     source, target = (str(text_of(name) / f"test.{language}") for language in name.split("-"))
     output = str(WORK / f"{name}.test.txt")
-    return heedful("evaluate", str(SHIPPED / name), "--source", source, "--reference", target, "--output", output)
+    return heedful("evaluate", str(exported(name)), "--source", source, "--reference", target, "--output", output)
+
+
+def ship(name: str) -> None:
+    """Put it where it ships from, in place of the one that is there, which nothing else changes."""
+    shutil.rmtree(SHIPPED / name, ignore_errors=True)
+    SHIPPED.mkdir(parents=True, exist_ok=True)
+    shutil.move(exported(name), SHIPPED / name)
 
 
 def write_cards() -> int:
     """What each model is, with its scores, beside it; give the exit code."""
     return subprocess.run([sys.executable, "scripts/builtin_cards.py"], check=False).returncode
+
+
+def exported(name: str) -> Path:
+    """Where a model is before it ships."""
+    return WORK / f"{name}-int8"
 
 
 def text_of(name: str) -> Path:

@@ -55,7 +55,7 @@ def test_a_folder_that_exists_wins_over_a_name(shelf: Path, tmp_path: Path, monk
     assert find_model("en-de", shelf) == shelf / "en-de"
     assert is_built_in("en-de", shelf)
     assert find_model(str(shelf / "en-de"), shelf) == shelf / "en-de"
-    assert not is_built_in(shelf / "en-de", shelf)
+    assert is_built_in(shelf / "en-de", shelf)
     (tmp_path / "en-de").mkdir()
     with pytest.raises(
         FolderError, match=r"^the folder en-de is not a run folder, but hides the built-in model of that"
@@ -285,6 +285,12 @@ def test_what_the_model_is_not_sure_of_is_told_beside_the_data(pointed: Path, tr
     assert [json.loads(line)["unsure"] for line in ran.lines] == [False, True, True]
     assert ran.err == ""
     assert not Translator.load("en-de").translate([""])[0].unsure
+    toy.write_lines(pointed / "in.md", [f"{strange} {number}.\n" for number in range(7)])
+    ran = toy.run("translate", "en-de", "--input", "in.md", "--output", "out.md")
+    *first, rest = ran.err.splitlines()
+    assert len(first) == 5
+    assert all(line.removeprefix("not sure of: ") in (pointed / "out.md").read_text() for line in first)
+    assert rest == "not sure of 2 more, 7 of 7 sentences in all"
 
 
 # The other commands
@@ -335,6 +341,7 @@ def test_every_command_takes_a_name_and_leaves_the_model_as_it_is(pointed: Path,
     text = toy.lines_of(source)[0]
     for command in (
         ("evaluate", "en-de", "--source", source, "--reference", target),
+        ("evaluate", find_model("en-de"), "--source", source, "--reference", target),
         ("score", "en-de", "--source", source, "--target", target),
         ("compare", "en-de", "fr-en", "--source", source, "--reference", target),
         ("info", "en-de"),

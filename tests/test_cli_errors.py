@@ -232,6 +232,16 @@ def test_a_file_that_is_not_whole_is_named(trained: Path, tmp_path: Path, name: 
         assert name in ran.err or "no model yet" in ran.err
 
 
+def test_output_through_a_link_is_whole_and_takes_nothing_from_the_input(trained: Path, tmp_path: Path) -> None:
+    text, link = tmp_path / "in.en", tmp_path / "link"
+    line = toy.lines_of(trained / "test.en")[0]
+    toy.write_lines(text, [line])
+    link.symlink_to(text)
+    assert toy.run("translate", trained / "run", "--input", text, "--output", link).code == 0
+    assert link.is_symlink()
+    assert toy.lines_of(text) == [toy.translated(line)]
+
+
 # No room
 
 

@@ -41,7 +41,9 @@ def test_the_doctor_names_lines_and_fails_on_errors(sick: tuple[Path, Path]) -> 
 def test_the_doctor_cleans_on_request(sick: tuple[Path, Path], tmp_path: Path) -> None:
     clean = tmp_path / "clean"
     ran = toy.run("doctor", "--source", sick[0], "--target", sick[1], "--clean", clean)
-    assert f"cleaned copies are in {clean}" in ran.out
+    assert f"cleaned copies are in {clean}: 2 of 5 pairs, 0 of them tidied up; dropped: 1 " in ran.out
+    again = toy.run("doctor", "--source", sick[0], "--target", sick[1], "--clean", tmp_path / "again", "--json")
+    assert json.loads(again.out)["cleaned"]["files"] == [str(tmp_path / "again" / name) for name in ("a.en", "a.de")]
     assert toy.lines_of(clean / "a.en") == ["a dog runs", "we sing"]
     assert toy.lines_of(clean / "a.de") == ["ein Hund läuft", "wir singen"]
     assert toy.run("doctor", "--source", clean / "a.en", "--target", clean / "a.de").code == 0

@@ -25,6 +25,7 @@ from heedful.config import (
 )
 from heedful.config import experiment as page
 from heedful.errors import ConfigError
+from heedful.train.schedule import learning_rate
 
 RECIPES = Path(__file__).resolve().parents[1] / "recipes"
 
@@ -248,6 +249,18 @@ class TestFit:
         assert mistake("[train]\nbatch_tokens = 3\naccumulate = 4") == (
             "train.accumulate is 4 but a batch has only 3 tokens; lower it"
         )
+
+
+def test_another_schedule_keeps_the_height_of_the_rate() -> None:
+    def peak(**train: object) -> float:
+        found = make_experiment({"model": {"preset": "modern"}, "train": train})
+        return learning_rate(found.train.warmup_steps, found.model.d_model, found.train)
+
+    assert peak() == 0.004
+    assert peak(schedule="linear") == 0.004
+    assert peak(schedule="paper") == pytest.approx(0.004, rel=0.01)
+    assert peak(schedule="paper", learning_rate=1.0) == pytest.approx((128 * 1000) ** -0.5)
+    assert make_experiment({"train": {"schedule": "cosine"}}).train.learning_rate == pytest.approx(0.000699, rel=0.01)
 
 
 class TestRecipes:

@@ -180,6 +180,10 @@ code here
         ("a.html", HTML),
         ("b.html", "A part of <b>a page</b>.<p>And more"),
         ("a.md", MARKDOWN.replace("\nand a", " and a").replace("\n> quote", " quote")),
+        ("c.html", "3 &lt; 4 &amp; <b>so</b> on"),
+        ("d.html", "&lt;img src=x onerror=alert(1)&gt; is <b>very</b> old"),
+        ("c.md", "- [ ] a task\n- [x] one `f()`, done\n- [y] none\n".replace("[y]", "\\[y\\]")),
+        ("b.srt", "1\n00:00:01,000 --> 00:00:02,000\n- Alone.\n\n2\n00:00:03,000 --> 00:00:04,000\n-One.\n– Two.\n"),
         ("b.md", "1\\. no list\n\n\\# no title, snake_case, 2 \\* 3\r\n\r\nnext\r\n"),
     ],
     ids=lambda value: value if value.count(".") == 1 and len(value) < 9 else "",
@@ -404,6 +408,25 @@ def test_without_links_marks_stay_about_where_they_were() -> None:
     assert work.notes([blind(text) for text in work.mixed]) == [
         "in 1 sentences it is guessed where inline mark-up belongs"
     ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Hello {name}, welcome back.",
+        "Save it ({size}).",
+        "Is it {name}?",
+        "From {first}/{last}: {}, ({}) and %(count)d%%!",
+        "<b>{x}</b>, then",
+    ],
+)
+def test_punctuation_beside_a_placeholder_is_there_once(text: str) -> None:
+    assert json.loads(translated("a.json", json.dumps([text]), same)) == [text]
+
+
+def test_the_brackets_of_a_placeholder_that_was_translated_go_with_it() -> None:
+    text, spans = spans_of(("In ", False), ("{size}", True), (", ", False))
+    assert place(text, spans, "In {Größe}, ", [(0, 0), (1, 1)]) == [(0, "In "), (1, "{size}"), (2, ",")]
 
 
 words = st.lists(st.text("abc.%,", min_size=1, max_size=4), min_size=1, max_size=6).map(" ".join)

@@ -156,20 +156,20 @@ def test_a_checkpoint_and_an_export_can_be_begun_with(trained: Path, tmp_path: P
 def test_the_rate_is_a_tenth_of_the_highest_of_any_schedule_and_not_lowered_twice() -> None:
     found = Survey(1000, 12_000, 3000)
     peaked = make_experiment({"train": {"schedule": "cosine", "learning_rate": 0.004}})
-    tables = choose_tuning(found, peaked, "cpu", hold_out=True).tables
+    tables = choose_tuning(found, peaked, "cpu", {}, hold_out=True).tables
     assert tables["train"]["learning_rate"] == 0.0004
     assert tables["data"] == {"hold_out": 100}
-    paper = choose_tuning(found, Experiment(), "cpu", hold_out=False)
+    paper = choose_tuning(found, Experiment(), "cpu", {}, hold_out=False)
     assert paper.tables["train"]["learning_rate"] == float(f"{0.1 * 512**-0.5 * 4000**-0.5:.2g}")
     assert paper.tables["data"] == {}
     assert "data.hold_out" not in paper.reasons
     again = make_experiment({"train": {**tables["train"], "init": "runs/first"}})
-    assert choose_tuning(found, again, "cpu", hold_out=True).tables["train"]["learning_rate"] == 0.0004
+    assert choose_tuning(found, again, "cpu", {}, hold_out=True).tables["train"]["learning_rate"] == 0.0004
 
 
 @pytest.mark.parametrize(("pairs", "held_out"), [(50, 5), (5000, 200), (30_000, 600), (10**6, 1000)])
 def test_more_text_is_read_less_often(pairs: int, held_out: int) -> None:
-    chosen = choose_tuning(Survey(pairs, 12 * pairs, 5000), Experiment(), "cpu", hold_out=True).tables
+    chosen = choose_tuning(Survey(pairs, 12 * pairs, 5000), Experiment(), "cpu", {}, hold_out=True).tables
     assert chosen["data"]["hold_out"] == held_out
     train = chosen["train"]
     passes = train["max_steps"] * train["batch_tokens"] / (16.6 * pairs)
@@ -258,6 +258,16 @@ def test_foreign_words_are_warned_of_and_a_training_that_gains_nothing_changes_n
     assert "no validation was better than before the first step: the model stays as it was" in ran.err
     assert "model: best validation, step 0, unchanged from run" in ran.err
     assert toy.same_bits(toy.weights(tmp_path / "run"), toy.weights(trained / "run"))
+
+
+def test_text_too_small_to_validate_on_is_warned_of(trained: Path, tmp_path: Path) -> None:
+    source = toy.sentences(8, seed=5)
+    toy.write_lines(tmp_path / "few.en", source)
+    toy.write_lines(tmp_path / "few.de", [toy.translated(line) for line in source])
+    ran = tune(trained / "run", tmp_path / "few", tmp_path / "run", "train.max_steps=2")
+    assert "warning: no pair is left to validate on, so the last model stays, better or not" in ran.err
+    assert "if none is better, it stays as it was" not in ran.err
+    assert "model: last, step 2" in ran.err
 
 
 def test_a_gain_is_told(trained: Path, tmp_path: Path) -> None:

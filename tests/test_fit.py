@@ -24,7 +24,7 @@ from heedful.data.corpus import Corpus
 from heedful.data.pairs import Pair
 from heedful.errors import ConfigError, DataError, Diverged, FolderError
 from heedful.runs import prepare as preparing
-from heedful.runs.choose import Survey, choose, survey
+from heedful.runs.choose import Survey, choose, choose_tuning, survey
 from heedful.runs.fit import resume, train
 from heedful.runs.report import Silent, counted
 from heedful.runs.validate import evenly, using, validation_loss
@@ -376,7 +376,7 @@ def test_a_vocabulary_is_learnt_from_lines_all_over_the_files(
     model=st.booleans(),
 )
 def test_every_choice_is_a_valid_experiment(pairs: int, words: int, distinct: int, device: str, model: bool) -> None:
-    choice = choose(Survey(pairs, words, distinct), device, model=model)
+    choice = choose(Survey(pairs, words, distinct), device, {}, model=model)
     experiment = make_experiment({}, under=choice.tables)
     assert experiment.text.vocabulary_size >= 258
     assert experiment.train.warmup_steps <= experiment.train.max_steps
@@ -388,11 +388,44 @@ def test_every_choice_is_a_valid_experiment(pairs: int, words: int, distinct: in
 
 def test_more_data_gets_a_larger_model_and_vocabulary() -> None:
     found = [
-        make_experiment({}, under=choose(Survey(pairs, 20 * pairs, pairs), "cuda", model=True).tables)
+        make_experiment({}, under=choose(Survey(pairs, 20 * pairs, pairs), "cuda", {}, model=True).tables)
         for pairs in (1000, 30_000, 500_000, 5_000_000)
     ]
     assert [experiment.model.d_model for experiment in found] == [128, 128, 256, 512]
     assert [experiment.text.vocabulary_size for experiment in found] == [758, 8000, 16_000, 32_000]
+
+
+def test_what_is_chosen_follows_what_is_set() -> None:
+    found = Survey(1000, 10_000, 500)
+    usual, smaller, short = (
+        choose(found, "cpu", given, model=True) for given in ({}, {"batch_tokens": 100}, {"max_steps": 100})
+    )
+    assert usual.tables["train"]["batch_tokens"] == 875
+    assert smaller.tables["train"]["max_steps"] == round(8.75 * usual.tables["train"]["max_steps"])
+    assert "about 50 times through" in smaller.reasons["train.max_steps"]
+    assert (short.tables["train"]["warmup_steps"], short.tables["train"]["validate_every"]) == (12, 50)
+    assert choose(found, "cpu", {}, model=True, symbols=True).tables["text"]["vocabulary_size"] == 258 + 500
+    before = Experiment()
+    tuned = choose_tuning(found, before, "cpu", {"batch_tokens": 100, "max_steps": 30}, hold_out=True)
+    assert (tuned.tables["train"]["batch_tokens"], tuned.tables["train"]["warmup_steps"]) == (100, 3)
+
+
+def test_a_mistake_in_the_data_empties_a_folder_that_is_a_link(pairs: Path, tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    with pytest.raises(DataError, match=r"^text\.vocabulary_size is 30000"):
+        trained_in(tmp_path / "link", wanted(pairs, "text.kind=bpe", "text.vocabulary_size=30000"))
+    assert list((tmp_path / "real").iterdir()) == []
+
+
+def test_a_run_is_resumed_and_not_one_of_its_checkpoints(pairs: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    trained_in(run, wanted(pairs, "train.max_steps=2", "train.save_every=1"))
+    checkpoint = run / "checkpoints" / "step-00000002"
+    sentence = f"that is a checkpoint, and training goes on from the newest; resume the run, {run}, or begin another"
+    with pytest.raises(FolderError, match=sentence):
+        list(resume(checkpoint, {}, Silent(), lambda: ""))
+    assert not (checkpoint / ".lock").exists()
 
 
 def test_a_survey_counts() -> None:

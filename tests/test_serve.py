@@ -423,6 +423,22 @@ def test_a_list_that_is_too_long_is_not_looked_at(service: Service) -> None:
     ask(service, work)
 
 
+def test_what_comes_beside_a_text_has_limits_too(service: Service) -> None:
+    terms = {str(number): "x" * 600 for number in range(100)}
+    over = "Invalid request: request (60191) exceeds text limit (50000)"
+
+    async def work(client: httpx.AsyncClient) -> None:
+        for asked, sentence in (
+            ({"prefix": "x" * 1001}, "Invalid request: prefix: string should have at most 1000 characters"),
+            ({"glossary": {"a": "x" * 1001}}, "Invalid request: glossary: string should have at most 1000 characters"),
+            ({"glossary": terms}, over),
+        ):
+            answer = await client.post("/v1/translate", json={"text": "a", **asked})
+            assert (answer.status_code, answer.json()) == (400, {"error": sentence})
+
+    ask(service, work)
+
+
 def test_every_limit_has_its_refusal(trained: Path) -> None:
     limits = Limits(body=2000, texts=3, sentences=4, pieces=10, characters=500)
     asked: list[tuple[dict[str, Any], int, str]] = [

@@ -246,6 +246,34 @@ def test_files_wait_neither_for_ever_nor_in_masses(
     ask(service, work)
 
 
+def test_files_that_never_come_take_no_place(trained: Path, some: list[str]) -> None:
+    """What is bounded is how much has come of all of them."""
+    service = service_of(trained / "run", limits=Limits(files=1, file=1000, arriving=1.0))
+
+    async def work(client: httpx.AsyncClient) -> None:
+        async def idle(size: int, begun: asyncio.Event) -> AsyncIterator[bytes]:
+            yield b"x" * size
+            begun.set()
+            await asyncio.sleep(20)
+
+        def sent(size: int, begun: asyncio.Event) -> Coroutine[Any, Any, httpx.Response]:
+            headers = {"content-type": "multipart/form-data; boundary=x"}
+            return client.post("/translate_file", content=idle(size, begun), headers=headers)
+
+        async def real() -> httpx.Response:
+            return await client.post("/translate_file", files={"file": ("a.txt", some[0])}, data=PAIR)
+
+        for size, status in ((3, 200), (700, 503)):
+            begun = asyncio.Event()
+            waiting = asyncio.create_task(sent(size, begun))
+            await begun.wait()
+            assert (await real()).status_code == status
+            assert (await waiting).status_code == 408
+        assert (await real()).status_code == 200
+
+    ask(service, work)
+
+
 def test_reading_has_its_own_threads_and_an_end(
     trained: Path, some: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 import toy
 from heedful.config import Task
+from heedful.store.run_folder import RunFolder
 from heedful.tasks.choose import writes_trees
 from heedful.text.trees import read_tree
 
@@ -155,6 +156,19 @@ def test_files_may_be_named_by_patterns(tmp_path: Path) -> None:
     run = trained(tmp_path, "pronunciation", pattern, "data.test_source=[]")
     kept = json.loads((run / "data/valid.json").read_text())
     assert kept == [["A10", "X10"], ["A11", "X11"]]
+
+
+def test_without_a_recipe_every_symbol_is_one_piece(tmp_path: Path) -> None:
+    letters = [f"{first}{second}" for first in "AB" for second in "CDEFGH"]
+    lines = [f"{word}  {word[0]}{number} {word[1]}0" for number, word in enumerate(letters)]
+    source = toy.write_lines(tmp_path / "dict", lines * 4)
+    steps = [part for one in ("task=pronunciation", "train.max_steps=1") for part in ("--set", one)]
+    ran = toy.run("train", "--source", source, "--out", tmp_path / "run", *steps)
+    assert "different symbols" in ran.err
+    target = RunFolder.open(tmp_path / "run").tokenizers().target
+    symbols = {symbol for line in lines for symbol in line.split("  ")[1].split()}
+    for symbol in symbols:
+        assert target.pieces(target.encode(symbol)) == [f"▁{symbol}", "</s>"]
 
 
 def test_a_pattern_that_matches_nothing_is_refused(tmp_path: Path) -> None:

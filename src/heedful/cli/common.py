@@ -58,12 +58,13 @@ def write_output(target: Path | None, lines: Iterable[str]) -> None:
         return
     from heedful.store.files import disk_errors, write_lines
 
-    if target.is_symlink() or (target.exists() and not target.is_file()):
+    real = target.resolve()  # a link stays one
+    if real.exists() and not real.is_file():
         # A file that takes the place of /dev/null or of a pipe would be a surprise.
         with disk_errors(target), target.open("w", encoding="utf-8", newline="\n") as file:
             file.writelines(line + "\n" for line in lines)
         return
-    write_lines(target, lines)
+    write_lines(real, lines)
 
 
 def device_named(name: str) -> Device:

@@ -3,12 +3,15 @@
 import dataclasses
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from heedful.cli import console
 from heedful.cli.common import JsonOption
+
+if TYPE_CHECKING:
+    from heedful.data.doctor import Cleaned
 
 
 def doctor(
@@ -36,14 +39,23 @@ def doctor(
         if not diagnosis.findings:
             console.out("nothing to complain about")
     if clean:
-        dropped = clean_copies(source, target, tests, clean)
-        facts["cleaned"] = dataclasses.asdict(dropped) if dataclasses.is_dataclass(dropped) else dropped
+        cleaned = clean_copies(source, target, tests, clean)
+        facts["cleaned"] = dataclasses.asdict(cleaned) | {"files": [str(path) for path in cleaned.files]}
         if not as_json:
-            console.out(f"cleaned copies are in {clean}: {facts['cleaned']}")
+            console.out(f"cleaned copies are in {clean}: {_kept(cleaned)}")
     if as_json:
         console.out(json.dumps(facts, ensure_ascii=False))
     if any(finding.severity == "error" for finding in diagnosis.findings):
         raise typer.Exit(1)
+
+
+def _kept(cleaned: "Cleaned") -> str:
+    """How many pairs there are now, and why others are gone."""
+    dropped = ", ".join(f"{count:,} {kind}" for kind, count in cleaned.dropped.items() if count)
+    return (
+        f"{cleaned.kept:,} of {cleaned.pairs:,} pairs, {cleaned.tidied:,} of them tidied up"
+        f"{f'; dropped: {dropped}' if dropped else ''}"
+    )
 
 
 def _where(lines: tuple[int, ...], count: int) -> str:

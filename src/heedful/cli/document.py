@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from heedful.cli import console
 from heedful.cli.common import check_output
-from heedful.cli.doubts import Doubts
+from heedful.cli.doubts import tell_doubts
 from heedful.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def translate_document(job: DocumentJob, load: "Callable[[Path], Translator]") -
         aligner = _aligner(run, translator, shown) if work.mixed else None
         total = len(work.plain) + len(work.mixed)
 
-        def rendered(texts: Sequence[str], before: int, aligner: "Aligner | None" = None) -> "list[Rendered]":
+        def translated(texts: Sequence[str], before: int, aligner: "Aligner | None" = None) -> "list[Translation]":
             found = translator.translate_lines(
                 texts,
                 search=job.search(translator.search),
@@ -74,12 +74,14 @@ def translate_document(job: DocumentJob, load: "Callable[[Path], Translator]") -
                 wishes=job.wishes,
                 done=lambda count: shown.progress("translating", before + count, total),
             )
-            return [_rendered(one) for one in Doubts(shown, one_by_one=False).heard(found)]
+            return list(found)
 
-        plain = rendered(work.plain, 0)
-        mixed = rendered(work.mixed, len(plain), aligner)
-        write_atomically(target, work.written(plain, mixed, languages.target_language))
-        for note in work.notes(mixed):
+        plain = translated(work.plain, 0)
+        mixed = translated(work.mixed, len(plain), aligner)
+        of_plain, of_mixed = ([_rendered(one) for one in some] for some in (plain, mixed))
+        write_atomically(target, work.written(of_plain, of_mixed, languages.target_language))
+        tell_doubts(shown, plain + mixed)
+        for note in work.notes(of_mixed):
             shown.say(f"{target}: {note}")
 
 

@@ -117,7 +117,7 @@ def _start(
     found = survey(counted(pairs, "reading", 0, shown))
     experiment = asked
     if parent or not recipe:
-        experiment = _chosen(tables, under, parent, found, device.type, shown)
+        experiment = _chosen(asked, tables, under, parent, found, device.type, shown)
     data = replace(data, hold_out=experiment.data.hold_out)
     experiment = replace(experiment, data=data, name=experiment.name or folder.resolve().name)
     run = RunFolder.create(folder)
@@ -138,6 +138,7 @@ def _parent(tables: dict[str, Any]) -> "tuple[RunFolder | None, dict[str, Any]]"
 
 
 def _chosen(
+    asked: Experiment,
     tables: dict[str, Any],
     under: dict[str, Any],
     parent: "RunFolder | None",
@@ -147,12 +148,15 @@ def _chosen(
 ) -> Experiment:
     """The experiment, with what the tables leave out chosen by the data, and told."""
     from heedful.runs.choose import choose, choose_tuning
+    from heedful.tasks.choose import text_kinds
 
+    given = tables.get("train", {})
     if parent:
         hold_out = not tables.get("data", {}).get("valid_source")
-        choice = choose_tuning(found, parent.experiment(), device, hold_out=hold_out)
+        choice = choose_tuning(found, parent.experiment(), device, given, hold_out=hold_out)
     else:
-        choice = choose(found, device, model="preset" not in tables.get("model", {}))
+        symbols = set(text_kinds(asked.task, asked.text.kind)) == {"symbols"}
+        choice = choose(found, device, given, model="preset" not in tables.get("model", {}), symbols=symbols)
     for key, reason in choice.reasons.items():
         table, _, name = key.partition(".")
         if name not in tables.get(table, {}):

@@ -99,7 +99,7 @@ def translate(
     options = [*(settings or []), *_drawing(method, seed)]
     if source and is_document(source):
         lines_only = {"--n-best": n_best > 1, "--alignments": alignments, "--draw": draw, "--json": as_json}
-        refuse_with_documents(source, {**lines_only, "--prefix": prefix})
+        refuse_with_documents(source, {**lines_only, "--confidence": confidence, "--prefix": prefix})
         wishes = _wishes(glossary, keep, "")
         job = DocumentJob(which.model, source, target, wishes, lambda own: search_with(own, beam, options))
         translate_document(job, lambda run: load_translator(run, device, engine, others))

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 from heedful.config.check import check_experiment
-from heedful.config.experiment import Experiment
+from heedful.config.experiment import Experiment, TrainConfig
 from heedful.config.presets import of_task, preset
 from heedful.errors import ConfigError, did_you_mean
 
@@ -61,10 +61,22 @@ def make_experiment(tables: Mapping[str, Any], under: Mapping[str, Any] | None =
     named = merge(under or {}, tables)
     model = named.get("model", {})
     name = model.get("preset", "paper") if isinstance(model, Mapping) else "paper"
-    layers = merge(preset(str(name)), of_task(str(named.get("task"))), under or {}, tables)
-    experiment: Experiment = _parse_table(Experiment, layers, "")
+    lower = merge(preset(str(name)), of_task(str(named.get("task"))), under or {})
+    experiment: Experiment = _parse_table(Experiment, merge(lower, tables), "")
+    if "schedule" in (train := tables.get("train", {})) and "learning_rate" not in train:
+        experiment = _with_the_same_peak(experiment, lower.get("train", {}).get("schedule", TrainConfig().schedule))
     check_experiment(experiment)
     return experiment
+
+
+def _with_the_same_peak(experiment: Experiment, before: str) -> Experiment:
+    """Another schedule has another shape. The paper's has a factor for a rate, which is no peak, nor the other way."""
+    train = experiment.train
+    if (train.schedule == "paper") == (before == "paper"):
+        return experiment
+    peak = (experiment.model.d_model * max(1, train.warmup_steps)) ** -0.5  # of equation 3
+    rate = train.learning_rate / peak if train.schedule == "paper" else train.learning_rate * peak
+    return dataclasses.replace(experiment, train=dataclasses.replace(train, learning_rate=float(f"{rate:.3g}")))
 
 
 def differences(experiment: Experiment, other: Experiment) -> list[tuple[str, object, object]]:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from html import escape
 from itertools import islice
 
 from heedful.documents.bounds import MOST_ATTRIBUTES, MOST_XML, TOO_DEEP, Bounds, Element, TooMuch, as_text, clean
@@ -55,7 +56,10 @@ def read_html(content: bytes, bounds: Bounds, *, attributes: bool = True) -> Dra
         tree.finish(root)
         if not whole:
             body = root.find("body")
-            inner = [body.text or "", *(etree.tostring(one, encoding="unicode", method="html") for one in body)]
+            inner = [
+                escape(body.text or "", quote=False),
+                *(etree.tostring(one, encoding="unicode", method="html") for one in body),
+            ]
             return "".join(inner).encode()
         if root.get("lang"):
             root.set("lang", language)

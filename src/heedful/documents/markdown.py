@@ -19,6 +19,7 @@ _NEWLINE = re.compile(r"\r\n?|\n")  # as markdown-it has it
 _MARK = re.compile(r"\r(?!\n)|[\n\[!<*_~`]")
 _FRONT = re.compile(r"\ufeff?---\r?\n.*?\r?\n(?:---|\.\.\.)\r?\n", re.DOTALL)
 _SPECIAL = re.compile(r"([\\`*\[\]<]|(?<!\w)_|_(?!\w))")
+_BOX = re.compile(r"\[[ xX]\]\s++(?=\S)")  # of a list of tasks
 _BEGIN = re.compile(r"^(\s*+\d*+)([-+>#]|(?<=\d)[.)])(?=\s|#|$)")
 
 _Lines = list[tuple[int, int]]  # where the lines of a paragraph begin and end
@@ -41,10 +42,20 @@ def read_markdown(content: bytes, bounds: Bounds) -> Draft:
     draft = Draft(lambda _: (text[:begin] + body.written()).encode(), bounds)
     if any(token.type == "html_block" for token in tokens):
         draft.notes.append("blocks of HTML in Markdown stay as they are")
-    for token in tokens:
+    for number, token in enumerate(tokens):
         if token.type == "inline" and token.children and (lines := body.find(token)):
+            if tokens[number - 2].type == "list_item_open":
+                lines[0] = _after_box(token.children[0], lines[0])
             body.add(draft, lines, _leaves(token.children))
     return draft
+
+
+def _after_box(first: "Token", line: tuple[int, int]) -> tuple[int, int]:
+    """Where a line begins after the box that is ticked when its task is done; that is no text."""
+    if not (box := _BOX.match(first.content)):
+        return line
+    first.content = first.content[box.end() :]
+    return line[0] + box.end(), line[1]
 
 
 class _Body:

@@ -90,12 +90,34 @@ class _Placing:
         if number not in self._from:
             return [(last, word)]
         source = self._source[self._from[number]]
+        if copied := self._copied(source, word):
+            return copied
         before, core, after = (len(part) for part in _split(source[0]))
         inner = self._at(source.start() + before if core else source.start())
         ends = (self._at(source.start()) if before else inner, self._at(source.end() - 1) if after else inner)
         lead, middle, trail = _split(word)
+        if inner.run.fixed:  # its own brackets are no punctuation
+            opens, _, closes = _split(inner.run.text)
+            lead, trail = lead.removesuffix(opens), trail.removeprefix(closes)
         parts = [(ends[0], lead), (inner, middle), (ends[1], trail)]
         return [(span, text) for span, text in parts if text]
+
+    def _copied(self, source: "re.Match[str]", word: str) -> list[tuple[Span, str]]:
+        """A word that has the fixed runs of a source word in it as they are; none: it has not, or there are none."""
+        first, end = bisect_right(self._starts, source.start()) - 1, bisect_left(self._starts, source.end())
+        parts: list[tuple[Span, str]] = []
+        beside, here = self._plainest, 0
+        for span in self._seen[first:end]:
+            if not span.run.fixed:
+                beside = span
+                continue
+            found = word.find(span.run.text, here)
+            if found < 0:
+                return []
+            parts += [(beside, word[here:found]), (span, span.run.text)]
+            beside, here = self._plainest, found + len(span.run.text)
+        parts.append((beside, word[here:]))
+        return [(span, text) for span, text in parts if text] if here else []
 
     def _at(self, place: int) -> Span:
         return self._seen[bisect_right(self._starts, place) - 1]

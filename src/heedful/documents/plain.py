@@ -12,6 +12,7 @@ from heedful.documents.strings import TAG, Marked, marked
 from heedful.errors import DataError
 
 _LINE = re.compile(r"[^\n]*+\n|[^\n]++\Z")
+_DASH = re.compile(r"(?:\s*+[-–—]++\s*+(?=\S))?+")  # of who begins to speak
 _WORD = re.compile(r"(?:<[^<>]*+>|\{[^{}]*+\}|\S)++")
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*+"(\s*+:)?+')
 # Addresses, names of things in programs, colours, files: what a single word that is none has in it, or is.
@@ -58,13 +59,20 @@ def read_subtitles(content: bytes, bounds: Bounds) -> Draft:
         if not spoken:
             pieces.keep(text)
             continue
-        lines = text.splitlines()
-        if any(line.lstrip().startswith(("-", "–", "—")) for line in lines[1:]):  # two people who speak
-            for line in text.splitlines(keepends=True):
-                pieces.translate(marked(line, TAG))
-            continue
-        pieces.translate(marked(" ".join(line.strip() for line in lines), TAG), partial(_in_lines, text))
+        lines = text.splitlines(keepends=True)
+        several = any(_dash(line) for line in lines[1:])  # people who speak
+        for part in lines if several else (text,):
+            dash = _dash(part)
+            pieces.keep(dash)
+            said = part[len(dash) :]
+            joined = " ".join(line.strip() for line in said.splitlines())
+            pieces.translate(marked(joined, TAG), partial(_in_lines, said))
     return pieces.draft
+
+
+def _dash(line: str) -> str:
+    found = _DASH.match(line)
+    return found[0] if found else ""
 
 
 def _cues(text: str) -> Iterator[tuple[str, bool]]:

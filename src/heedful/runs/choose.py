@@ -1,12 +1,14 @@
 """A sensible experiment for this data on this machine, with reasons."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from heedful.config import Experiment
 from heedful.data.pairs import Pair
 from heedful.train.schedule import learning_rate
+
+Given = Mapping[str, Any]
 
 _SAMPLED_PAIRS = 200_000  # pairs whose distinct words are counted
 _PIECES_A_WORD = 1.3
@@ -46,13 +48,17 @@ def survey(pairs: Iterable[Pair]) -> Survey:
     return Survey(count, words, len(distinct))
 
 
-def choose(found: Survey, device: str, *, model: bool) -> Choice:
-    """Vocabulary, batch, schedule and, if wanted, the model by the size of the corpus and the kind of machine."""
+def choose(found: Survey, device: str, given: Given, *, model: bool, symbols: bool = False) -> Choice:
+    """Vocabulary, batch, schedule and, if wanted, the model by the size of the corpus and the kind of machine.
+
+    `given` is what the user has set of [train]; `symbols`: no word of this text is cut into pieces.
+    """
     size, epochs, why = _size(found.pairs, device)
-    vocabulary = min(_vocabulary(found.pairs), _ALPHABET + found.distinct_words // 2)
+    wanted = found.distinct_words if symbols else found.distinct_words // 2
+    vocabulary = min(_vocabulary(found.pairs), _ALPHABET + wanted)
     pieces = _pieces(found)
-    batch = _batch(pieces, device)
-    steps = max(200, round(epochs * pieces / batch))
+    batch = given.get("batch_tokens", _batch(pieces, device))
+    steps = given.get("max_steps", max(200, round(epochs * pieces / batch)))
     every = max(50, min(1000, steps // 20))
     tables: dict[str, Any] = {
         "model": {"preset": "modern", **size} if model else {},
@@ -68,27 +74,29 @@ def choose(found: Survey, device: str, *, model: bool) -> Choice:
             "patience": 10,
         },
     }
+    kind = "symbols" if symbols else "words"
     reasons = {
         "model.preset": f"model: {why}",
-        "text.vocabulary_size": f"vocabulary: {vocabulary} pieces, for {found.distinct_words} different words",
+        "text.vocabulary_size": f"vocabulary: {vocabulary} pieces, for {found.distinct_words} different {kind}",
         "train.batch_tokens": f"batch: {batch} tokens a side",
         "train.max_steps": f"schedule: {steps} updates, about {epochs} times through the data",
     }
     return Choice(tables, reasons)
 
 
-def choose_tuning(found: Survey, before: Experiment, device: str, *, hold_out: bool) -> Choice:
+def choose_tuning(found: Survey, before: Experiment, device: str, given: Given, *, hold_out: bool) -> Choice:
     """How to go on training a model on this text: with small steps, judged early and often, so that it forgets little.
 
-    `before` is what the model was trained by; `hold_out` some pairs where there are none to validate on.
+    `before` is what the model was trained by, `given` what the user has set of [train]; `hold_out` some pairs where
+    there are none to validate on.
     """
     peak = learning_rate(max(1, before.train.warmup_steps), before.model.d_model, before.train)
     # What was tuned before was so with a low rate already.
     share, why = (1.0, "what") if before.train.init else (_RATE_OF_TUNING, "a tenth of what")
     rate = float(f"{share * peak:.2g}")
     epochs = _tuning_epochs(found.pairs)
-    batch = _batch(_pieces(found), device)
-    steps = max(50, round(epochs * _pieces(found) / batch))
+    batch = given.get("batch_tokens", _batch(_pieces(found), device))
+    steps = given.get("max_steps", max(50, round(epochs * _pieces(found) / batch)))
     every, warmup = max(5, min(500, steps // 20)), max(1, min(500, steps // 10))
     held_out = min(1000, max(round(0.02 * found.pairs), min(200, found.pairs // 10)))
     tables: dict[str, Any] = {
@@ -114,11 +122,14 @@ def choose_tuning(found: Survey, before: Experiment, device: str, *, hold_out: b
         "so that it forgets little",
         "train.max_steps": f"schedule: {steps} updates, about {epochs} times through the text",
         "train.warmup_steps": f"warm-up: {warmup} updates",
-        "train.validate_every": f"validation: every {every} updates",
-        "train.patience": "end: after 5 validations without a better model, or all updates",
-        "train.best_by": "model: the moving average with the lowest validation loss; "
-        "if none is better, it stays as it was",
     }
+    if held_out or not hold_out:
+        reasons |= {
+            "train.validate_every": f"validation: every {every} updates",
+            "train.patience": "end: after 5 validations without a better model, or all updates",
+            "train.best_by": "model: the moving average with the lowest validation loss; "
+            "if none is better, it stays as it was",
+        }
     if hold_out:
         reasons["data.hold_out"] = f"held out: about {held_out} pairs to validate on"
     return Choice(tables, reasons)

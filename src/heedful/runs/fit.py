@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
-from shutil import rmtree
 from typing import Any
 
 import torch
@@ -33,8 +32,9 @@ from heedful.runs.report import Reporter
 from heedful.runs.saving import Record, differences, gathered, restore, save, snapshot
 from heedful.runs.updates import Split, updates
 from heedful.runs.validate import using, validation_loss, validation_score
+from heedful.store.at_checkpoint import step_of
 from heedful.store.checkpoint import Checkpoints
-from heedful.store.files import remove_temporaries, write_atomically
+from heedful.store.files import clear, remove_temporaries, write_atomically
 from heedful.store.lock import locked
 from heedful.store.run_folder import RunFolder, fill_model, mean_weights
 from heedful.tasks.choose import read_pairs, score_name
@@ -65,7 +65,7 @@ def train(
         try:
             prepared = _prepare(run, experiment, total, report, crew)
         except Exception:
-            rmtree(run.path)  # nothing is trained yet: a mistake in the data leaves no folder in the way
+            clear(run.path)  # nothing is trained yet: a mistake in the data leaves no folder in the way
             raise
         crew.first_does(dict)  # the others can come: see `follow`
         yield from Fit(run, experiment, prepared, report, crew).run(interrupted)
@@ -76,6 +76,11 @@ def resume(
 ) -> Iterator[Event]:
     """Go on from the newest checkpoint that is intact, or with the preparation if that was cut short."""
     crew = crew or Crew()
+    if step_of(path):
+        raise FolderError(
+            f"--resume {path}: that is a checkpoint, and training goes on from the newest; resume the run, "
+            f"{path.parent.parent}, or begin another with this one: --init {path}"
+        )
     run = RunFolder(path)
     if run.prepared or not (path / "experiment.toml").exists():
         run = RunFolder.open(path)
@@ -118,6 +123,11 @@ def _prepare(run: RunFolder, experiment: Experiment, total: int, report: Reporte
     data = data_facts(run, experiment, prepared)
     if parent and (warning := unknown_words(run, data)):
         report.say(warning)
+    if parent and not prepared.valid:
+        report.say(
+            "warning: no pair is left to validate on, so the last model stays, better or not; "
+            "give some with --valid-source and --valid-target"
+        )
     run.write_about({"data": data, "versions": versions(), **({"parent": parent} if parent else {})})
     return prepared
 

@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from shutil import rmtree
 from statistics import median
 from tempfile import TemporaryDirectory
 from time import perf_counter
@@ -29,7 +28,7 @@ from heedful.runs.about import versions
 from heedful.runs.align import keep_aligner
 from heedful.runs.card import model_card
 from heedful.runs.report import Reporter
-from heedful.store.files import write_atomically
+from heedful.store.files import clear, write_atomically
 from heedful.store.run_folder import RunFolder, fill_model
 from heedful.tasks.choose import quick_score, symbols
 from heedful.translator import Translator
@@ -117,7 +116,7 @@ def _new_folder(path: Path) -> Iterator[RunFolder]:
     try:
         yield folder
     except BaseException:
-        rmtree(path)
+        clear(path)
         raise
 
 

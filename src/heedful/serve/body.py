@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from math import isfinite
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl
@@ -69,8 +69,10 @@ def _read(fields: Any, kind: type[Body], limits: Limits, *, strict: bool = False
         raise Refused(400, f"Invalid request: {_sentence(error, kind, fields)}") from None
 
 
-async def content_of(request: Request, most: int, seconds: float) -> bytes:
-    """The bytes of a body, if they are not too many and do not take too long."""
+async def content_of(
+    request: Request, most: int, seconds: float, count: Callable[[int], None] = lambda _: None
+) -> bytes:
+    """The bytes of a body, if they are not too many and do not take too long; `count` hears how many each time."""
     length = request.headers.get("content-length", "0")
     if length.isdecimal() and (len(length) > 12 or int(length) > most):
         raise _too_large(most)
@@ -79,6 +81,7 @@ async def content_of(request: Request, most: int, seconds: float) -> bytes:
         async with asyncio.timeout(seconds):
             async for chunk in request.stream():
                 content += chunk
+                count(len(chunk))
                 if len(content) > most:
                     raise _too_large(most)
     except TimeoutError:

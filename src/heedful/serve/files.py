@@ -83,9 +83,11 @@ def files(service: Service) -> APIRouter:
         """
         if not can_do_files():
             raise Refused(403, "Files translation are disabled on this server.", close=True)
+        sent = await _sent(desk, request)
+        service.admit(request, sent.fields.get("api_key"))
         with ExitStack() as place:
             place.enter_context(desk.place())
-            job = await _job(desk, request)
+            job = await _job(desk, sent)
             address = f"{request.base_url}download_file/"
             if "text/event-stream" in request.headers.get("accept", ""):
                 return _Stream(_events(job, results, address), place.pop_all().close)
@@ -108,19 +110,40 @@ class _Desk:
     def __init__(self, service: Service) -> None:
         self.service = service
         self._inside = 0
+        self._arrived = 0  # bytes of files that are still being sent
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="files")
 
     @contextmanager
     def place(self) -> Iterator[None]:
-        """Room for a file, from before it is sent until it is answered."""
+        """Room for a file that has come, until it is answered."""
         if self._inside >= self.service.limits.files:
-            seconds = self.service.batcher.wait()
-            raise Refused(503, "Slowdown: too many files are being translated", seconds, close=True)
+            raise self._full()
         self._inside += 1
         try:
             yield
         finally:
             self._inside -= 1
+
+    @contextmanager
+    def scale(self) -> Iterator[Callable[[int], None]]:
+        """Weighs files while they are sent, not bounding how many: a few that never come would shut others out."""
+        limits, own = self.service.limits, 0
+
+        def count(size: int) -> None:
+            nonlocal own
+            own += size
+            self._arrived += size
+            if self._arrived > limits.files * limits.file:
+                raise self._full()
+
+        try:
+            yield count
+        finally:
+            self._arrived -= own
+
+    def _full(self) -> Refused:
+        seconds = self.service.batcher.wait()
+        return Refused(503, "Slowdown: too many files are being translated", seconds, close=True)
 
     def clock(self) -> "_Clock":
         """For a file that has come."""
@@ -229,10 +252,8 @@ class _Sent:
     fields: dict[str, str]
 
 
-async def _job(desk: _Desk, request: Request) -> _Job:
+async def _job(desk: _Desk, sent: _Sent) -> _Job:
     service, limits = desk.service, desk.service.limits
-    sent = await _sent(service, request)
-    service.admit(request, sent.fields.get("api_key"))
     for name in ("source", "target"):
         if not sent.fields.get(name):
             raise Refused(400, f"Invalid request: missing {name} parameter")
@@ -257,8 +278,10 @@ def _glossary(given: str) -> Terms:
         raise Refused(400, "Invalid request: glossary: a JSON object of up to 100 terms is wanted") from None
 
 
-async def _sent(service: Service, request: Request) -> _Sent:
-    content = await content_of(request, service.limits.file, service.limits.arriving)
+async def _sent(desk: _Desk, request: Request) -> _Sent:
+    limits = desk.service.limits
+    with desk.scale() as count:
+        content = await content_of(request, limits.file, limits.arriving, count)
     if media_of(request) != PARTS:
         raise Refused(415, f"Invalid request: a file comes as {PARTS}")
     form = await read_parts(request, content, files=1)

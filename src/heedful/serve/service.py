@@ -61,9 +61,10 @@ class Service:
         bearer = request.headers.get("authorization", "")
         self.keys.admit(given or bearer.removeprefix("Bearer ").strip() or request.query_params.get("api_key"))
 
-    def check_texts(self, texts: Sequence[str]) -> None:
-        """Refuse more text than is allowed, in LibreTranslate's words."""
-        for size, limit in ((len(texts), self.limits.texts), (sum(map(len, texts)), self.limits.characters)):
+    def check_texts(self, texts: Sequence[str], beside: Sequence[str] = ()) -> None:
+        """Refuse more text than is allowed, with what comes beside the texts, in LibreTranslate's words."""
+        characters = sum(map(len, [*texts, *beside]))
+        for size, limit in ((len(texts), self.limits.texts), (characters, self.limits.characters)):
             if size > limit:
                 raise Refused(400, f"Invalid request: request ({size}) exceeds text limit ({limit})")
 

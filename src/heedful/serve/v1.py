@@ -72,7 +72,7 @@ async def _translated(service: Service, request: Request) -> Response:
     asked = await read_body(request, wire.TranslateRequest, service.limits)
     service.admit(request)
     texts = [asked.text] if isinstance(asked.text, str) else asked.text
-    service.check_texts(texts)
+    service.check_texts(texts, [asked.prefix, *asked.glossary, *asked.glossary.values()])
     order = _order(_model(service, asked), asked)
     size = sum(map(len, texts))
     parts, pieces = await prepared(size, _taken_apart, texts, order)

@@ -6,7 +6,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 Text = Annotated[str, Field(min_length=1)]
 Texts = Annotated[list[Text], Field(min_length=1)]
-Terms = Annotated[dict[Text, Text], Field(max_length=100, description="source terms and what must stand for them")]
+Term = Annotated[str, Field(min_length=1, max_length=1000)]
+Terms = Annotated[dict[Term, Term], Field(max_length=100, description="source terms and what must stand for them")]
 
 
 class Failure(BaseModel):
@@ -125,7 +126,9 @@ class TranslateRequest(Which):
     confidence: bool = Field(False, description="how sure the model is of each word")
     alignments: bool = Field(False, description="which source word each word comes from")
     glossary: Terms = {}
-    prefix: str = Field("", description="what every translation begins with; for a text of one sentence")
+    prefix: str = Field(
+        "", max_length=1000, description="what every translation begins with; for a text of one sentence"
+    )
     diverse: bool = Field(False, description="have translations differ from each other, first of all after the prefix")
     stream: bool = Field(False, description="as server-sent events, a sentence each as soon as it is there")
 

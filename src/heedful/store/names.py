@@ -39,8 +39,8 @@ def is_model(name: str, folder: Path | None = None) -> bool:
 
 
 def is_built_in(name: str | os.PathLike[str], folder: Path | None = None) -> bool:
-    """Whether this names a built-in model, which stays as it is, and no folder."""
-    return os.fspath(name) in built_in_models(folder) and not _is_folder(Path(name))
+    """Whether this is a built-in model, which stays as it is, by its name or by its folder."""
+    return find_model(name, folder).resolve().parent == (folder or BUILT_IN).resolve()
 
 
 def seems_a_model(text: str) -> bool:
