@@ -232,14 +232,33 @@ def test_a_file_that_is_not_whole_is_named(trained: Path, tmp_path: Path, name: 
         assert name in ran.err or "no model yet" in ran.err
 
 
-def test_output_through_a_link_is_whole_and_takes_nothing_from_the_input(trained: Path, tmp_path: Path) -> None:
-    text, link = tmp_path / "in.en", tmp_path / "link"
+def test_output_goes_through_a_link(trained: Path, tmp_path: Path) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path / "out.de")
     line = toy.lines_of(trained / "test.en")[0]
-    toy.write_lines(text, [line])
-    link.symlink_to(text)
-    assert toy.run("translate", trained / "run", "--input", text, "--output", link).code == 0
+    assert toy.run("translate", trained / "run", line, "--output", link).code == 0
     assert link.is_symlink()
-    assert toy.lines_of(text) == [toy.translated(line)]
+    assert toy.lines_of(tmp_path / "out.de") == [toy.translated(line)]
+
+
+def test_what_is_read_is_not_written_to(trained: Path, tmp_path: Path) -> None:
+    text, link = toy.write_lines(tmp_path / "in.en", ["a"]), tmp_path / "link"
+    link.symlink_to(text)
+    both = ("--source", text, "--reference", text)
+    for target in (text, link):
+        for command in (("translate", trained / "run", "--input", text), ("evaluate", trained / "run", *both)):
+            ran = toy.run(*command, "--output", target)
+            assert (ran.code, f"--output {target} is the file that is read" in ran.err) == (2, True)
+    assert toy.lines_of(text) == ["a"]
+
+
+def test_files_of_other_kinds_are_refused_by_name(trained: Path, tmp_path: Path) -> None:
+    toy.write_lines(tmp_path / "app.properties", ["title=Save the file"])
+    ran = toy.run("translate", trained / "run", "--input", tmp_path / "app.properties")
+    assert (ran.code, "files that end in .properties cannot be translated; these keep" in ran.err) == (2, True)
+    (tmp_path / "film.en").write_bytes(b"\x00\x01\xff\xfe\n")
+    ran = toy.run("translate", trained / "run", "--input", tmp_path / "film.en")
+    assert (ran.code, "that is no text" in ran.err, "iconv" in ran.err) == (2, True, False)
 
 
 # No room

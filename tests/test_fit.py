@@ -308,7 +308,8 @@ def test_about_as_many_are_held_out_as_asked_for() -> None:
 
 
 @pytest.mark.parametrize(
-    ("hold_out", "total", "share"), [(-1, 1000, 0.02), (-1, 10_000_000, 1e-4), (0, 50, 0.0), (7, 50, 0.14)]
+    ("hold_out", "total", "share"),
+    [(-1, 1000, 0.1), (-1, 20_000, 0.02), (-1, 10_000_000, 1e-4), (0, 50, 0.0), (7, 50, 0.14)],
 )
 def test_how_much_is_held_out(hold_out: int, total: int, share: float) -> None:
     assert preparing._held_out_share(DataConfig(hold_out=hold_out), total) == pytest.approx(share)

@@ -76,6 +76,11 @@ def out_of_memory(error: BaseException) -> bool:
     return cause is not None and out_of_memory(cause)
 
 
+def extra(name: str) -> str:
+    """How to install what some commands need beside the rest."""
+    return f"run: pip install 'heedful[{name}]', or '.[{name}]' in a copy of the repository"
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Give "; did you mean 'x'?" for the nearest known word, or nothing when none is near."""
     near = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)

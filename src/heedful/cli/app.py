@@ -5,6 +5,7 @@ import io
 import os
 import sys
 import traceback
+from collections.abc import Callable
 from typing import Annotated, NoReturn
 
 import typer
@@ -38,11 +39,25 @@ app = typer.Typer(
     rich_markup_mode=None,  # plain help: drawing boxes would take longer than all the rest
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-_FIRST = (translate, models, train, evaluate, compare, score, heads)
-_FURTHER = (prune, study, export, serve, key, doctor, info)
-for command in (*_FIRST, *_FURTHER):
-    app.command()(command)
-app.command("import")(bring)
+_SHORT: dict[Callable[..., None], str] = {  # what fits into a line of the list of commands
+    translate: "Translate texts, files of lines, documents.",
+    models: "List the models: built-in ones and run folders.",
+    train: "Train from two text files, a recipe, or go on.",
+    evaluate: "Translate a test set and score it.",
+    compare: "Tell whether one system is better than another.",
+    score: "Tell how probable given translations are.",
+    heads: "See what every head attends to.",
+    prune: "Remove the heads that matter least.",
+    study: "Run one of the paper's comparisons.",
+    export: "Write a model in another program's format.",
+    serve: "Translate over HTTP, with a page.",
+    key: "Make an API key for `heedful serve`.",
+    doctor: "Find what is wrong with parallel text.",
+    info: "Tell what a model or a preset is.",
+}
+for command, short in _SHORT.items():
+    app.command(short_help=short)(command)
+app.command("import", short_help="Make a run folder of a Marian model.")(bring)
 
 
 def _version(wanted: bool) -> None:

@@ -39,8 +39,10 @@ def search_with(own: SearchConfig, beam: int | None, settings: Sequence[str] | N
     return make_experiment(merge({"search": asdict(own)}, given)).search
 
 
-def check_output(target: Path | None, option: str = "--output") -> None:
-    """Refuse a place that cannot be written to, before hours of work for it; "-" is standard output."""
+def check_output(target: Path | None, option: str = "--output", read: Sequence[Path | None] = ()) -> None:
+    """Refuse a place that cannot be written to, or that is read, before hours of work; "-" is standard output."""
+    if target and target.is_file() and any(path and path.exists() and target.samefile(path) for path in read):
+        raise DataError(f"{option} {target} is the file that is read, which would be lost; name another")
     if target and target.is_dir():
         raise DataError(f"{option} {target} is a folder; name a file in it")
     if target and target.suffix == ".gz":

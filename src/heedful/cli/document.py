@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 
 _PASSAGES = 50  # that the language is told by
 _MOST = 50 << 20  # bytes
+_OTHERS = (
+    *(".pdf", ".doc", ".rtf", ".tex", ".epub", ".ppt", ".pptx", ".odp", ".xls", ".xlsx", ".ods", ".csv"),
+    *(".xml", ".yml", ".yaml", ".toml", ".ini", ".properties", ".strings", ".arb", ".resx", ".ts", ".zip"),
+)
 
 
 def is_document(path: Path) -> bool:
@@ -29,6 +33,17 @@ def is_document(path: Path) -> bool:
     from heedful.documents.choose import ENDINGS, ending
 
     return ending(path.name) in ENDINGS and ending(path.name) != ".txt"
+
+
+def refuse_other_files(path: Path | None) -> None:
+    """Files with a structure that would be taken for text, and come out broken."""
+    from heedful.documents.choose import ENDINGS, ending
+
+    if path and ending(path.name) in _OTHERS:
+        raise ConfigError(
+            f"{path}: files that end in {ending(path.name)} cannot be translated; these keep their structure: "
+            f"{' '.join(ENDINGS)}; any other is read as text, a sentence a line"
+        )
 
 
 def refuse_with_documents(path: Path, given: Mapping[str, object]) -> None:
@@ -91,7 +106,7 @@ def _checked(job: DocumentJob) -> Path:
 
     if job.target is None:
         raise ConfigError(f"{job.source} is a document; say with --output where its translation is to be written")
-    check_output(job.target)
+    check_output(job.target, read=[job.source])
     if ending(job.target.name) != ending(job.source.name):
         raise ConfigError(f"--output {job.target}: a document stays what it is; end the name in {job.source.suffix}")
     return job.target

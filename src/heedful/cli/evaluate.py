@@ -54,10 +54,10 @@ def evaluate(
     from heedful.store.run_folder import RunFolder
     from heedful.tasks.choose import read_questions
 
-    check_output(output)
     folder = RunFolder.open(find_model(run))
     experiment = folder.experiment()
     sources, references = _files(experiment, source, reference)
+    check_output(output, read=[Path(name) for names in (sources, *references) for name in names])
     questions = read_questions(experiment.task, sources, references)
     tokens = tokens_named(tokenize) if tokenize else experiment.evaluate.tokenize
     translator = load_translator(run, device, engine, others)

@@ -1,6 +1,7 @@
 """`heedful info`"""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,6 +12,7 @@ from heedful.cli.common import MODEL_HELP, JsonOption
 from heedful.config import PRESETS, Experiment, differences, flat, make_experiment
 from heedful.errors import ConfigError
 
+_OF_RIVALS = ("model.cell", "model.attention", "model.kernel_width")
 _BARS = "▁▂▃▄▅▆▇█"
 
 
@@ -24,7 +26,7 @@ def info(
     if (run is None) == (not preset):
         raise ConfigError("name a model, or a preset by --preset; such as: heedful info --preset base")
     facts = _run_facts(run) if run else _preset_facts(preset, vocabulary)
-    console.out(json.dumps(facts, ensure_ascii=False) if as_json else _page(facts))
+    console.out(json.dumps(facts, ensure_ascii=False) if as_json else _page(_for_people(facts)))
 
 
 def _preset_facts(name: str, vocabulary: int) -> dict[str, Any]:
@@ -74,14 +76,27 @@ def _run_facts(path: Path) -> dict[str, Any]:
             "source": tokenizers.vocabulary.source,
             "target": tokenizers.vocabulary.target,
         },
+        "search": asdict(experiment.search),
         **folder.about(),
-        "steps": steps[-1]["step"] if steps else 0,
+        **({"steps": steps[-1]["step"]} if steps else {}),
         "curve": [{key: v[key] for key in ("step", "loss", "perplexity", "score", "metric")} for v in validations],
     }
 
 
+def _for_people(facts: dict[str, Any]) -> dict[str, Any]:
+    """Without what says nothing: sizes that are as usual, what other families have, and checksums."""
+    model = facts["model"]
+    others = _OF_RIVALS if model["model.family"] == "transformer" else ()
+    shown = {key: value for key, value in model.items() if value not in ((), 0) and key not in others}
+    data = facts.get("data")
+    if not data:
+        return facts | {"model": shown}
+    files = {name: f"{told['bytes']:,} bytes" for name, told in data.get("files", {}).items()}
+    return facts | {"model": shown, "data": data | {"files": files}}
+
+
 def _page(facts: dict[str, Any]) -> str:
-    """The same for a person."""
+    """As lines and tables."""
     parts: list[str] = []
     for key, value in facts.items():
         match key:

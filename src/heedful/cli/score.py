@@ -39,7 +39,7 @@ def score(
     With --json every piece and word has its own, and the last line is of the whole file. The perplexity goes to
     standard error.
     """
-    check_output(output)
+    check_output(output, read=[source, target])
     from heedful.data.pairs import read_parallel
     from heedful.runs.score import Total, score_pairs
 

@@ -8,7 +8,7 @@ import typer
 
 from heedful.cli import console
 from heedful.cli.common import DeviceOption, EngineOption, device_named, engine_named
-from heedful.errors import ConfigError
+from heedful.errors import ConfigError, extra
 from heedful.memory import keep_pages, share_pages
 
 RunsArgument = Annotated[
@@ -52,7 +52,7 @@ def serve(
 
         from heedful.serve.server import Server, is_loopback, listen, url_of
     except ImportError as error:
-        raise ConfigError(f"serving needs {error.name}, which is not installed; install heedful[serve]") from error
+        raise ConfigError(f"serving needs {error.name}, which is not installed; {extra('serve')}") from error
     from heedful.serve.app import make_app
     from heedful.serve.guard import check_origin, own_names
     from heedful.serve.keeper import inherited, keep

@@ -23,7 +23,7 @@ from heedful.cli.common import (
     search_with,
     write_output,
 )
-from heedful.cli.document import DocumentJob, is_document, refuse_with_documents, translate_document
+from heedful.cli.document import DocumentJob, is_document, refuse_other_files, refuse_with_documents, translate_document
 from heedful.cli.doubts import Doubts
 from heedful.cli.which import told_apart
 from heedful.errors import ConfigError
@@ -97,6 +97,7 @@ def translate(
     if texts and source:
         raise ConfigError("give either texts or --input, not both")
     options = [*(settings or []), *_drawing(method, seed)]
+    refuse_other_files(source)
     if source and is_document(source):
         lines_only = {"--n-best": n_best > 1, "--alignments": alignments, "--draw": draw, "--json": as_json}
         refuse_with_documents(source, {**lines_only, "--confidence": confidence, "--prefix": prefix})
@@ -104,7 +105,7 @@ def translate(
         job = DocumentJob(which.model, source, target, wishes, lambda own: search_with(own, beam, options))
         translate_document(job, lambda run: load_translator(run, device, engine, others))
         return
-    _check_outputs(target, draw, numbers=confidence, as_json=as_json)
+    _check_outputs(target, draw, source, numbers=confidence, as_json=as_json)
     given = texts or _lines(source)
     lines = _only_one(given) if draw else given
     wishes = _wishes(glossary, keep, prefix)
@@ -132,11 +133,13 @@ def translate(
         write_output(target, (line for n, t in enumerate(found) for line in _format(n, t, n_best, alignments, as_json)))
 
 
-def _check_outputs(target: Path | None, draw: Path | None, *, numbers: bool, as_json: bool) -> None:
+def _check_outputs(
+    target: Path | None, draw: Path | None, source: Path | None, *, numbers: bool, as_json: bool
+) -> None:
     if numbers and not as_json:
         raise ConfigError("--confidence has numbers for every word, which only --json can show; give both")
-    check_output(target)
-    check_output(draw, "--draw")
+    check_output(target, read=[source])
+    check_output(draw, "--draw", read=[source])
     if draw and draw.suffix.lower() != ".svg":
         raise ConfigError(f"--draw {draw}: the picture is an SVG; give the file a name that ends in .svg")
 

@@ -42,13 +42,14 @@ def told_apart(arguments: Sequence[str], source: str, target: str) -> tuple[Whic
     arguments a single word is taken for a mistake, too; or it is a sentence without quotes, word by word.
     """
     from heedful.store.names import built_in_models, find_model, is_model, seems_a_model
+    from heedful.text.languages import language_code
 
     first, *texts = arguments or [""]
     if not is_model(first) and not seems_a_model(first):
         if texts and len(first.split()) == 1:
             near = did_you_mean(first, built_in_models()) or "; heedful models lists the models"
             raise ConfigError(f"{first} is no run folder and no built-in model; a sentence goes in quotes{near}")
-        return Which("", source, target), list(arguments)
+        return Which("", language_code(source), language_code(target)), list(arguments)
     for option, given in (("--from", source), ("--to", target)):
         if given:
             raise ConfigError(f"{option} {given} chooses a built-in model, but {first} is named; leave one of them out")

@@ -87,7 +87,7 @@ class DataConfig:
     valid_target: tuple[str, ...] = ()
     test_source: tuple[str, ...] = ()  # what `heedful evaluate` and studies score by, unless told otherwise
     test_target: tuple[str, ...] = ()
-    hold_out: int = -1  # pairs set aside for validation where none are given; -1: 2 %, at most 1000
+    hold_out: int = -1  # pairs set aside for validation where none are given; -1: 2 %, at most 1000, of few a tenth
     source_language: str = ""  # two letters; empty: from the file's suffix
     target_language: str = ""
     max_length: int = 256  # pairs with more pieces than this on either side are dropped

@@ -195,6 +195,8 @@ def _not_utf8(path: Path, number: int, error: UnicodeDecodeError) -> DataError:
         way_out = f"rename it to {path}.gz" if is_file else "pipe it through gunzip"
         return DataError(f"{where}; it is packed by gzip, so {way_out}")
     encoding = "UTF-16" if number == 1 and raw[:2] in (b"\xff\xfe", b"\xfe\xff") else "ISO-8859-1"
+    if b"\0" in raw and encoding != "UTF-16":
+        return DataError(f"{where}; that is no text; give a file with one sentence a line")
     files = f" {path} > {path.with_name(f'{path.stem}.utf8{path.suffix}')}" if is_file else ""
     return DataError(f"{where}; convert it with: iconv -f {encoding} -t UTF-8{files}")
 

@@ -5,7 +5,7 @@ from pathlib import PurePath
 
 from heedful.documents.bounds import TOO_DEEP, USUAL, Bounds
 from heedful.documents.draft import Draft
-from heedful.errors import ConfigError, DataError
+from heedful.errors import ConfigError, DataError, extra
 
 ENDINGS = (".txt", ".html", ".htm", ".md", ".srt", ".vtt", ".po", ".pot", ".xliff", ".xlf", ".json", ".docx", ".odt")
 
@@ -27,7 +27,7 @@ def read_document(content: bytes, name: str, bounds: Bounds = USUAL) -> Draft:
     except RecursionError as error:
         raise DataError(TOO_DEEP) from error
     except ImportError as error:
-        raise ConfigError(f"documents need {error.name}, which is not installed; install heedful[documents]") from error
+        raise ConfigError(f"documents need {error.name}, which is not installed; {extra('documents')}") from error
 
 
 def _read(content: bytes, end: str, bounds: Bounds) -> Draft:

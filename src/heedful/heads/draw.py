@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Float
 
-from heedful.errors import ConfigError
+from heedful.errors import ConfigError, extra
 from heedful.heads.forced import START, Attention, HeadWeights
 from heedful.heads.names import KINDS, Head
 from heedful.heads.roles import ROLE_COLOURS, Role
@@ -178,7 +178,7 @@ def _rendered(figure: Any, form: PictureFormat) -> bytes:
 def _settings() -> AbstractContextManager[None]:
     """What holds while a picture is made, whatever a user's own matplotlibrc says."""
     if find_spec("matplotlib") is None:
-        raise ConfigError("pictures need matplotlib, which is not installed; run: pip install 'heedful[plot]'")
+        raise ConfigError(f"pictures need matplotlib, which is not installed; {extra('plot')}")
     import matplotlib
 
     return matplotlib.rc_context(

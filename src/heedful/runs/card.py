@@ -6,6 +6,7 @@ from pathlib import Path
 from heedful.config import Family, Task
 from heedful.models.size import model_size
 from heedful.runs.curve import read_events
+from heedful.store.names import is_built_in
 from heedful.store.run_folder import RunFolder
 
 _KINDS: Mapping[Family, str] = {
@@ -69,7 +70,7 @@ def model_card(folder: RunFolder, name: str = "", ending: str = _LICENCE) -> str
         *_scores(about.get("scores")),
         "",
         "```",
-        f'heedful translate {name} "..."',
+        f'heedful translate {_called(folder, name)} "..."',
         "```",
         "",
         "Every option of the training is in `experiment.toml`"
@@ -78,6 +79,13 @@ def model_card(folder: RunFolder, name: str = "", ending: str = _LICENCE) -> str
         "",
     ]
     return "\n".join(lines)
+
+
+def _called(folder: RunFolder, name: str) -> str:
+    """What to write for it: a built-in model's name, or the folder; a path of one machine means nothing elsewhere."""
+    if is_built_in(folder.path):
+        return name
+    return f"PATH/TO/{name}" if folder.path.is_absolute() else str(folder.path)
 
 
 def _weights(folder: RunFolder) -> str:

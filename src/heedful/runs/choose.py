@@ -98,7 +98,7 @@ def choose_tuning(found: Survey, before: Experiment, device: str, given: Given, 
     batch = given.get("batch_tokens", _batch(_pieces(found), device))
     steps = given.get("max_steps", max(50, round(epochs * _pieces(found) / batch)))
     every, warmup = max(5, min(500, steps // 20)), max(1, min(500, steps // 10))
-    held_out = min(1000, max(round(0.02 * found.pairs), min(200, found.pairs // 10)))
+    held_out = usually_held_out(found.pairs)
     tables: dict[str, Any] = {
         "data": {"hold_out": held_out} if hold_out else {},
         "train": {
@@ -133,6 +133,11 @@ def choose_tuning(found: Survey, before: Experiment, device: str, given: Given, 
     if hold_out:
         reasons["data.hold_out"] = f"held out: about {held_out} pairs to validate on"
     return Choice(tables, reasons)
+
+
+def usually_held_out(pairs: int) -> int:
+    """How many to validate on: 2 %, at most 1000; of few a tenth, for the score of twenty would be chance."""
+    return min(1000, max(round(0.02 * pairs), min(200, pairs // 10)))
 
 
 def _tuning_epochs(pairs: int) -> int:

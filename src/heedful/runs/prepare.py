@@ -12,6 +12,7 @@ from heedful.config import DataConfig, Experiment, Task
 from heedful.data.corpus import FILES, Corpus, Dropped, Encode, Limits, write_corpus
 from heedful.data.pairs import STANDARD_INPUT, Pair, check_readable, fingerprint, guess_language
 from heedful.errors import ConfigError, DataError, FolderError
+from heedful.runs.choose import usually_held_out
 from heedful.runs.pieces import pieces_a_word
 from heedful.runs.report import Reporter, counted
 from heedful.store.files import (
@@ -29,9 +30,6 @@ from heedful.tasks.choose import read_pairs, read_validation, symbols, text_kind
 from heedful.text import BpeDropout, Tokenizer, learn_tokenizer, reuse_tokenizer
 
 Pairs = Callable[[], Iterator[Pair]]  # the corpus from its beginning, as often as needed
-
-_HELD_OUT_SHARE = 0.02
-_HELD_OUT_MOST = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,7 +283,7 @@ def _held_out_share(data: DataConfig, total: int) -> float:
     """Which part of the training pairs is kept for validation."""
     if data.valid_source or data.hold_out == 0 or not total:
         return 0.0
-    count = data.hold_out if data.hold_out > 0 else min(_HELD_OUT_MOST, round(total * _HELD_OUT_SHARE))
+    count = data.hold_out if data.hold_out > 0 else usually_held_out(total)
     if count >= total:
         raise ConfigError(f"data.hold_out is {data.hold_out}, but there are only {total} pairs; lower it")
     return count / total

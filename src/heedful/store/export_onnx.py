@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from heedful.config import SearchConfig
-from heedful.errors import ConfigError
+from heedful.errors import ConfigError, extra
 from heedful.models.seq2seq import AnySeq2Seq
 from heedful.models.transformer import Transformer
 from heedful.search.hypothesis import Hypothesis
@@ -62,7 +62,7 @@ def _checked(model: AnySeq2Seq) -> Transformer:
             "translate with the model as it is"
         )
     if not (find_spec("onnx") and find_spec("onnxruntime")):
-        raise ConfigError("the export needs onnx and onnxruntime, which are not installed; install heedful[onnx]")
+        raise ConfigError(f"the export needs onnx and onnxruntime, which are not installed; {extra('onnx')}")
     return model
 
 

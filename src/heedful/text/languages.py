@@ -18,3 +18,9 @@ _KNOWN: dict[str, str] = dict(entry.split() for entry in _NAMES.split(","))
 def language_name(code: str) -> str:
     """Its name, or the code where no name is known."""
     return _KNOWN.get(code, code)
+
+
+def language_code(name: str) -> str:
+    """Two letters for a language that is called by them, or by its name in English."""
+    small = name.strip().lower()
+    return next((code for code, known in _KNOWN.items() if known.lower() == small), small)
