@@ -120,4 +120,4 @@ def test_a_version_and_help_are_shown() -> None:
 def test_without_arguments_it_shows_its_help() -> None:
     ran = toy.run()
     assert (ran.code, ran.out) == (2, "")
-    assert "translate  Translate arguments, a file of lines, a document, or" in ran.err
+    assert "translate  Translate texts, files of lines, documents." in ran.err

@@ -275,7 +275,7 @@ def test_a_gain_is_told(trained: Path, tmp_path: Path) -> None:
     toy.write_lines(tmp_path / "plain.en", source)
     known = toy.dictionary()
     toy.write_lines(tmp_path / "plain.de", [" ".join(known[word] for word in line.split()) for line in source])
-    ran = tune(trained / "run", tmp_path / "plain", tmp_path / "run", "train.learning_rate=0.01")
+    ran = tune(trained / "run", tmp_path / "plain", tmp_path / "run", "train.learning_rate=0.003")
     assert ran.code == 0, ran.err
     validations = toy.events(tmp_path / "run", "Validated")
     assert validations[-1]["best"] and validations[-1]["loss"] < validations[0]["loss"]
