@@ -59,7 +59,7 @@ def test_each_model_goes_on_from_a_joint_one_ships_and_is_scored(typed: Typed) -
     assert {"data.folder=runs/builtin/data/en-de", "data.source=train.de", "data.target=train.en"} < set(
         german_to_english
     )
-    assert {"data.source_language=de", "train.max_steps=400"} < set(german_to_english)
+    assert {"data.source_language=de", "train.max_steps=4600"} < set(german_to_english)
     parents = [command[command.index("--init") + 1] for command in typed.commands if "--init" in command]
     both, everything = "runs/builtin/into-english", "runs/builtin/all"
     assert parents == [everything, *(both if name.endswith("-en") else everything for name in builtin.NAMES)]
