@@ -27,7 +27,8 @@ who passes it on names Tatoeba and heedful, links to the terms, and says what wa
 Tatoeba's sentences are short and of everyday life. Expect less of longer sentences, and of news, law, medicine or
 technology, whose words it has hardly met. It sees one sentence at a time: who "it" or "you" is, it has to guess. Single
 words and greetings often go wrong, above all without a capital and the usual sign at the end ("Hello!" is understood,
-"hello" is not). Names, numbers and negations, and all that something depends on, have to be checked. It may repeat the prejudices of its text.
+"hello" is not). Names, numbers and negations, and all that something depends on, have to be checked. It may repeat the
+prejudices of its text.
 
 Where it is not sure, `heedful translate` says so. To teach it your words: `heedful train --init {name}`."""
 
