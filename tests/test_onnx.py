@@ -106,7 +106,7 @@ def test_who_has_not_installed_it_is_told(tmp_path: Path) -> None:
     with (
         mock.patch("heedful.store.export_onnx.find_spec", return_value=None),
         pytest.raises(
-            ConfigError, match=r"needs onnx and onnxruntime, which are not installed; install heedful\[onnx\]"
+            ConfigError, match=r"needs onnx and onnxruntime, which are not installed; run: pip install 'heedful\[onnx\]"
         ),
     ):
         export(run, "onnx", tmp_path / "out")

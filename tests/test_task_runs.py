@@ -141,7 +141,7 @@ def test_the_smallest_task_is_learnt(tmp_path: Path) -> None:
         *toy.settings(
             *("task=reverse", f"data.test_source={test}", "model.d_model=32", "model.d_ff=64", "model.num_heads=4"),
             *("train.max_steps=400", "train.batch_tokens=384", "train.learning_rate=0.01", "train.warmup_steps=40"),
-            *("train.validate_every=400", "train.save_every=400"),
+            *("train.validate_every=400", "train.save_every=400", "data.hold_out=30"),
         ),
     )
     _, err = process.communicate()

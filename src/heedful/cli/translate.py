@@ -97,7 +97,6 @@ def translate(
     if texts and source:
         raise ConfigError("give either texts or --input, not both")
     options = [*(settings or []), *_drawing(method, seed)]
-    refuse_other_files(source)
     if source and is_document(source):
         lines_only = {"--n-best": n_best > 1, "--alignments": alignments, "--draw": draw, "--json": as_json}
         refuse_with_documents(source, {**lines_only, "--confidence": confidence, "--prefix": prefix})
@@ -198,6 +197,7 @@ def _lines(source: Path | None) -> "Iterable[str] | Arriving":
     from heedful.data.pairs import read_lines
     from heedful.data.stream import Arriving
 
+    refuse_other_files(source)
     if source is None and sys.stdin.isatty():
         console.say("reading from the keyboard, one text a line; end with Ctrl-D")
     lines = read_lines(source or Path("-"))

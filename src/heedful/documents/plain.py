@@ -12,7 +12,6 @@ from heedful.documents.strings import TAG, Marked, marked
 from heedful.errors import DataError
 
 _LINE = re.compile(r"[^\n]*+\n|[^\n]++\Z")
-_DASH = re.compile(r"(?:\s*+[-–—]++\s*+(?=\S))?+")  # of who begins to speak
 _WORD = re.compile(r"(?:<[^<>]*+>|\{[^{}]*+\}|\S)++")
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*+"(\s*+:)?+')
 # Addresses, names of things in programs, colours, files: what a single word that is none has in it, or is.
@@ -71,8 +70,11 @@ def read_subtitles(content: bytes, bounds: Bounds) -> Draft:
 
 
 def _dash(line: str) -> str:
-    found = _DASH.match(line)
-    return found[0] if found else ""
+    """What stands before the words of one who begins to speak."""
+    bare = line.lstrip()
+    after = bare.lstrip("-–—")
+    said = after.lstrip()
+    return line[: len(line) - len(said)] if said and after != bare else ""
 
 
 def _cues(text: str) -> Iterator[tuple[str, bool]]:

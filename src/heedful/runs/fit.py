@@ -24,7 +24,7 @@ from heedful.runs.align import keep_aligner
 from heedful.runs.card import model_card
 from heedful.runs.change import changed
 from heedful.runs.curve import draw_curve
-from heedful.runs.inherit import adopt, fill_from_parent, gain, unknown_words
+from heedful.runs.inherit import NOT_VALIDATED, adopt, fill_from_parent, gain, unknown_words
 from heedful.runs.journal import Journal
 from heedful.runs.memory import memory_errors
 from heedful.runs.prepare import Prepared, data_facts, prepare, prepared_before
@@ -32,9 +32,10 @@ from heedful.runs.report import Reporter
 from heedful.runs.saving import Record, differences, gathered, restore, save, snapshot
 from heedful.runs.updates import Split, updates
 from heedful.runs.validate import using, validation_loss, validation_score
-from heedful.store.at_checkpoint import step_of
+from heedful.store.at_checkpoint import refuse_checkpoint
 from heedful.store.checkpoint import Checkpoints
-from heedful.store.files import clear, remove_temporaries, write_atomically
+from heedful.store.clear import clear
+from heedful.store.files import remove_temporaries, write_atomically
 from heedful.store.lock import locked
 from heedful.store.run_folder import RunFolder, fill_model, mean_weights
 from heedful.tasks.choose import read_pairs, score_name
@@ -76,11 +77,7 @@ def resume(
 ) -> Iterator[Event]:
     """Go on from the newest checkpoint that is intact, or with the preparation if that was cut short."""
     crew = crew or Crew()
-    if step_of(path):
-        raise FolderError(
-            f"--resume {path}: that is a checkpoint, and training goes on from the newest; resume the run, "
-            f"{path.parent.parent}, or begin another with this one: --init {path}"
-        )
+    refuse_checkpoint(path)
     run = RunFolder(path)
     if run.prepared or not (path / "experiment.toml").exists():
         run = RunFolder.open(path)
@@ -124,10 +121,7 @@ def _prepare(run: RunFolder, experiment: Experiment, total: int, report: Reporte
     if parent and (warning := unknown_words(run, data)):
         report.say(warning)
     if parent and not prepared.valid:
-        report.say(
-            "warning: no pair is left to validate on, so the last model stays, better or not; "
-            "give some with --valid-source and --valid-target"
-        )
+        report.say(NOT_VALIDATED)
     run.write_about({"data": data, "versions": versions(), **({"parent": parent} if parent else {})})
     return prepared
 

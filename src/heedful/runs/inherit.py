@@ -26,6 +26,10 @@ _OF_THE_PLACE = (
     *("max_minutes", "device", "threads", "precision", "compile", "checkpoint_activations"),
     *("parallel", "timeout_minutes", "accumulate", "init"),
 )
+NOT_VALIDATED = (
+    "warning: no pair is left to validate on, so the last model stays, better or not; "
+    "give some with --valid-source and --valid-target"
+)
 _MANY_MORE = 1.2  # times as many pieces a word as in the text that the vocabulary is from
 
 

@@ -28,7 +28,8 @@ from heedful.runs.about import versions
 from heedful.runs.align import keep_aligner
 from heedful.runs.card import model_card
 from heedful.runs.report import Reporter
-from heedful.store.files import clear, write_atomically
+from heedful.store.clear import clear
+from heedful.store.files import write_atomically
 from heedful.store.run_folder import RunFolder, fill_model
 from heedful.tasks.choose import quick_score, symbols
 from heedful.translator import Translator

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from heedful.errors import FolderError
 from heedful.store.run_folder import RunFolder
 
 if TYPE_CHECKING:
@@ -49,3 +50,12 @@ def step_of(path: Path) -> int:
     number = path.name.removeprefix("step-")
     inside = path.absolute().parent.name == "checkpoints" and path.is_dir()
     return int(number) if inside and number != path.name and number.isdecimal() else 0
+
+
+def refuse_checkpoint(path: Path) -> None:
+    """Where a run is wanted, to go on with."""
+    if step_of(path):
+        raise FolderError(
+            f"--resume {path}: that is a checkpoint, and training goes on from the newest; resume the run, "
+            f"{path.parent.parent}, or begin another with this one: --init {path}"
+        )

@@ -199,14 +199,6 @@ def remove(path: Path) -> None:
     _discard(gone)
 
 
-def clear(folder: Path) -> None:
-    """Empty a folder, and remove it, unless it is a link or a disk of its own. What cannot be removed stays."""
-    for path in list(folder.iterdir()):
-        _discard(path)
-    with suppress(OSError):
-        folder.rmdir()
-
-
 def remove_temporaries(folder: Path) -> None:
     """Remove what writers that were killed left behind; only for one who holds the folder's lock."""
     if folder.is_dir():
