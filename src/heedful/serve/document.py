@@ -61,9 +61,10 @@ def described(app: FastAPI, shelf: Shelf) -> Callable[[], dict[str, Any]]:
 def _name_choices(schemas: dict[str, Any], shelf: Shelf) -> None:
     sources = sorted({model.source for model in shelf.models})
     targets = sorted({model.target for model in shelf.models})
-    for kind in ("LibreRequest", "FileForm"):
-        schemas[kind]["properties"]["source"]["enum"] = [*sources, "auto"]
-        schemas[kind]["properties"]["target"]["enum"] = targets
+    every = sorted({*sources, *targets})  # a text in the language that is wanted stays as it is
+    for kind, froms, tos in (("LibreRequest", every, every), ("FileForm", sources, targets)):
+        schemas[kind]["properties"]["source"]["enum"] = [*froms, "auto"]
+        schemas[kind]["properties"]["target"]["enum"] = tos
     choices = {"model": [model.name for model in shelf.models], "source": sources, "target": targets}
     for kind in ("TranslateRequest", "ScoreRequest", "AttentionRequest"):
         for name, known in choices.items():
