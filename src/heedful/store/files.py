@@ -107,7 +107,7 @@ def _write(path: Path, chunks: Iterable[bytes | memoryview]) -> None:
             _write_durably(temporary, chunks)
             temporary.replace(path)
         except BaseException:
-            _discard(temporary)
+            discard(temporary)
             raise
         _sync_folder(path.parent)
 
@@ -180,7 +180,7 @@ def new_folder(final: Path) -> Iterator[Path]:
             _sync_tree(temporary)
             _put_in_place(temporary, final)
         except BaseException:
-            _discard(temporary)
+            discard(temporary)
             raise
 
 
@@ -196,14 +196,14 @@ def remove(path: Path) -> None:
         path.rename(gone)
     except FileNotFoundError:
         return
-    _discard(gone)
+    discard(gone)
 
 
 def remove_temporaries(folder: Path) -> None:
     """Remove what writers that were killed left behind; only for one who holds the folder's lock."""
     if folder.is_dir():
         for path in filter(_is_temporary, list(folder.iterdir())):
-            _discard(path)
+            discard(path)
 
 
 def _put_in_place(temporary: Path, final: Path) -> None:
@@ -239,7 +239,8 @@ def _is_temporary(path: Path) -> bool:
     return path.name.startswith(_TEMPORARY)
 
 
-def _discard(path: Path) -> None:
+def discard(path: Path) -> None:
+    """Remove a file or folder, as far as that can be done."""
     with suppress(OSError):
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path, ignore_errors=True)
