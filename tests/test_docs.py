@@ -88,7 +88,7 @@ def test_every_command_parses_and_sets_keys_that_exist(path: Path) -> None:
 
 
 def test_the_commands_of_the_tour_are_found() -> None:
-    tour = list(commands(read(ROOT / "README.md")))
+    tour = list(commands(read(ROOT / "docs/tour.md")))
     for wanted in (
         "train --source train.en --target train.de --out runs/en-de",
         "train recipes/multi30k-en-de.toml --set train.max_steps=200",
@@ -156,12 +156,27 @@ def test_every_recipe_is_an_experiment_and_bears_its_own_name(path: Path) -> Non
     assert experiment.data.source
 
 
-def test_every_part_of_the_package_stands_in_the_readme_and_in_the_layers() -> None:
-    readme, layers = read(ROOT / "README.md"), read(ROOT / "docs/architecture.md")
+def test_the_readme_says_how_to_begin() -> None:
+    text = read(ROOT / "README.md")
+    first_screen = "\n".join(text.splitlines()[:40])
+    for needed in ("heedful translate ", "heedful train ", "](docs/pictures/"):
+        assert needed in first_screen, needed
+    for needed in ("make demo", "make test", "Python 3.11, 3.12 or 3.13", "PyTorch"):
+        assert needed in text, needed
+
+
+def test_the_readmes_python_runs_on_a_built_in_model_as_it_is_written(capsys: pytest.CaptureFixture[str]) -> None:
+    blocks = [block for language, block in FENCE.findall(read(ROOT / "README.md")) if language == "python"]
+    (block,) = (block for block in blocks if '"en-de"' in block)
+    exec(block, {})
+    assert "Ein Mann" in capsys.readouterr().out
+
+
+def test_every_part_of_the_package_stands_in_the_layers() -> None:
+    layers = read(ROOT / "docs/architecture.md")
     parts = [entry for entry in (ROOT / "src/heedful").iterdir() if not entry.name.startswith(("_", "py.typed"))]
     for part in parts:
         shown = f"{part.name}/" if part.is_dir() else part.name
-        assert re.search(rf"(?m)^[├└]── {re.escape(shown)}\s", readme), shown
         assert re.search(rf"(?m)(?:^| ){re.escape(shown)}\s", layers), shown
 
 
