@@ -18,9 +18,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from heedful.heads.align import WordPair, align, aligners, choose_aligner, links, prediction_difference, word_pair
+from heedful.attention.alignment import (
+    WordPair,
+    align,
+    aligners,
+    choose_aligner,
+    links,
+    prediction_difference,
+    word_pair,
+)
 from heedful.metrics.alignment import Link, alignment_score
-from heedful.translator import Translator
+from heedful.translation.translator import Translator
 
 _SETTINGS = (
     *("model.preset=modern", "model.d_model=64", "model.d_ff=128", "model.num_heads=4", "model.dropout=0.1"),

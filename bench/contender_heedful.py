@@ -32,11 +32,12 @@ def heedful_step(folder: Path, shape: Shape, threads: int) -> Step:
 
     from heedful.data.batching import Batching, Position
     from heedful.device import use_threads
+    from heedful.kernels.threads import workers_for
     from heedful.models.build import Vocabulary, build_model
-    from heedful.runs.updates import Split, updates
-    from heedful.train.gradients import Objective, make_gradients, workers_for
-    from heedful.train.loop import Learner, training_steps
-    from heedful.train.optimizer import make_optimizer
+    from heedful.training.gradients import Objective, make_gradients
+    from heedful.training.loop import Learner, training_steps
+    from heedful.training.optimizer import make_optimizer
+    from heedful.training.updates import Split, updates
 
     use_threads(threads)
     settings = experiment(shape)

@@ -12,9 +12,9 @@ from pathlib import Path
 from unittest import mock
 
 from heedful.config import Experiment, make_experiment, merge, parse_setting
-from heedful.runs.fit import train
-from heedful.runs.report import Silent
-from heedful.store.run_folder import RunFolder
+from heedful.progress import Silent
+from heedful.storage.run_folder import RunFolder
+from heedful.training.run import train
 
 SETTINGS = (
     *("seed=3", "train.threads=1", "model.preset=modern", "model.d_model=32", "model.d_ff=64", "model.num_heads=4"),
@@ -65,9 +65,9 @@ def experiment(folder: Path, *settings: str) -> Experiment:
 def plain_log() -> Iterator[None]:
     """Neither TensorBoard nor pictures, which take longer than so small a training."""
     with (
-        mock.patch("heedful.runs.journal._board", return_value=None),
-        mock.patch("heedful.runs.journal.draw_curve"),
-        mock.patch("heedful.runs.fit.draw_curve"),
+        mock.patch("heedful.training.event_log._board", return_value=None),
+        mock.patch("heedful.training.event_log.draw_curve"),
+        mock.patch("heedful.training.run.draw_curve"),
     ):
         yield
 

@@ -20,10 +20,10 @@ import torch
 from faults_common import Outcome, tell
 
 from heedful.errors import HeedfulError
-from heedful.store.checkpoint import Checkpoints
-from heedful.store.files import MANIFEST, load_tensors, write_manifest
-from heedful.store.run_folder import RunFolder
-from heedful.translator import Translator
+from heedful.storage.checkpoint import Checkpoints
+from heedful.storage.files import MANIFEST, load_tensors, write_manifest
+from heedful.storage.run_folder import RunFolder
+from heedful.translation.translator import Translator
 
 SECONDS_TO_REFUSE = 1.0
 BYTES_TO_REFUSE = 500 << 20

@@ -15,8 +15,8 @@ import faults_common as common
 from faults_common import Outcome, tell
 
 from heedful.errors import FolderError
-from heedful.store.checkpoint import Checkpoints
-from heedful.store.lock import LOCK, locked
+from heedful.storage.checkpoint import Checkpoints
+from heedful.storage.lock import LOCK, locked
 
 STEPS_A_KILL = 25
 SECONDS_TO_STOP = 10.0
@@ -25,9 +25,10 @@ _MIB = 1 << 20
 # Like `ulimit -v` from the moment on at which the libraries are loaded, which alone map gigabytes.
 LIMITED = """
 import resource, sys
-import heedful.kernels.attention, heedful.kernels.loss, heedful.kernels.rows, heedful.runs.fit, heedful.translator
+import heedful.kernels.attention, heedful.kernels.loss, heedful.kernels.rows
+import heedful.training.run, heedful.translation.translator
 from pathlib import Path
-from heedful.cli.app import main
+from heedful.cli.commands import main
 now = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
 limit = now + int(sys.argv.pop(1))
 resource.setrlimit(resource.RLIMIT_AS, (limit, limit))

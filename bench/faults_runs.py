@@ -18,8 +18,8 @@ from torch import Tensor
 
 from heedful.errors import Diverged, HeedfulError
 from heedful.models.transformer import Transformer
-from heedful.runs.fit import resume
-from heedful.train.events import Finished, StepDone
+from heedful.training.events import Finished, StepDone
+from heedful.training.run import resume
 
 # Other data
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import numpy as np
 
+from heedful.attention.head_names import all_heads
+from heedful.attention.importance import ablation, head_importance
 from heedful.data.pairs import read_parallel
-from heedful.heads.importance import ablation, head_importance
-from heedful.heads.names import all_heads
-from heedful.runs.prune import paired_batches
-from heedful.store.run_folder import RunFolder
-from heedful.translator import Translator
+from heedful.inspection.prune import paired_batches
+from heedful.storage.run_folder import RunFolder
+from heedful.translation.translator import Translator
 
 
 def main() -> None:

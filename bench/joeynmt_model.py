@@ -20,7 +20,7 @@ from heedful.errors import ConfigError
 from heedful.models.seq2seq import AnySeq2Seq
 from heedful.models.transformer import Transformer, d_key, d_value
 from heedful.nn.positions import sinusoids
-from heedful.store.run_folder import RunFolder, Tokenizers
+from heedful.storage.run_folder import RunFolder, Tokenizers
 from heedful.text import Tokenizer
 
 _POSITIONS = 5000  # rows of its table

@@ -10,10 +10,10 @@ from statistics import median
 
 import torch
 
+from heedful.attention.head_names import all_heads
+from heedful.attention.head_removal import least_important, pruned
 from heedful.config import ModelConfig
 from heedful.data.batch import pack
-from heedful.heads.names import all_heads
-from heedful.heads.prune import least_important, pruned
 from heedful.models.transformer import Transformer
 
 KEEP = (0.7, 0.5, 0.25)

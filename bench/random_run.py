@@ -36,7 +36,7 @@ def random_run(folder: Path, config: "ModelConfig", vocabulary: int) -> None:
 
     from heedful.config import Experiment, SearchConfig
     from heedful.models.build import build_model
-    from heedful.store.run_folder import RunFolder, Tokenizers
+    from heedful.storage.run_folder import RunFolder, Tokenizers
     from heedful.text import learn_tokenizer
 
     # No more pieces than the source has, and nothing is searched for again because it has no end.
@@ -65,7 +65,7 @@ def main() -> None:
 
 
 def _like(folder: Path) -> "ModelConfig":
-    from heedful.store.run_folder import RunFolder
+    from heedful.storage.run_folder import RunFolder
 
     return replace(RunFolder.open(folder).experiment().model, sharing="all")
 

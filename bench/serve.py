@@ -26,7 +26,7 @@ from race import Contender, python, race
 from served import Client, Hung, Server, load_server, serving, translate_request
 from usage import resident_bytes
 
-from heedful.store.run_folder import RunFolder
+from heedful.storage.run_folder import RunFolder
 
 _CLIENTS = 64
 _TOGETHER = (1, 16)  # texts in a request

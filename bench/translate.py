@@ -91,7 +91,7 @@ def say(text: str) -> None:
 
 def job_for(run: Path, source: Path, options: argparse.Namespace) -> Job:
     """What all contenders are told; `model` and `report` are each one's own."""
-    from heedful.store.run_folder import RunFolder
+    from heedful.storage.run_folder import RunFolder
 
     search = RunFolder.open(run).experiment().search
     job = Job(model="", source=str(source.resolve()), report="", beam=options.beam, alpha=search.alpha)
@@ -182,8 +182,8 @@ def bleu(run: Path, outputs: Mapping[str, Sequence[str]], reference: Path | None
     """By sacreBLEU, tokenised as the run's recipe says; empty without a reference."""
     if reference is None:
         return {}
-    from heedful.metrics.translation import bleu as score
-    from heedful.store.run_folder import RunFolder
+    from heedful.metrics.bleu import bleu as score
+    from heedful.storage.run_folder import RunFolder
 
     lines = read_lines(reference)[: texts or None]
     tokenize = RunFolder.open(run).experiment().evaluate.tokenize

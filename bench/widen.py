@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from heedful.store.run_folder import RunFolder
+from heedful.storage.run_folder import RunFolder
 
 
 def main() -> None:

@@ -8,11 +8,11 @@ Run it after `heedful evaluate` has noted their scores in their folders.
 import sys
 from pathlib import Path
 
-from heedful.runs.card import model_card
-from heedful.store.files import write_atomically
-from heedful.store.names import built_in_models
-from heedful.store.run_folder import RunFolder
-from heedful.text.languages import language_name
+from heedful.storage.files import write_atomically
+from heedful.storage.model_names import built_in_models
+from heedful.storage.run_folder import RunFolder
+from heedful.text.language_names import language_name
+from heedful.training.model_card import model_card
 
 _ENDING = """
 ## Data and licence

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from jaxtyping import install_import_hook
 
-_CHECKED = ("nn", "models", "train", "search", "data", "heads")
+_CHECKED = ("nn", "models", "training", "decoding", "data", "attention")
 
 # Before any of these is imported: their signatures name the shapes, and here every call is held to them.
 install_import_hook([f"heedful.{part}" for part in _CHECKED], "beartype.beartype")

@@ -11,14 +11,14 @@ from heedful.config import Experiment
 from heedful.errors import ConfigError, DataError, Diverged, FolderError, HeedfulError, OutOfSpace, UserError
 
 if TYPE_CHECKING:
-    from heedful.heads.forced import Attention
-    from heedful.heads.names import Head
-    from heedful.heads.record import AttentionRecord, record_attention
+    from heedful.attention.forced_decoding import Attention
+    from heedful.attention.head_names import Head
+    from heedful.attention.record import AttentionRecord, record_attention
     from heedful.metrics.score import Score
     from heedful.text import Tokenizer
-    from heedful.text.terms import Wishes
-    from heedful.translation import Alternative, Look, Translation
-    from heedful.translator import Translator
+    from heedful.text.constraints import Wishes
+    from heedful.translation.result import Alternative, Look, Translation
+    from heedful.translation.translator import Translator
 
     __version__: str
 
@@ -47,17 +47,17 @@ __all__ = [
 
 # These import PyTorch or other libraries that take seconds; whoever only asks for help should not wait for them.
 _LAZY = {
-    "Alternative": "heedful.translation",
-    "Attention": "heedful.heads.forced",
-    "AttentionRecord": "heedful.heads.record",
-    "Head": "heedful.heads.names",
-    "Look": "heedful.translation",
+    "Alternative": "heedful.translation.result",
+    "Attention": "heedful.attention.forced_decoding",
+    "AttentionRecord": "heedful.attention.record",
+    "Head": "heedful.attention.head_names",
+    "Look": "heedful.translation.result",
     "Score": "heedful.metrics.score",
     "Tokenizer": "heedful.text",
-    "Translation": "heedful.translation",
-    "Translator": "heedful.translator",
-    "Wishes": "heedful.text.terms",
-    "record_attention": "heedful.heads.record",
+    "Translation": "heedful.translation.result",
+    "Translator": "heedful.translation.translator",
+    "Wishes": "heedful.text.constraints",
+    "record_attention": "heedful.attention.record",
 }
 
 

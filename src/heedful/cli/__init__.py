@@ -1,5 +1,5 @@
 """The command line: one file a command."""
 
-from heedful.cli.app import main
+from heedful.cli.commands import main
 
 __all__ = ["main"]

@@ -13,7 +13,7 @@ from heedful.config import BleuTokens, Device, SearchConfig, make_experiment, me
 from heedful.errors import ConfigError, DataError, did_you_mean
 
 if TYPE_CHECKING:
-    from heedful.translator import EngineChoice, Translator
+    from heedful.translation.translator import EngineChoice, Translator
 
 MODEL_HELP = "A run folder, or a built-in model by its name."
 ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", help=MODEL_HELP)]
@@ -58,7 +58,7 @@ def write_output(target: Path | None, lines: Iterable[str]) -> None:
             console.out(line)
             sys.stdout.flush()  # who waits at the other end of a pipe may answer with the next line
         return
-    from heedful.store.files import disk_errors, write_lines
+    from heedful.storage.files import disk_errors, write_lines
 
     real = target.resolve()  # a link stays one
     if real.exists() and not real.is_file():
@@ -79,7 +79,7 @@ def device_named(name: str) -> Device:
 
 def engine_named(name: str) -> "EngineChoice":
     """The engine of this name."""
-    from heedful.translator import EngineChoice
+    from heedful.translation.translator import EngineChoice
 
     known = get_args(EngineChoice)
     if name not in known:
@@ -99,9 +99,9 @@ def load_translator(
     folder: Path, device: str = "auto", engine: str = "auto", others: Sequence[Path] | None = None
 ) -> "Translator":
     """What translates with the model of this folder or name; PyTorch, if it does, has all cores."""
-    from heedful.store.names import find_model
-    from heedful.store.run_folder import RunFolder
-    from heedful.translator import Translator, choose_engine
+    from heedful.storage.model_names import find_model
+    from heedful.storage.run_folder import RunFolder
+    from heedful.translation.translator import Translator, choose_engine
 
     run, *runs = (RunFolder.open(find_model(one)) for one in (folder, *(others or ())))
     choice, where = engine_named(engine), device_named(device)

@@ -24,11 +24,11 @@ from heedful.cli.common import (
 from heedful.errors import ConfigError, did_you_mean
 
 if TYPE_CHECKING:
+    from heedful.evaluation.compare import Competitor
     from heedful.metrics.breakdown import PartScore
     from heedful.metrics.comparison import Comparison, Sentence
     from heedful.metrics.significance import MetricTest, Tested
-    from heedful.runs.compare import Competitor
-    from heedful.store.run_folder import RunFolder
+    from heedful.storage.run_folder import RunFolder
 
 _SHOWN = 5  # sentences each way
 
@@ -57,8 +57,8 @@ def compare(
     if len(systems) < 2:
         raise ConfigError(f"there is only {systems[0]}, and nothing to compare it with; give two or more")
     check_output(html, "--html")
-    from heedful.runs.compare import Competitor, common_tokens, compare_all, open_run, read_texts, short_names
-    from heedful.store.names import find_model
+    from heedful.evaluation.compare import Competitor, common_tokens, compare_all, open_run, read_texts, short_names
+    from heedful.storage.model_names import find_model
 
     named = {path: find_model(path) for path in systems if not path.is_file() and _means_model(str(path))}
     folders = list(named)
@@ -77,7 +77,7 @@ def compare(
         found = compare_all(competitors, texts, tokens, shown)
     console.out(json.dumps(_facts(found), ensure_ascii=False) if as_json else "\n\n".join(_sections(found)))
     if html:
-        from heedful.pages.comparison import comparison_page
+        from heedful.evaluation.comparison_page import comparison_page
 
         write_output(html, [comparison_page(found)])
         console.say(f"{html} shows every sentence; open it in a browser")
@@ -85,7 +85,7 @@ def compare(
 
 def _means_model(name: str) -> bool:
     """Whether it is a model, or a name with a slip in it."""
-    from heedful.store.names import built_in_models, is_model
+    from heedful.storage.model_names import built_in_models, is_model
 
     return is_model(name) or bool(did_you_mean(name, built_in_models()))
 
@@ -93,7 +93,7 @@ def _means_model(name: str) -> bool:
 def _translating(
     name: str, path: Path, run: "RunFolder", device: str, engine: str, beam: int | None, settings: Sequence[str] | None
 ) -> "Competitor":
-    from heedful.runs.compare import Competitor
+    from heedful.evaluation.compare import Competitor
 
     translator = load_translator(path, device, engine)
     return Competitor(name, (), run, translator, search_with(translator.search, beam, settings))

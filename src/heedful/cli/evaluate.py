@@ -49,9 +49,9 @@ def evaluate(
     """
     from heedful.cli.translate import one_line
     from heedful.data.pairs import guess_language
-    from heedful.runs.evaluate import evaluate as score
-    from heedful.store.names import find_model, is_built_in
-    from heedful.store.run_folder import RunFolder
+    from heedful.evaluation.evaluate import evaluate as score
+    from heedful.storage.model_names import find_model, is_built_in
+    from heedful.storage.run_folder import RunFolder
     from heedful.tasks.choose import read_questions
 
     folder = RunFolder.open(find_model(run))

@@ -12,9 +12,9 @@ from heedful.cli.common import JsonOption, ModelArgument
 from heedful.errors import ConfigError, did_you_mean
 
 if TYPE_CHECKING:
-    from heedful.runs.export import Format
-    from heedful.runs.proof import Proof
-    from heedful.store.export_ctranslate2 import Numbers
+    from heedful.formats.export import Format
+    from heedful.formats.export_ctranslate2 import Numbers
+    from heedful.formats.parity import Proof
 
 _FORMATS = ("ctranslate2", "huggingface", "onnx")
 _NUMBERS = ("float32", "float16", "int8")
@@ -33,9 +33,9 @@ def export(
     _check("--to", to, _FORMATS)
     _check("--numbers", numbers, _NUMBERS)
     from heedful.device import use_threads
-    from heedful.runs.export import export as write
-    from heedful.store.names import find_model, is_built_in
-    from heedful.store.run_folder import RunFolder
+    from heedful.formats.export import export as write
+    from heedful.storage.model_names import find_model, is_built_in
+    from heedful.storage.run_folder import RunFolder
 
     use_threads(0)
     if is_built_in(run) and not out:

@@ -23,8 +23,8 @@ from heedful.cli.translate import one_line
 from heedful.errors import ConfigError, HeedfulError, did_you_mean
 
 if TYPE_CHECKING:
-    from heedful.runs.look import Lens
-    from heedful.translation import Look
+    from heedful.inspection.attention_view import Lens
+    from heedful.translation.result import Look
 
 EXAMPLE = "The animal didn't cross the street because it was too tired."
 _STRONGEST = 3  # heads that are told of each link of the paper
@@ -63,9 +63,9 @@ def heads(
     _check_form("--out", out, _FORMS)
     _check_form("--report", report or Path("report.html"), _REPORT_FORMS)
     from heedful.device import use_threads
-    from heedful.runs.look import Lens
-    from heedful.store.names import find_model, is_built_in
-    from heedful.translator import Translator
+    from heedful.inspection.attention_view import Lens
+    from heedful.storage.model_names import find_model, is_built_in
+    from heedful.translation.translator import Translator
 
     use_threads(0)
     translator = Translator.load(run, device_named(device))
@@ -103,7 +103,7 @@ def _check_form(option: str, path: Path, forms: Sequence[str]) -> None:
 
 def _look(lens: "Lens", text: str, off: Sequence[str], n_best: int, out: Path, show: bool, as_json: bool) -> None:
     """One sentence."""
-    from heedful.store.files import write_atomically
+    from heedful.storage.files import write_atomically
 
     suffix = out.suffix.lower()
     look = lens.look(text, off, n_best)
@@ -124,17 +124,17 @@ def _written(lens: "Lens", look: "Look", off: Sequence[str], suffix: str) -> str
     """In the form that the name of the file asks for."""
     match suffix:
         case ".html":
-            from heedful.heads.page import page
+            from heedful.inspection.attention_page import page
 
             return page(lens.page(look, off))
         case ".json":
             return json.dumps(lens.numbers(look), ensure_ascii=False) + "\n"
         case ".npz":
-            from heedful.runs.look import arrays
+            from heedful.inspection.attention_view import arrays
 
             return arrays(look)
         case _:
-            from heedful.heads.draw import draw_attention
+            from heedful.inspection.drawing import draw_attention
 
             pieces = look.translation.source_pieces, look.translation.pieces
             return draw_attention(look.inside[0].attention, *pieces, "svg" if suffix == ".svg" else "png")
@@ -142,7 +142,7 @@ def _written(lens: "Lens", look: "Look", off: Sequence[str], suffix: str) -> str
 
 def _serve(lens: "Lens", text: str, off: Sequence[str], n_best: int, port: int, show: bool) -> None:
     """The page with the model behind it, until Ctrl-C."""
-    from heedful.heads.page import page
+    from heedful.inspection.attention_page import page
     from heedful.serve.explorer import Explorer
 
     def answer(text: str, off: Sequence[str], n_best: int) -> dict[str, object]:
@@ -165,9 +165,9 @@ def _open(url: str) -> None:
 
 def _figures(lens: "Lens", folder: Path, as_json: bool) -> None:
     """The paper's sentences: a page for each, and a table of the heads that link what belongs together."""
-    from heedful.heads.page import page
-    from heedful.runs.figures import find_figures
-    from heedful.store.files import disk_errors, write_atomically
+    from heedful.inspection.attention_page import page
+    from heedful.inspection.paper_figures import find_figures
+    from heedful.storage.files import disk_errors, write_atomically
 
     with disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
@@ -191,10 +191,10 @@ def _shown(value: object) -> str:
 def _survey(lens: "Lens", source: Path, target: Path | None, report: Path | None, as_json: bool, *, keep: bool) -> None:
     """A corpus: a table of what each head does, and a page of it."""
     from heedful.data.pairs import read_lines
-    from heedful.heads.draw import draw_roles
-    from heedful.heads.report import report_json, report_page, report_text
-    from heedful.runs.survey import survey, worth
-    from heedful.store.files import write_atomically
+    from heedful.inspection.drawing import draw_roles
+    from heedful.inspection.head_report import report_json, report_page, report_text
+    from heedful.inspection.head_survey import survey, worth
+    from heedful.storage.files import write_atomically
     from heedful.tasks.choose import read_files
 
     task = lens.translator.task

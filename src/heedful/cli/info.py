@@ -57,9 +57,9 @@ def _model_facts(experiment: Experiment, source: int, target: int) -> dict[str, 
 
 
 def _run_facts(path: Path) -> dict[str, Any]:
-    from heedful.runs.curve import read_events
-    from heedful.store.names import find_model
-    from heedful.store.run_folder import RunFolder
+    from heedful.storage.model_names import find_model
+    from heedful.storage.run_folder import RunFolder
+    from heedful.training.learning_curve import read_events
 
     folder = RunFolder.open(find_model(path))
     tokenizers, experiment = folder.tokenizers(), folder.experiment()

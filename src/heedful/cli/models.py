@@ -9,14 +9,14 @@ from heedful.cli import console
 from heedful.cli.common import JsonOption
 
 if TYPE_CHECKING:
-    from heedful.runs.models import ModelFacts
+    from heedful.training.model_list import ModelFacts
 
 _RUNS = Path("runs")  # of the current folder: where `heedful train` puts them
 
 
 def models(as_json: JsonOption = False) -> None:
     """List the models there are: those built in, and the run folders in runs/ here."""
-    from heedful.runs.models import list_models
+    from heedful.training.model_list import list_models
 
     found = list_models(_RUNS)
     if as_json:

@@ -12,7 +12,7 @@ from heedful.cli import console
 from heedful.cli.common import BeamOption, DeviceOption, JsonOption, ModelArgument, device_named, search_with
 
 if TYPE_CHECKING:
-    from heedful.runs.prune import Pruning
+    from heedful.inspection.prune import Pruning
 
 
 def prune(
@@ -27,11 +27,11 @@ def prune(
 ) -> None:
     """Remove the heads that matter least: a smaller model in a new folder, and what that did to quality and speed."""
     from heedful.device import use_threads
-    from heedful.runs.prune import prune as cut
-    from heedful.store.names import find_model
-    from heedful.store.run_folder import RunFolder
+    from heedful.inspection.prune import prune as cut
+    from heedful.storage.model_names import find_model
+    from heedful.storage.run_folder import RunFolder
     from heedful.tasks.choose import read_files, score_name
-    from heedful.translator import Translator
+    from heedful.translation.translator import Translator
 
     run = find_model(run)
     task = RunFolder.open(run).experiment().task

@@ -9,7 +9,7 @@ import typer
 from heedful.cli import console
 from heedful.cli.common import DeviceOption, EngineOption, device_named, engine_named
 from heedful.errors import ConfigError, extra
-from heedful.memory import keep_pages, share_pages
+from heedful.process_memory import keep_pages, share_pages
 
 RunsArgument = Annotated[
     list[Path] | None,
@@ -53,15 +53,15 @@ def serve(
         from heedful.serve.server import Server, is_loopback, listen, url_of
     except ImportError as error:
         raise ConfigError(f"serving needs {error.name}, which is not installed; {extra('serve')}") from error
+    from heedful.serve.api_keys import Keys
     from heedful.serve.app import make_app
-    from heedful.serve.guard import check_origin, own_names
-    from heedful.serve.keeper import inherited, keep
-    from heedful.serve.keys import Keys
     from heedful.serve.limits import Limits
-    from heedful.serve.log import log_to_stderr
+    from heedful.serve.middleware import check_origin, own_names
+    from heedful.serve.model_registry import Shelf, places
+    from heedful.serve.request_log import log_to_stderr
     from heedful.serve.service import Service
-    from heedful.serve.shelf import Shelf, places
-    from heedful.translator import Translator
+    from heedful.serve.supervisor import inherited, keep
+    from heedful.translation.translator import Translator
 
     only = own_names(host) if is_loopback(host) else ()
     if not only and not keys and not anyone:
@@ -91,7 +91,7 @@ def serve(
 
 
 def _all_built_in() -> list[Path]:
-    from heedful.store.names import built_in_models
+    from heedful.storage.model_names import built_in_models
 
     if not (known := built_in_models()):
         raise ConfigError("no model is named, and none is built in; name a run folder")
@@ -104,7 +104,7 @@ def key(
     per_minute: Annotated[int, typer.Option(min=1, help="Requests a minute.")] = 60,
 ) -> None:
     """Make an API key for `heedful serve --keys FILE`, and print it, once: the file has only its hash."""
-    from heedful.serve.keys import add_key
+    from heedful.serve.api_keys import add_key
 
     console.out(add_key(file, name, per_minute))
     console.say(f"{file} knows the key of {name}; a running server takes it up at SIGHUP")

@@ -124,7 +124,7 @@ def _outcome(name: Study, plan: "Plan") -> "Outcome":
 
             return figures(plan)
         case "parts":
-            from heedful.studies.parts import parts
+            from heedful.studies.ablations import parts
 
             return parts(plan)
         case _:

@@ -15,10 +15,10 @@ from heedful.config import Experiment, load_recipe, make_experiment, merge, pars
 from heedful.errors import ConfigError
 
 if TYPE_CHECKING:
-    from heedful.processes import Crew
-    from heedful.runs.choose import Survey
-    from heedful.store.run_folder import RunFolder
-    from heedful.train.events import Event, Finished, Started, StepDone
+    from heedful.storage.run_folder import RunFolder
+    from heedful.training.autoconfig import Survey
+    from heedful.training.events import Event, Finished, Started, StepDone
+    from heedful.training.process_group import Crew
 
 _STEPS_BEFORE_A_GUESS = 10
 
@@ -66,8 +66,8 @@ def _run(
     as_json: bool,
 ) -> int:
     """Train as one of the processes that torchrun has started, or alone; give the exit code."""
-    from heedful.processes import joined
-    from heedful.runs import fit
+    from heedful.training import run as fit
+    from heedful.training.process_group import joined
 
     folder = resume or out or _default_out(recipe, files)
     with joined() as crew:
@@ -96,13 +96,13 @@ def _start(
 ) -> int:
     from dataclasses import replace
 
-    from heedful.runs.choose import survey
-    from heedful.runs.fit import train as fit
-    from heedful.runs.inherit import with_languages
-    from heedful.runs.prepare import check_other_files, resolve
-    from heedful.runs.report import counted
-    from heedful.store.run_folder import RunFolder, check_free
+    from heedful.progress import counted
+    from heedful.storage.run_folder import RunFolder, check_free
     from heedful.tasks.choose import read_pairs, symbols
+    from heedful.training.autoconfig import survey
+    from heedful.training.finetune import with_languages
+    from heedful.training.prepare import check_other_files, resolve
+    from heedful.training.run import train as fit
 
     check_free(folder)  # before a look through the data, which may take minutes
     parent, under = _parent(tables)
@@ -127,7 +127,7 @@ def _start(
 
 def _parent(tables: dict[str, Any]) -> "tuple[RunFolder | None, dict[str, Any]]":
     """The model that training begins with, if there is one, and what is taken over from it."""
-    from heedful.runs.inherit import open_parent, taken_over
+    from heedful.training.finetune import open_parent, taken_over
 
     train = tables.get("train")
     init = train.get("init") if isinstance(train, dict) else ""
@@ -147,8 +147,8 @@ def _chosen(
     shown: console.Display,
 ) -> Experiment:
     """The experiment, with what the tables leave out chosen by the data, and told."""
-    from heedful.runs.choose import choose, choose_tuning
     from heedful.tasks.choose import text_kinds
+    from heedful.training.autoconfig import choose, choose_tuning
 
     given = tables.get("train", {})
     if parent:
@@ -166,7 +166,7 @@ def _chosen(
 
 def _follow(events: "Iterator[Event]", shown: console.Display, as_json: bool, folder: Path) -> int:
     """Show what happens until it is over; give the exit code."""
-    from heedful.train import events as kinds
+    from heedful.training import events as kinds
 
     steps = _Steps()
     for event in events:

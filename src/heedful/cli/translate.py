@@ -23,18 +23,24 @@ from heedful.cli.common import (
     search_with,
     write_output,
 )
-from heedful.cli.document import DocumentJob, is_document, refuse_other_files, refuse_with_documents, translate_document
-from heedful.cli.doubts import Doubts
-from heedful.cli.which import told_apart
+from heedful.cli.documents import (
+    DocumentJob,
+    is_document,
+    refuse_other_files,
+    refuse_with_documents,
+    translate_document,
+)
+from heedful.cli.low_confidence import Doubts
+from heedful.cli.model_choice import told_apart
 from heedful.errors import ConfigError
 
 if TYPE_CHECKING:
+    from heedful.attention.alignment import Aligner
     from heedful.data.stream import Arriving
-    from heedful.heads.align import Aligner
     from heedful.metrics.alignment import Link
-    from heedful.text.terms import Wishes
-    from heedful.translation import Translation
-    from heedful.translator import Translator
+    from heedful.text.constraints import Wishes
+    from heedful.translation.result import Translation
+    from heedful.translation.translator import Translator
 
 _LINES = 50  # of a file that its language is told by
 
@@ -151,8 +157,8 @@ def _check_writes_trees(run: Path, translator: "Translator") -> None:
 
 
 def _aligner(run: Path, translator: "Translator", report: console.Display) -> "Aligner":
-    from heedful.runs.align import find_aligner
-    from heedful.store.run_folder import RunFolder
+    from heedful.storage.run_folder import RunFolder
+    from heedful.translation.word_alignment import find_aligner
 
     return find_aligner(RunFolder.open(run), translator, report)
 
@@ -165,7 +171,7 @@ def _drawing(method: str, seed: int | None) -> list[str]:
 
 def _wishes(glossary: Path | None, keep: list[str] | None, prefix: str) -> "Wishes":
     from heedful.data.pairs import read_lines
-    from heedful.text.terms import Wishes, read_glossary
+    from heedful.text.constraints import Wishes, read_glossary
 
     kept = {term.strip(): term.strip() for term in keep or []}
     if "" in kept:
@@ -218,7 +224,7 @@ def _only_one(lines: "Iterable[str] | Arriving") -> list[str]:
 
 def _drawn(found: "Iterable[Translation]", path: Path) -> "Iterator[Translation]":
     """The same, with the tree in a picture before it is passed on."""
-    from heedful.store.files import write_atomically
+    from heedful.storage.files import write_atomically
     from heedful.text.tree_svg import tree_svg
     from heedful.text.trees import read_tree
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Bool, Int, UInt32, UInt64
 
-from heedful.data import profile as profiles
+from heedful.data import corpus_profile as profiles
 from heedful.data.pairs import MAX_LINE_BYTES, STANDARD_INPUT, check_parallel, raw_lines
 from heedful.data.symptoms import KINDS, LONG_WORDS, FindingKind, Severity, bit, judge_line, sentence, severity
 from heedful.errors import DataError, OutOfSpace

@@ -6,9 +6,9 @@ from contextlib import suppress
 from html import escape
 from itertools import islice
 
-from heedful.documents.bounds import MOST_ATTRIBUTES, MOST_XML, TOO_DEEP, Bounds, Element, TooMuch, as_text, clean
-from heedful.documents.draft import Draft, Placed, Run
-from heedful.documents.tree import BREAK, FIXED, HOLD, SILENT, THROUGH, Kind, Tree
+from heedful.documents.passages import Draft, Placed, Run
+from heedful.documents.safe_input import MOST_ATTRIBUTES, MOST_XML, TOO_DEEP, Bounds, Element, TooMuch, as_text, clean
+from heedful.documents.xml_text import BREAK, FIXED, HOLD, SILENT, THROUGH, Kind, Tree
 from heedful.errors import DataError
 
 

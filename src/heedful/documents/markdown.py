@@ -6,9 +6,9 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from heedful.documents.bounds import Bounds, TooMuch, as_text
-from heedful.documents.draft import Draft, Placed
-from heedful.documents.marks import Leaf, Mark, joined_leaves, paired, passage_of, written
+from heedful.documents.inline_marks import Leaf, Mark, joined_leaves, paired, passage_of, written
+from heedful.documents.passages import Draft, Placed
+from heedful.documents.safe_input import Bounds, TooMuch, as_text
 
 if TYPE_CHECKING:
     from markdown_it.token import Token

@@ -4,9 +4,9 @@ import re
 from collections.abc import Callable, Iterator
 from zipfile import ZipInfo
 
-from heedful.documents.bounds import Bounds, Element, check_xml, packed, parsed, unpacked
-from heedful.documents.draft import Draft
-from heedful.documents.tree import BREAK, DROP, FIXED, GROUP, SILENT, TEXT, THROUGH, Kind, Tree, copied
+from heedful.documents.passages import Draft
+from heedful.documents.safe_input import Bounds, Element, check_xml, packed, parsed, unpacked
+from heedful.documents.xml_text import BREAK, DROP, FIXED, GROUP, SILENT, TEXT, THROUGH, Kind, Tree, copied
 from heedful.errors import DataError
 
 _W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"

@@ -5,10 +5,10 @@ import re
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from heedful.documents.bounds import Bounds, as_text
-from heedful.documents.draft import Draft, Placed
-from heedful.documents.marks import Leaf
-from heedful.documents.strings import TAG, Marked, marked
+from heedful.documents.inline_marks import Leaf
+from heedful.documents.passages import Draft, Placed
+from heedful.documents.placeholders import TAG, Marked, marked
+from heedful.documents.safe_input import Bounds, as_text
 from heedful.errors import DataError
 
 _LINE = re.compile(r"[^\n]*+\n|[^\n]++\Z")

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from heedful.config.experiment import BleuTokens
+from heedful.metrics.bleu import bleu
 from heedful.metrics.interval import percent
-from heedful.metrics.translation import bleu
 
 LENGTHS = (5, 10, 15, 20, 25, 30, 40, 50)  # words of a sentence
 FREQUENCIES = (0, 1, 4, 9, 99, 999)  # how often a word was seen

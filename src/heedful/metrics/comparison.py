@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from itertools import chain
 
 from heedful.config.experiment import BleuTokens
+from heedful.metrics.bleu import bleu_metric, check_paired, words_of
 from heedful.metrics.breakdown import LENGTHS, PartScore, bleu_in, buckets, f1_by_frequency
 from heedful.metrics.significance import MetricTest, paired_tests
-from heedful.metrics.translation import bleu_metric, check_paired, words_of
 
 
 @dataclass(frozen=True, slots=True)

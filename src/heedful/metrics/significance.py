@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 from heedful.config.experiment import BleuTokens
+from heedful.metrics.bleu import affordable, bleu_metric, check_paired, score_around
 from heedful.metrics.score import Score
-from heedful.metrics.translation import affordable, bleu_metric, check_paired, score_around
 
 if TYPE_CHECKING:
     from sacrebleu.metrics.base import Metric

@@ -10,15 +10,15 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp
 
-from heedful.serve.document import described
-from heedful.serve.files import files, kinds
-from heedful.serve.guard import LOOPBACK, Guard, internal_error
-from heedful.serve.libre import libre
-from heedful.serve.page import Page
-from heedful.serve.refusal import error_response
+from heedful.serve.file_routes import files, kinds
+from heedful.serve.http_errors import error_response
+from heedful.serve.libretranslate_routes import libre
+from heedful.serve.middleware import LOOPBACK, Guard, internal_error
+from heedful.serve.openapi import described
 from heedful.serve.service import Service
 from heedful.serve.shortcut import Endpoint, Shortcut
-from heedful.serve.v1 import v1
+from heedful.serve.static_pages import Page
+from heedful.serve.v1_routes import v1
 
 _BUSY = ("/translate", "/v1/translate")
 _ABOUT = "Translation by the Transformer of 'Attention Is All You Need', and what went on inside of it."

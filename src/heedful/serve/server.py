@@ -15,8 +15,8 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from heedful.errors import ConfigError
-from heedful.memory import settle
-from heedful.serve.keeper import let_through
+from heedful.process_memory import settle
+from heedful.serve.supervisor import let_through
 
 _HEAD = 65_536  # bytes before the body of a request
 _HEAD_SECONDS = 10.0  # until all of them are there

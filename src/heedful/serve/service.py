@@ -8,14 +8,14 @@ from typing import Any, TypeVar
 from starlette.requests import Request
 
 from heedful.errors import HeedfulError, UserError
+from heedful.serve.api_keys import Keys
 from heedful.serve.batcher import Batcher, Full, Order, Piece, Ticket
-from heedful.serve.keys import Keys
+from heedful.serve.http_errors import Refused
 from heedful.serve.limits import Limits
-from heedful.serve.log import LOG
-from heedful.serve.metrics import Metrics
-from heedful.serve.refusal import Refused
-from heedful.serve.shelf import Shelf
-from heedful.text.detect import Detector
+from heedful.serve.model_registry import Shelf
+from heedful.serve.monitoring import Metrics
+from heedful.serve.request_log import LOG
+from heedful.text.language_detection import Detector
 
 Answer = TypeVar("Answer")
 _SHORT = 2000  # characters

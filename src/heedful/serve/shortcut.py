@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from heedful.serve.refusal import error_response
+from heedful.serve.http_errors import error_response
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 

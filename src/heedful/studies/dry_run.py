@@ -7,11 +7,11 @@ import numpy as np
 from heedful.data.batching import Batching, epoch_batches
 from heedful.models.flops import training_flops
 from heedful.models.size import model_size
-from heedful.studies.material import Material
+from heedful.studies.corpus_facts import Material
+from heedful.studies.experiments import Row
 from heedful.studies.outcome import Outcome, Table
 from heedful.studies.plan import Plan
-from heedful.studies.rows import Row
-from heedful.studies.trained import command, write_recipe
+from heedful.studies.row_training import command, write_recipe
 
 _SENTENCE = 28  # pieces of a sentence of WMT 2014, about
 

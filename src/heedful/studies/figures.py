@@ -8,21 +8,21 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from heedful.attention.record import record_attention
 from heedful.config import ModelConfig, TrainConfig
 from heedful.data.batch import pack
 from heedful.device import use_threads
-from heedful.heads.record import record_attention
 from heedful.models.transformer import Transformer
 from heedful.nn.heads import Kind
 from heedful.nn.layout import Layout
+from heedful.nn.loss import smoothed_loss
 from heedful.nn.masks import causal_mask, key_mask, window_mask
 from heedful.nn.positions import SinusoidalPositions
-from heedful.studies.chart import HeatMap, Series, can_draw, heat_maps, lines
-from heedful.studies.figure_heads import heads
+from heedful.studies.attention_figures import heads
+from heedful.studies.charts import HeatMap, Series, can_draw, heat_maps, lines
 from heedful.studies.outcome import Outcome, Table
 from heedful.studies.plan import Plan
-from heedful.train.objective import smoothed_loss
-from heedful.train.schedule import learning_rate
+from heedful.training.schedule import learning_rate
 
 _LENGTHS, _WINDOW = (7, 5, 3), 2  # of the sentences whose masks are shown
 _POSITIONS, _DISTANCES = 200, (0, 1, 2, 5, 10, 20, 50, 100)

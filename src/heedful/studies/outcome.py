@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from heedful.store.files import write_atomically
+from heedful.storage.files import write_atomically
 
 Cell = str | int | float | None  # None: not known, or not there
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from heedful.errors import FolderError
-from heedful.runs.report import Reporter
-from heedful.store.files import disk_errors, write_atomically
+from heedful.progress import Reporter
+from heedful.storage.files import disk_errors, write_atomically
 
 Scale = Literal["smoke", "laptop", "paper"]
 _MARK = ".study"

@@ -10,13 +10,13 @@ import torch
 from heedful.config import ModelConfig, TrainConfig
 from heedful.data.batch import Batch
 from heedful.data.batching import Position
-from heedful.memory import keep_pages
 from heedful.models.build import Vocabulary, build_model
-from heedful.studies.clock import one_thread, seconds
-from heedful.train.gradients import Gradients, Objective, OneByOne, Update
-from heedful.train.loop import Learner, training_steps
-from heedful.train.optimizer import make_optimizer
-from heedful.train.precision import Precision
+from heedful.process_memory import keep_pages
+from heedful.studies.timing import one_thread, seconds
+from heedful.training.gradients import Gradients, Objective, OneByOne, Update
+from heedful.training.loop import Learner, training_steps
+from heedful.training.optimizer import make_optimizer
+from heedful.training.precision import Precision
 
 _PAD, _EOS = 0, 1
 _TRAIN = TrainConfig()

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from heedful.data.pairs import Pair
-from heedful.store.files import write_atomically
+from heedful.storage.files import write_atomically
 
 _NOUNS = (
     "apple bird boat book boy cat child city cook cup dog door farmer field fish flower forest friend garden girl "

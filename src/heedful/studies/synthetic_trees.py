@@ -7,7 +7,7 @@ preposition tells which, so a parser has to look at it.
 import random
 from pathlib import Path
 
-from heedful.store.files import write_atomically
+from heedful.storage.files import write_atomically
 from heedful.studies.synthetic import ADJECTIVES, NOUNS, VERBS
 from heedful.text.trees import TOP, Tree, Word, write_tree
 

@@ -13,17 +13,17 @@ from torch import Tensor, nn
 
 from heedful.config import make_experiment
 from heedful.device import choose_device
-from heedful.memory import keep_pages
 from heedful.models.flops import looks
 from heedful.nn.attention import SelfAttention, attend_between, attend_nearby
 from heedful.nn.convolution import GatedConvolution
 from heedful.nn.layout import Layout
 from heedful.nn.recurrent import ReadingLayer
-from heedful.runs.report import Reporter
-from heedful.studies.chart import Series, can_draw, lines
-from heedful.studies.clock import one_thread, seconds
+from heedful.process_memory import keep_pages
+from heedful.progress import Reporter
+from heedful.studies.charts import Series, can_draw, lines
 from heedful.studies.outcome import Cell, Outcome, Table
 from heedful.studies.plan import Plan, Scale
+from heedful.studies.timing import one_thread, seconds
 
 Kind = Literal[
     "self-attention",

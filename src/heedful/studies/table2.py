@@ -5,16 +5,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from heedful.config import PRESETS, RIVAL_RATE, Experiment, merge
 from heedful.device import choose_device, use_threads
 from heedful.metrics.breakdown import LENGTHS, bleu_in, buckets
-from heedful.studies import chart
-from heedful.studies.done import SMOKE, Done, bleu_of, done_rows, interval, notes, smoke_data
+from heedful.studies import charts as chart
+from heedful.studies.corpus_facts import Material, material
 from heedful.studies.dry_run import dry_run
-from heedful.studies.material import Material, material
+from heedful.studies.experiments import Row, base, chosen, rival, row
 from heedful.studies.outcome import Cell, Outcome, Table
 from heedful.studies.plan import Plan, Scale
-from heedful.studies.rows import Row, base, chosen, rival, row
-from heedful.studies.scored import test_questions
+from heedful.studies.row_scores import test_questions
 from heedful.studies.speed import training_speed
 from heedful.studies.synthetic import write_corpus
+from heedful.studies.table_rows import SMOKE, Done, bleu_of, done_rows, interval, notes, smoke_data
 from heedful.tasks.choose import Question
 
 _TITLE = "Table 2: quality and training cost"

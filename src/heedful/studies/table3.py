@@ -6,14 +6,14 @@ from fractions import Fraction
 from typing import Any
 
 from heedful.config import PRESETS, Experiment, ModelConfig, merge
-from heedful.studies.done import SMOKE, Done, bleu_of, done_rows, interval, notes, smoke_data
+from heedful.studies.corpus_facts import material
 from heedful.studies.dry_run import dry_run
-from heedful.studies.material import material
+from heedful.studies.experiments import Row, base, chosen, row
 from heedful.studies.outcome import Cell, Outcome, Table
 from heedful.studies.plan import Plan, Scale
-from heedful.studies.rows import Row, base, chosen, row
-from heedful.studies.scored import validation_questions
+from heedful.studies.row_scores import validation_questions
 from heedful.studies.synthetic import write_corpus
+from heedful.studies.table_rows import SMOKE, Done, bleu_of, done_rows, interval, notes, smoke_data
 
 _TITLE = "Table 3: variations of the architecture"
 _SMOKE_SIZES = (60, 8, 8)

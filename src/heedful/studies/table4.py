@@ -4,14 +4,14 @@ from collections.abc import Sequence
 
 from heedful.config import RIVAL_RATE, merge
 from heedful.errors import DataError
-from heedful.studies.done import SMOKE, Done, done_rows, interval, notes
+from heedful.studies.corpus_facts import material
 from heedful.studies.dry_run import dry_run
-from heedful.studies.material import material
+from heedful.studies.experiments import base, chosen, rival, row
 from heedful.studies.outcome import Cell, Outcome, Table
 from heedful.studies.plan import Plan
-from heedful.studies.rows import base, chosen, rival, row
-from heedful.studies.scored import test_questions
+from heedful.studies.row_scores import test_questions
 from heedful.studies.synthetic_trees import write_treebank
+from heedful.studies.table_rows import SMOKE, Done, done_rows, interval, notes
 from heedful.tasks.choose import TREES, Question
 from heedful.text.trees import read_tree
 

@@ -45,6 +45,6 @@ def source_symbols(text: str) -> str:
 
 def scores(outputs: Sequence[str], references: Sequence[Sequence[str]], resamples: int) -> list[Score]:
     """Accuracy of whole outputs, and CER."""
-    from heedful.metrics.edits import character_scores  # with NumPy, which translating need not wait for
+    from heedful.metrics.edit_distance import character_scores  # with NumPy, which translating need not wait for
 
     return character_scores(outputs, references, resamples)

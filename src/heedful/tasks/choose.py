@@ -14,8 +14,8 @@ from heedful.config.experiment import BleuTokens, DataConfig, Task, TokenizerKin
 from heedful.data.pairs import Pair, check_readable, read_parallel
 from heedful.data.pairs import read_pairs as read_translations
 from heedful.errors import ConfigError, DataError
+from heedful.metrics.bleu import bleu, translation_scores
 from heedful.metrics.score import Score
-from heedful.metrics.translation import bleu, translation_scores
 from heedful.tasks import characters, copying, parsing, pronunciation
 
 TREES: tuple[Task, ...] = ("parsing", "tagged-parsing", "lexical-parsing")

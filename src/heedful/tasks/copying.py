@@ -21,7 +21,7 @@ def read_reverse(path: Path) -> Iterator[Pair]:
 
 def scores(outputs: Sequence[str], references: Sequence[Sequence[str]], resamples: int) -> list[Score]:
     """Accuracy of whole lines, and the error rate of their words."""
-    from heedful.metrics.edits import token_scores  # with NumPy, which translating need not wait for
+    from heedful.metrics.edit_distance import token_scores  # with NumPy, which translating need not wait for
 
     answers = [[right.split() for right in several] for several in references]
     return token_scores([output.split() for output in outputs], answers, resamples)

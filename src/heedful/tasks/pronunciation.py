@@ -25,7 +25,7 @@ def read(path: Path) -> Iterator[Pair]:
 
 def scores(outputs: Sequence[str], references: Sequence[Sequence[str]], resamples: int) -> list[Score]:
     """WER and PER; the closest of several pronunciations counts."""
-    from heedful.metrics.edits import pronunciation_scores  # with NumPy, which translating need not wait for
+    from heedful.metrics.edit_distance import pronunciation_scores  # with NumPy, which translating need not wait for
 
     answers = [[right.split() for right in several] for several in references]
     return pronunciation_scores([output.split() for output in outputs], answers, resamples)

@@ -19,8 +19,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from heedful.errors import DataError
-from heedful.text.allow import VERSION
 from heedful.text.tokenizer import ELSEWHERE, Tokenizer
+from heedful.text.tokenizer_allowlist import VERSION
 
 _UNIGRAM = 1
 _NORMAL, _UNKNOWN, _CONTROL, _UNUSED = 1, 2, 3, 5

@@ -8,10 +8,10 @@ from tokenizers import Encoding, processors
 from tokenizers import Tokenizer as RustTokenizer
 
 from heedful.errors import DataError
-from heedful.text.allow import checked
 from heedful.text.alphabet import byte_characters, visible
-from heedful.text.kinds import CONTINUATION, EOS, PAD, kind_of
-from heedful.text.rust import rust_errors
+from heedful.text.rust_errors import rust_errors
+from heedful.text.tokenizer_allowlist import checked
+from heedful.text.tokenizer_kinds import CONTINUATION, EOS, PAD, kind_of
 
 PAD_NAMES = (PAD, "[PAD]", "<PAD>", "<|pad|>", "<|finetune_right_pad_id|>")
 EOS_NAMES = (EOS, "<eos>", "[EOS]", "<EOS>", "[SEP]", "<|endoftext|>", "<|end_of_text|>", "<|eos|>", "<|im_end|>")

@@ -1,0 +1,95 @@
+"""One pass over finished translations: what every head attended to, and how sure the model was of each piece.
+
+A decoder that is given a whole target computes what it computed while it searched for it, step by step (law 1 of
+`heedful.models.seq2seq`); so this is what happened in the hypothesis that the beam returned.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+
+from heedful.attention.head_names import Head
+from heedful.attention.record import AttentionRecord, record_attention
+from heedful.data.batch import pack
+from heedful.models.seq2seq import AnySeq2Seq
+from heedful.nn.heads import Kind
+
+START = "<s>"  # how the symbol that a decoder starts from is shown
+HeadWeights = Float[np.ndarray, "_heads _query _key"]  # the three attentions differ in their sizes, layers in heads
+
+
+@dataclass(frozen=True, slots=True)
+class Attention:
+    """All weights of one sentence pair, one array a layer. A kind that the model does not have is empty.
+
+    A row of `decoder` and `cross` is the position that produced a target piece. The columns of `decoder` are what was
+    fed in: first the start symbol, then the target pieces but the last.
+    """
+
+    encoder: tuple[HeadWeights, ...]
+    decoder: tuple[HeadWeights, ...]
+    cross: tuple[HeadWeights, ...]
+
+    def of(self, kind: Kind) -> tuple[HeadWeights, ...]:
+        """The layers of one attention."""
+        match kind:
+            case "encoder":
+                return self.encoder
+            case "decoder":
+                return self.decoder
+            case "cross":
+                return self.cross
+
+    def __getitem__(self, head: Head) -> Float[np.ndarray, "_query _key"]:
+        return self.of(head.kind)[head.layer][head.index]
+
+
+@dataclass(frozen=True, slots=True)
+class Forced:
+    """What a model does on the way to a given target."""
+
+    attention: Attention
+    log_probs: Float[np.ndarray, " target"]  # of each target piece
+    best: Int[np.ndarray, "target ranks"]  # the likeliest pieces at each place
+    best_log_probs: Float[np.ndarray, "target ranks"]
+
+
+@torch.inference_mode()
+def forced(
+    model: AnySeq2Seq, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], ranks: int = 5
+) -> list[Forced]:
+    """Let the model produce these targets; all ids end in EOS, or where a hypothesis was cut off."""
+    device = next(model.parameters()).device
+    source, source_lengths = (tensor.to(device) for tensor in pack(sources))
+    target_in, lengths = (tensor.to(device) for tensor in pack([[model.pad_id, *target[:-1]] for target in targets]))
+    with record_attention(model) as record:
+        logits = model.decode(target_in, lengths, model.encode(source, source_lengths))
+    log_probs = logits.float().log_softmax(-1)
+    target_out, _ = pack(targets)
+    own = log_probs.gather(1, target_out.to(device)[:, None])[:, 0].cpu().numpy()
+    top = log_probs.topk(min(ranks, log_probs.shape[1]))
+    best, best_log_probs = top.indices.cpu().numpy(), top.values.cpu().numpy()
+    ends = np.cumsum(lengths.cpu().numpy())
+    parts = zip(*(np.split(rows, ends[:-1]) for rows in (own, best, best_log_probs)), strict=True)
+    return [
+        Forced(_cut(record, number, len(sources[number]), len(targets[number])), *part)
+        for number, part in enumerate(parts)
+    ]
+
+
+def _cut(record: AttentionRecord, sentence: int, source: int, target: int) -> Attention:
+    """The weights of one sentence, without what fills up the grid."""
+    sizes: dict[Kind, tuple[int, int]] = {
+        "encoder": (source, source),
+        "decoder": (target, target),
+        "cross": (target, source),
+    }
+    layers: dict[Kind, list[HeadWeights]] = {kind: [] for kind in sizes}
+    for kind, layer in sorted(record.calls):
+        queries, keys = sizes[kind]
+        weights = record.weights(kind, layer)[sentence, :, :queries, :keys]
+        layers[kind].append(weights.float().cpu().numpy())
+    return Attention(tuple(layers["encoder"]), tuple(layers["decoder"]), tuple(layers["cross"]))

@@ -1,0 +1,75 @@
+"""How much each head matters: how far the loss of a corpus would rise without it."""
+
+from collections.abc import Callable, Collection, Sequence
+
+import torch
+
+from heedful.attention.gates import gated, heads_off, open_gates
+from heedful.attention.head_names import Head, all_heads
+from heedful.data.batch import Batch
+from heedful.models.seq2seq import AnySeq2Seq
+from heedful.nn.loss import Loss, smoothed_loss
+
+Done = Callable[[int, int], None]  # hears how much is done, and of how much
+
+
+def head_importance(
+    model: AnySeq2Seq,
+    batches: Sequence[Batch],
+    off: Collection[Head] = (),
+    done: Done = lambda count, total: None,
+) -> dict[Head, float]:
+    """How far the loss per target token moves with each head, to first order; those in `off` are off already.
+
+    Each head of each sentence has a gate of one, and the derivatives of the loss by the gates say what happens when
+    they close; one pass forward and backward gives all of them. They count without their signs, sentence by sentence
+    (Michel et al., 2019): training has come to rest where their sum over a corpus is about zero for every head.
+    """
+    opened = open_gates(model)
+    for head in off:
+        opened[head.kind, head.layer][head.index] = 0.0
+    moved = {place: torch.zeros_like(gate) for place, gate in opened.items()}
+    for count, batch in enumerate(batches, 1):
+        sentences = len(batch.target_lengths)
+        gates = {place: gate.repeat(sentences, 1).requires_grad_() for place, gate in opened.items()}
+        with gated(model, gates):
+            slopes = torch.autograd.grad(_loss(model, batch).smoothed, list(gates.values()))
+        for place, slope in zip(gates, slopes, strict=True):
+            moved[place] += slope.abs().sum(0)
+        done(count, len(batches))
+    tokens = _tokens(batches)
+    return {
+        head: moved[head.kind, head.layer][head.index].item() / tokens for head in all_heads(model) if head not in off
+    }
+
+
+def ablation(
+    model: AnySeq2Seq,
+    batches: Sequence[Batch],
+    heads: Collection[Head],
+    done: Done = lambda count, total: None,
+) -> dict[Head, float]:
+    """What the loss per target token really rises by, head by head; a pass over the batches for each."""
+    whole = corpus_loss(model, batches)
+    rises: dict[Head, float] = {}
+    for head in heads:
+        with heads_off(model, [head]):
+            rises[head] = corpus_loss(model, batches) - whole
+        done(len(rises), len(heads))
+    return rises
+
+
+@torch.no_grad()
+def corpus_loss(model: AnySeq2Seq, batches: Sequence[Batch]) -> float:
+    """Unsmoothed loss per target token."""
+    return sum(_loss(model, batch).plain.item() for batch in batches) / _tokens(batches)
+
+
+def _loss(model: AnySeq2Seq, batch: Batch) -> Loss:
+    memory = model.encode(batch.source, batch.source_lengths)
+    features = model.features(batch.target_in, batch.target_lengths, memory)
+    return smoothed_loss(features, model.output_weight, batch.target_out, 0.0, model.output_bias)
+
+
+def _tokens(batches: Sequence[Batch]) -> int:
+    return sum(len(batch.target_out) for batch in batches)

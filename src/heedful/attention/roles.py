@@ -1,0 +1,125 @@
+"""Each head named by what it mostly does, by rules that are tried in this order:
+
+1. previous token, next token, same token, delimiter, alignment, rare word: those that reach their threshold, and of
+   them the one that is furthest over chance. In cross attention previous, next and same token are all part of the
+   alignment; elsewhere there is none.
+2. positional: the same three neighbouring offsets in most sentences.
+3. broad: weight spread over many keys.
+4. mixed: none of these.
+
+Thresholds are for `Share.over_chance`, so that short sentences, in which every head must look at the neighbours, and
+texts with much punctuation make no roles. They were set by looking at heads, and are no law.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from heedful.attention.head_names import Head
+from heedful.attention.measures import WINDOW, Measures, Share
+from heedful.nn.heads import Kind
+
+RoleName = Literal[
+    "previous token",
+    "next token",
+    "same token",
+    "alignment",
+    "delimiter",
+    "rare word",
+    "positional",
+    "broad",
+    "mixed",
+]
+# Light enough for black text; told apart by lightness, too, as far as nine can be.
+ROLE_COLOURS: dict[RoleName, str] = {
+    "previous token": "#7fb2e5",
+    "next token": "#a8d8f0",
+    "same token": "#c3b1e1",
+    "alignment": "#8fd19e",
+    "delimiter": "#f4a582",
+    "rare word": "#e79ac0",
+    "positional": "#9ad7d0",
+    "broad": "#f6dc85",
+    "mixed": "#d5d5d5",
+}
+
+MOSTLY = 0.4  # about half of the weight, where chance alone gives a seventh
+ALIGNED = 0.3  # less is enough: word order differs, so that even a perfect alignment is not all on the diagonal
+FOR_RARE = 0.2  # less is enough: a sentence may have only a part of one rare word
+STABLE = 0.85  # below it, what a head looks at goes with the words more than with the places
+SPREAD = 0.75  # of 16 keys effectively 8, since 16 ** 0.75 = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """What a head mostly does, and by which sign."""
+
+    name: RoleName
+    evidence: str
+    figure: str  # the number of the evidence, for where there is no room for a sentence
+
+
+def name_roles(measures: Mapping[Head, Measures]) -> dict[Head, Role]:
+    """The role of each head."""
+    return {head: name_role(head.kind, measured) for head, measured in measures.items()}
+
+
+def name_role(kind: Kind, measured: Measures) -> Role:
+    """The role of a head of this attention."""
+    candidates = _candidates(kind, measured)
+    reached = [candidate for candidate in candidates if candidate.share.over_chance >= candidate.threshold]
+    if reached:
+        best = max(reached, key=lambda candidate: candidate.share.over_chance)
+        return Role(best.name, best.evidence, percent(best.share.share))
+    if measured.window.over_chance >= MOSTLY and measured.stability >= STABLE:
+        figure, offsets = percent(measured.window.share), _offsets(measured.window_at)
+        own = "the diagonal" if kind == "cross" else "its own place"
+        evidence = (
+            f"{figure} of its weight at offsets {offsets} from {own} (by chance {percent(measured.window.chance)})"
+        )
+        return Role("positional", evidence, f"{offsets}: {figure}")
+    if measured.spread >= SPREAD:
+        figure = percent(measured.spread)
+        return Role("broad", f"its entropy is {figure} of the largest possible", figure)
+    best = max(candidates, key=lambda candidate: candidate.share.over_chance)
+    return Role("mixed", f"nothing stands out: {best.evidence}", "")
+
+
+def percent(share: float) -> str:
+    """A share as people write it."""
+    return f"{100 * share:.0f} %"
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    name: RoleName
+    share: Share
+    threshold: float
+    where: str
+
+    @property
+    def evidence(self) -> str:
+        return f"{percent(self.share.share)} of its weight {self.where} (by chance {percent(self.share.chance)})"
+
+
+def _candidates(kind: Kind, measured: Measures) -> list[_Candidate]:
+    """In the order that decides between equals."""
+    previous = "on the piece just written" if kind == "decoder" else "on the previous token"
+    places = [
+        _Candidate("previous token", measured.previous, MOSTLY, previous),
+        _Candidate("next token", measured.next, MOSTLY, "on the next token"),
+        _Candidate("same token", measured.same, MOSTLY, "on the token itself"),
+    ]
+    if kind == "cross":
+        places = [_Candidate("alignment", measured.diagonal, ALIGNED, "within one piece of the diagonal")]
+    special = "the start symbol" if kind == "decoder" else "EOS"
+    return [
+        *places,
+        _Candidate("delimiter", measured.delimiter, MOSTLY, f"on punctuation and {special}"),
+        _Candidate("rare word", measured.rare, FOR_RARE, "on rare pieces"),
+    ]
+
+
+def _offsets(middle: int) -> str:
+    first, last = (f"{place:+d}" if place else "0" for place in (middle - WINDOW // 2, middle + WINDOW // 2))
+    return f"{first} to {last}"

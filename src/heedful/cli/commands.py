@@ -1,0 +1,158 @@
+"""The commands together, and how every failure ends: one sentence and an exit code."""
+
+import errno
+import io
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from typing import Annotated, NoReturn
+
+import typer
+
+from heedful.cli.compare import compare
+from heedful.cli.console import complain, say
+from heedful.cli.doctor import doctor
+from heedful.cli.evaluate import evaluate
+from heedful.cli.export import export
+from heedful.cli.heads import heads
+from heedful.cli.import_model import bring
+from heedful.cli.info import info
+from heedful.cli.models import models
+from heedful.cli.prune import prune
+from heedful.cli.score import score
+from heedful.cli.serve import key, serve
+from heedful.cli.study import study
+from heedful.cli.train import train
+from heedful.cli.translate import translate
+from heedful.errors import HeedfulError, did_you_mean, out_of_memory
+
+INTERRUPTED = 130
+OUT_OF_SPACE = 5
+
+app = typer.Typer(
+    name="heedful",
+    help="The Transformer of 'Attention Is All You Need': train, translate, evaluate, see every head.",
+    no_args_is_help=True,
+    add_completion=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # plain help: drawing boxes would take longer than all the rest
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+_SHORT: dict[Callable[..., None], str] = {  # what fits into a line of the list of commands
+    translate: "Translate texts, files of lines, documents.",
+    models: "List the models: built-in ones and run folders.",
+    train: "Train from two text files, a recipe, or go on.",
+    evaluate: "Translate a test set and score it.",
+    compare: "Tell whether one system is better than another.",
+    score: "Tell how probable given translations are.",
+    heads: "See what every head attends to.",
+    prune: "Remove the heads that matter least.",
+    study: "Run one of the paper's comparisons.",
+    export: "Write a model in another program's format.",
+    serve: "Translate over HTTP, with a page.",
+    key: "Make an API key for `heedful serve`.",
+    doctor: "Find what is wrong with parallel text.",
+    info: "Tell what a model or a preset is.",
+}
+for command, short in _SHORT.items():
+    app.command(short_help=short)(command)
+app.command("import", short_help="Make a run folder of a Marian model.")(bring)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"heedful {version('heedful')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show it.")] = False,
+) -> None:
+    if debug:
+        os.environ["HEEDFUL_DEBUG"] = "1"
+
+
+def main() -> NoReturn:
+    """Run the command line and exit."""
+    # PyTorch's threads wait by spinning, which beside other programs made them five times slower. They must be told
+    # before it is imported.
+    os.environ.setdefault("GOMP_SPINCOUNT", "1000")
+    _open_streams()
+    try:
+        code = app(standalone_mode=False)
+    except Exception as error:
+        code = _explain(error)
+        if os.environ.get("HEEDFUL_DEBUG"):
+            traceback.print_exc()
+    except KeyboardInterrupt:
+        code = INTERRUPTED
+    sys.exit(_flushed(code if isinstance(code, int) else 0))
+
+
+def _explain(error: Exception) -> int:
+    """Say what went wrong; give the exit code."""
+    match error:
+        case HeedfulError():
+            complain(str(error))
+            return error.exit_code
+        case typer.TyperException():
+            _explain_usage(error)
+            return error.exit_code
+        case typer.Exit():
+            return error.exit_code
+        case typer.Abort():
+            return INTERRUPTED
+        case BrokenPipeError():
+            return 0
+        case _ if out_of_memory(error):
+            complain("out of memory; lower train.batch_tokens (or raise train.accumulate), --beam, or split long lines")
+            return OUT_OF_SPACE
+        case OSError() if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            complain(f"the disk is full{f' while writing {error.filename}' if error.filename else ''}; free some space")
+            return OUT_OF_SPACE
+        case OSError() if error.filename:
+            complain(f"{error.filename}: {error.strerror}")
+            return 1
+        case _:
+            what = f"unexpected {type(error).__name__}: {error}"
+            complain(f"{what}; run again with --debug before the command to see where")
+            return 1
+
+
+def _explain_usage(error: typer.TyperException) -> None:
+    message = error.format_message()
+    if message.startswith("Usage:"):  # a command without its arguments shows its help
+        say(message)
+        return
+    option, context = getattr(error, "option_name", ""), getattr(error, "ctx", None)
+    if message.startswith("No such option") and context:
+        known = [name for parameter in context.command.params for name in parameter.opts]
+        message = message.partition(" (Possible")[0].rstrip(".") + did_you_mean(option, known)
+    complain(message[:1].lower() + message[1:].rstrip(".") + ("" if message.endswith("?") else "; see --help"))
+
+
+def _flushed(code: int) -> int:
+    """A full disk or a closed pipe may show only when the last output is written."""
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python will flush once more
+        if not isinstance(error, BrokenPipeError) and code == 0:
+            complain(f"standard output: {error.strerror}")
+            return OUT_OF_SPACE
+    return code
+
+
+def _open_streams() -> None:
+    """Text goes out as it comes in, in UTF-8 whatever the locale; a stream that was closed swallows what it gets."""
+    for name in ("stdin", "stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w", encoding="utf-8"))  # noqa: SIM115, PTH123
+        elif name == "stdout" and isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", newline="\n")

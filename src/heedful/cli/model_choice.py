@@ -1,0 +1,62 @@
+"""Which model: the one that is named, or a built-in one for the language of the text."""
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from heedful.cli import console
+from heedful.errors import ConfigError, did_you_mean
+
+_LOCALES = ("LC_ALL", "LC_MESSAGES", "LANG")  # the first that is set counts
+
+
+@dataclass(frozen=True, slots=True)
+class Which:
+    """A model by its name or folder; or, if there is none, the languages that were asked for."""
+
+    named: str
+    source: str
+    target: str
+
+    def model(self, beginning: Callable[[], Iterable[str]]) -> Path:
+        """Its folder; how the text begins is looked at only where that is needed."""
+        from heedful.storage.model_names import built_in_models, find_model
+
+        if self.named:
+            return find_model(self.named)
+        from heedful.translation.direction import choose_direction
+
+        known = built_in_models()
+        texts = () if self.source and self.target else beginning()
+        found = choose_direction(known, texts, self.source, self.target, _locale())
+        if found.why:
+            console.say(found.why)
+        return known[found.name]
+
+
+def told_apart(arguments: Sequence[str], source: str, target: str) -> tuple[Which, list[str]]:
+    """The model and the texts: the first argument is a model if it is a folder, or a built-in one's name.
+
+    If it only looks like that, it is a mistake and not a text: nobody wants the name of a folder translated. With more
+    arguments a single word is taken for a mistake, too; or it is a sentence without quotes, word by word.
+    """
+    from heedful.storage.model_names import built_in_models, find_model, is_model, seems_a_model
+    from heedful.text.language_names import language_code
+
+    first, *texts = arguments or [""]
+    if not is_model(first) and not seems_a_model(first):
+        if texts and len(first.split()) == 1:
+            near = did_you_mean(first, built_in_models()) or "; heedful models lists the models"
+            raise ConfigError(f"{first} is no run folder and no built-in model; a sentence goes in quotes{near}")
+        return Which("", language_code(source), language_code(target)), list(arguments)
+    for option, given in (("--from", source), ("--to", target)):
+        if given:
+            raise ConfigError(f"{option} {given} chooses a built-in model, but {first} is named; leave one of them out")
+    find_model(first)  # before standard input is waited for
+    return Which(first, "", ""), texts
+
+
+def _locale() -> str:
+    """The language of who asks, in two letters."""
+    return next((value for name in _LOCALES if (value := os.environ.get(name))), "")[:2]

@@ -1,0 +1,100 @@
+"""Outputs drawn by their probability.
+
+What is drawn is a hash of the seed, the sentence, the number of the draw, the position and the token. So it depends
+neither on the sentences that are drawn together with it nor on how many are drawn of each.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+
+import torch
+from jaxtyping import Float, Float64, Int
+from torch import Tensor
+
+from heedful.config.experiment import SearchConfig
+from heedful.decoding.hypothesis import Hypothesis
+from heedful.decoding.stepping import NEVER, S, Step, Symbols, select_rows
+from heedful.decoding.stepwise import Picked, walk
+from heedful.decoding.topk import top_log_probs
+from heedful.errors import ConfigError
+from heedful.nn.noise import GOLDEN, LEVELS, MASK, mix, row_keys
+
+_FIRST_LOOK = 64  # tokens among which nearly every nucleus lies
+
+
+def sentence_key(seed: int, source: Sequence[int]) -> int:
+    """A number of 32 bits for a source sentence, from what is in it."""
+    words = " ".join(map(str, (seed, *source)))
+    return int.from_bytes(blake2b(words.encode(), digest_size=4).digest(), "little")
+
+
+def sample_search(
+    step: Step[S],
+    state: S,
+    symbols: Symbols,
+    max_lengths: Int[Tensor, " sentences"],
+    config: SearchConfig,
+    keys: Int[Tensor, " sentences"],
+    *,
+    draws: int = 1,
+    prefixes: Sequence[Sequence[int]] = (),
+) -> list[list[Hypothesis]]:
+    """As many outputs of each sentence as are to be drawn, in that order, not by score; some may be the same.
+
+    `temperature` comes first, then `top_k`, then `top_p` of what is left. Log-probabilities are the model's own.
+    """
+    if draws < 1:
+        raise ConfigError(f"{draws} translations were asked for; ask for at least 1")
+    sentences = len(max_lengths)
+    rows = torch.arange(sentences, device=max_lengths.device).repeat_interleave(draws)
+    numbers = torch.arange(draws, device=max_lengths.device).repeat(sentences)
+    dice = _Dice(row_keys(keys[rows], numbers), config.temperature, config.top_k, config.top_p)
+    begun = [prefix for prefix in prefixes for _ in range(draws)]
+    state = select_rows(state, rows, sentences)
+    found = walk(step, state, symbols, max_lengths[rows], config, dice.pick, begun)
+    return [found[first : first + draws] for first in range(0, len(found), draws)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Dice:
+    keys: Int[Tensor, " draws"]
+    temperature: float
+    top_k: int
+    top_p: float
+
+    def pick(self, log_probs: Float[Tensor, "rows vocabulary"], live: Int[Tensor, " rows"], length: int) -> Picked:
+        """One token a row. The largest of log-probability plus Gumbel noise is distributed as the tokens are."""
+        log_probs = log_probs.nan_to_num(nan=NEVER, neginf=NEVER)
+        if self.top_k:
+            values, ids = top_log_probs(log_probs, self.top_k)
+        else:
+            values, ids = log_probs, torch.arange(log_probs.shape[1], device=live.device).expand_as(log_probs)
+        if self.top_p < 1.0:
+            values, places = self._nucleus(values)
+            ids = ids.gather(1, places)
+        noise = _gumbel(row_keys(self.keys[live], torch.full_like(live, length)), ids)
+        best = (values / self.temperature + noise).argmax(dim=1, keepdim=True)
+        return values.gather(1, best)[:, 0], ids.gather(1, best)[:, 0]
+
+    def _nucleus(
+        self, values: Float[Tensor, "rows columns"]
+    ) -> tuple[Float[Tensor, "rows fewer"], Int[Tensor, "rows fewer"]]:
+        """The likeliest that together have `top_p`, and their columns. To sort all would take longer than the model."""
+        columns = values.shape[1]
+        whole = (values / self.temperature).logsumexp(dim=1, keepdim=True)
+        count = min(_FIRST_LOOK, columns)
+        while True:
+            top, places = top_log_probs(values, count)
+            share = (top / self.temperature - whole).exp()
+            mass = share.cumsum(dim=1)
+            if count == columns or bool((mass[:, -1] >= self.top_p).all()):
+                # What is likelier than a token has this much; the first has nothing before it and always stays.
+                return top.where(mass - share < self.top_p, NEVER), places
+            count = min(8 * count, columns)
+
+
+def _gumbel(keys: Int[Tensor, " rows"], ids: Int[Tensor, "rows some"]) -> Float64[Tensor, "rows some"]:
+    hashed = mix((keys.unsqueeze(1) + ids * GOLDEN) & MASK)
+    uniform = (hashed.double() + 0.5) / LEVELS  # neither 0 nor 1
+    return -(-uniform.log()).log()

@@ -1,1 +1,0 @@
-"""What runs a model: token ids in, hypotheses out."""

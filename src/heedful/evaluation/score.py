@@ -1,0 +1,85 @@
+"""How probable given translations are to a model."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from math import exp
+
+from heedful.data.pairs import Pair
+from heedful.data.stream import WINDOW, batches_by_length
+from heedful.errors import DataError
+from heedful.progress import Reporter
+from heedful.tasks.choose import symbols
+from heedful.translation.confidence import WordConfidence, word_confidence
+from heedful.translation.translator import Translator
+
+_LONGEST = 8192  # pieces of both sides
+
+
+@dataclass(frozen=True, slots=True)
+class PairScore:
+    """A pair, and the log-probability of each target piece after the source and the pieces before it."""
+
+    source: str
+    target: str
+    log_prob: float  # of the whole target, its end included
+    pieces: tuple[str, ...]  # of the target; the last is its end
+    log_probs: tuple[float, ...]
+    words: tuple[WordConfidence, ...]
+
+    @property
+    def per_piece(self) -> float:
+        """The mean over the pieces."""
+        return self.log_prob / len(self.pieces)
+
+
+@dataclass(frozen=True, slots=True)
+class Total:
+    """Over a whole file."""
+
+    pairs: int = 0
+    pieces: int = 0
+    log_prob: float = 0.0
+
+    def plus(self, score: PairScore) -> "Total":
+        """With one more pair."""
+        return Total(self.pairs + 1, self.pieces + len(score.pieces), self.log_prob + score.log_prob)
+
+    @property
+    def perplexity(self) -> float:
+        """Among how many pieces the model seems to choose, on average."""
+        return exp(-self.log_prob / self.pieces) if self.pieces else 1.0
+
+
+def score_pairs(translator: Translator, pairs: Iterator[Pair], report: Reporter) -> Iterator[PairScore]:
+    """The scores of a stream of pairs, in its order and in bounded memory."""
+    before = 0
+    while window := list(islice(pairs, WINDOW)):
+        yield from _window(translator, window, before)
+        before += len(window)
+        report.progress("scoring", before, 0)
+
+
+def _window(translator: Translator, pairs: Sequence[Pair], before: int) -> list[PairScore]:
+    tokenizer, engine = translator.tokenizers.target, translator.engine
+    sources = translator.encode([pair.source for pair in pairs])
+    targets = tokenizer.encode_all([symbols(translator.task, pair).target for pair in pairs])
+    both = [[*source, *target] for source, target in zip(sources, targets, strict=True)]
+    for number, ids in enumerate(both, before + 1):
+        if len(ids) > _LONGEST:
+            raise DataError(f"pair {number} has {len(ids)} pieces, over {_LONGEST}; split it into sentences")
+    found: dict[int, list[float]] = {}
+    for batch in batches_by_length(range(len(pairs)), both, 1, engine.batch_tokens):
+        log_probs = engine.score([sources[i] for i in batch], [targets[i] for i in batch])
+        found |= dict(zip(batch, log_probs, strict=True))
+    return [
+        PairScore(
+            pair.source,
+            pair.target,
+            sum(found[i]),
+            tuple(tokenizer.pieces(targets[i])),
+            tuple(found[i]),
+            word_confidence(tokenizer, targets[i], found[i]),
+        )
+        for i, pair in enumerate(pairs)
+    ]

@@ -1,0 +1,1 @@
+"""Models in other programs' formats, in and out, each proven equal."""

@@ -1,0 +1,108 @@
+"""A run's model in the format of another program, proven to be the same."""
+
+import dataclasses
+from pathlib import Path
+from typing import Literal, assert_never
+
+import torch
+
+from heedful.decoding.ctranslate2_engine import CTranslate2Engine
+from heedful.errors import ConfigError, DataError, FolderError
+from heedful.formats.export_ctranslate2 import Numbers, Pieces, export_ctranslate2
+from heedful.formats.export_huggingface import MarianCopy, export_huggingface
+from heedful.formats.export_onnx import OnnxCopy, export_onnx
+from heedful.formats.parity import Model, Proof, prove, samples
+from heedful.storage.at_checkpoint import AtCheckpoint
+from heedful.storage.files import disk_errors, new_folder, write_atomically, write_manifest
+from heedful.storage.run_folder import RunFolder, Tokenizers
+from heedful.text import Tokenizer
+from heedful.training.model_card import model_card
+from heedful.training.versions import versions
+from heedful.translation.translator import Translator
+
+Format = Literal["ctranslate2", "huggingface", "onnx"]
+
+# How far the log-probability of a token may be from ours. What is beyond is no rounding.
+_TOLERANCE: dict[Numbers, float] = {"float32": 1e-3, "float16": 0.1, "int8": 3.0}
+
+
+def export(run: RunFolder, to: Format, out: Path | None = None, numbers: Numbers = "float32") -> Proof:
+    """Write the run's model into a new folder, which is there afterwards only if the two models agree.
+
+    Without `out`, a model for CTranslate2 goes into the run itself, which then has both.
+    """
+    if out and out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise FolderError(f"{out} exists already; choose another folder to export to")
+    if to != "ctranslate2" and numbers != "float32":
+        raise ConfigError(f"--numbers {numbers} is for CTranslate2; others convert by themselves")
+    translator = Translator.of(run, torch.device("cpu"))
+    match to:
+        case "ctranslate2" if out:
+            with new_folder(out) as folder:
+                proof = _to_ctranslate2(run, translator, RunFolder(folder).ctranslate2, numbers)
+                _describe(run, RunFolder(folder), out.name, numbers, proof)
+        case "ctranslate2":
+            if isinstance(run, AtCheckpoint):
+                raise ConfigError("give the export of a checkpoint a folder: heedful export CHECKPOINT OUT")
+            proof = _to_ctranslate2(run, translator, run.ctranslate2, numbers)
+        case "huggingface" | "onnx":
+            if not out:
+                raise ConfigError(f"give the export a folder: heedful export RUN OUT --to {to}")
+            with new_folder(out) as folder:
+                proof = (_to_huggingface if to == "huggingface" else _to_onnx)(run, translator, folder)
+        case _:
+            assert_never(to)
+    return proof
+
+
+def _to_ctranslate2(run: RunFolder, translator: Translator, out: Path, numbers: Numbers) -> Proof:
+    with new_folder(out) as folder:
+        with disk_errors(folder):
+            export_ctranslate2(translator.model, _pieces(translator.tokenizers), folder, numbers, run.weights_id)
+        proof = _proven(run, translator, CTranslate2Engine(folder, workers=1), _TOLERANCE[numbers])
+        write_manifest(folder, sorted(path.name for path in folder.iterdir()))
+    return proof
+
+
+def _to_huggingface(run: RunFolder, translator: Translator, folder: Path) -> Proof:
+    export_huggingface(translator.model, translator.tokenizers, translator.search, folder)
+    theirs = MarianCopy(folder, translator.tokenizers.target.eos_id)
+    return _proven(run, translator, theirs, _TOLERANCE["float32"])
+
+
+def _to_onnx(run: RunFolder, translator: Translator, folder: Path) -> Proof:
+    export_onnx(translator.model, translator.tokenizers, translator.search, folder)
+    return _proven(run, translator, OnnxCopy(folder), _TOLERANCE["float32"])
+
+
+def _proven(run: RunFolder, translator: Translator, theirs: Model, tolerance: float) -> Proof:
+    eos_id = translator.tokenizers.target.eos_id
+    return prove(translator.engine, theirs, samples(run, translator), eos_id, tolerance)
+
+
+def _describe(run: RunFolder, folder: RunFolder, name: str, numbers: Numbers, proof: Proof) -> None:
+    """All that translating needs besides the weights, so that the folder can be used as the run was."""
+    experiment = run.experiment()
+    folder.begin(experiment)
+    folder.describe(experiment, run.tokenizers())
+    exported = {"parent": str(run.path), "parent_weights": run.note(), "numbers": numbers, **dataclasses.asdict(proof)}
+    folder.write_about({"data": run.about().get("data", {}), "versions": versions(), "exported": exported})
+    write_atomically(folder.path / "README.md", model_card(folder, name))
+
+
+def _pieces(tokenizers: Tokenizers) -> Pieces:
+    target = tokenizers.target
+    pad, eos = target.piece_at(target.pad_id), target.piece_at(target.eos_id)
+    return Pieces(_vocabulary(tokenizers.source), _vocabulary(target), pad, eos)
+
+
+def _vocabulary(tokenizer: Tokenizer) -> list[str]:
+    return [_piece(tokenizer, number) for number in range(tokenizer.vocabulary_size)]
+
+
+def _piece(tokenizer: Tokenizer, number: int) -> str:
+    """Its name; an id that other people's tokenizers leave out gets one that no text has."""
+    try:
+        return tokenizer.piece_at(number)
+    except DataError:
+        return f"<unused-{number}>"

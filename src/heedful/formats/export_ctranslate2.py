@@ -1,0 +1,159 @@
+"""A Transformer as a CTranslate2 model."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from heedful.config import Activation
+from heedful.errors import ConfigError
+from heedful.models.seq2seq import AnySeq2Seq
+from heedful.models.transformer import DecoderLayer, EncoderLayer, Transformer
+from heedful.nn.attention import CrossAttention, SelfAttention
+from heedful.nn.feed_forward import FeedForward
+from heedful.nn.positions import LearnedPositions, SinusoidalPositions
+from heedful.nn.residual import NORM_EPSILON
+from heedful.storage.head_padding import Heads, enough_for, filled_up
+
+Numbers = Literal["float32", "float16", "int8"]
+
+POSITIONS = 2048  # rows of the table of positions: source and output may have as many pieces
+
+
+@dataclass(frozen=True, slots=True)
+class Pieces:
+    """What the ids are called: the vocabularies of both sides, and the two special pieces."""
+
+    source: Sequence[str]
+    target: Sequence[str]
+    pad: str
+    eos: str
+
+
+def export_ctranslate2(model: AnySeq2Seq, pieces: Pieces, folder: Path, numbers: Numbers, weights: str) -> None:
+    """Write the model into an existing folder, its numbers rounded to these; `weights` is what they are called."""
+    if not isinstance(model, Transformer):
+        raise ConfigError(
+            f"CTranslate2 knows Transformers only, but this model is a {type(model).__name__}; "
+            "translate with the model as it is"
+        )
+    if model.config.window:
+        raise ConfigError(
+            f"CTranslate2 has no restricted self-attention, but model.window is {model.config.window}; "
+            "translate with the model as it is"
+        )
+    if not find_spec("ctranslate2"):
+        raise ConfigError("the export needs CTranslate2, which is not installed; install ctranslate2")
+    spec = _spec(model)
+    spec.config.unk_token = spec.config.bos_token = spec.config.decoder_start_token = pieces.pad
+    spec.config.eos_token = pieces.eos
+    spec.config.layer_norm_epsilon = NORM_EPSILON
+    spec.config.add_attribute("heedful", {"numbers": numbers, "positions": POSITIONS, "weights": weights})
+    spec.register_source_vocabulary(list(pieces.source))
+    spec.register_target_vocabulary(list(pieces.target))
+    spec.validate()
+    spec.optimize(quantization=numbers)
+    spec.save(str(folder))
+
+
+def _spec(model: Transformer) -> Any:
+    """All weights in CTranslate2's places."""
+    from ctranslate2.specs import TransformerSpec, transformer_spec
+
+    config, device = model.config, model.target_embedding.weight.device
+    reading = enough_for(layer.attention for layer in model.encoder)
+    writing = enough_for(kind for layer in model.decoder for kind in (layer.attention, layer.cross_attention))
+    pre, activation = config.norm == "pre", _activation(config.activation)
+    encoder = transformer_spec.TransformerEncoderSpec(
+        len(model.encoder), reading.count, pre_norm=pre, activation=activation, head_dim=reading.width
+    )
+    decoder = transformer_spec.TransformerDecoderSpec(
+        len(model.decoder), writing.count, pre_norm=pre, activation=activation, head_dim=writing.width
+    )
+    encoder.embeddings[0].weight = _array(model.source_embedding.weight)
+    decoder.embeddings.weight = _array(model.target_embedding.weight)
+    decoder.projection.weight = _array(model.output_weight)
+    if model.output_bias is not None:
+        decoder.projection.bias = _array(model.output_bias)
+    encoder.position_encodings.encodings = _array(_positions(model.source_positions, device))
+    decoder.position_encodings.encodings = _array(_positions(model.target_positions, device))
+    for ours, theirs in zip(model.encoder, encoder.layer, strict=True):
+        _fill_encoder_layer(theirs, ours, reading)
+    for layer, theirs in zip(model.decoder, decoder.layer, strict=True):
+        _fill_decoder_layer(theirs, layer, writing)
+    if pre:
+        _fill_norm(encoder.layer_norm, model.encoder_norm)
+        _fill_norm(decoder.layer_norm, model.decoder_norm)
+    return TransformerSpec(encoder, decoder)
+
+
+def _activation(activation: Activation) -> Any:
+    from ctranslate2.specs.common_spec import Activation as Theirs
+
+    return {"relu": Theirs.RELU, "gelu": Theirs.GELU, "swish": Theirs.SWISH}[activation]
+
+
+def _positions(positions: SinusoidalPositions | LearnedPositions, device: torch.device) -> Tensor:
+    """The table itself: CTranslate2's own sinusoids have other wavelengths."""
+    return positions(torch.arange(POSITIONS, device=device), POSITIONS)
+
+
+def _fill_encoder_layer(theirs: Any, ours: EncoderLayer, heads: Heads) -> None:
+    _fill_self_attention(theirs.self_attention, ours.attention, heads)
+    _fill_norm(theirs.self_attention.layer_norm, ours.attention_residual.norm)
+    _fill_feed_forward(theirs.ffn, ours.feed_forward)
+    _fill_norm(theirs.ffn.layer_norm, ours.feed_forward_residual.norm)
+
+
+def _fill_decoder_layer(theirs: Any, ours: DecoderLayer, heads: Heads) -> None:
+    _fill_self_attention(theirs.self_attention, ours.attention, heads)
+    _fill_norm(theirs.self_attention.layer_norm, ours.attention_residual.norm)
+    _fill_cross_attention(theirs.attention, ours.cross_attention, heads)
+    _fill_norm(theirs.attention.layer_norm, ours.cross_attention_residual.norm)
+    _fill_feed_forward(theirs.ffn, ours.feed_forward)
+    _fill_norm(theirs.ffn.layer_norm, ours.feed_forward_residual.norm)
+
+
+def _fill_self_attention(theirs: Any, ours: SelfAttention, heads: Heads) -> None:
+    theirs.queries_scale = np.float32(ours.head_sizes.d_k**-0.5)
+    _fill_projections(theirs.linear[0], ours.query_key_value, ours.sizes, ours.num_heads, heads)
+    _fill_output(theirs.linear[1], ours.output, ours.num_heads, heads)
+
+
+def _fill_cross_attention(theirs: Any, ours: CrossAttention, heads: Heads) -> None:
+    theirs.queries_scale = np.float32(ours.head_sizes.d_k**-0.5)
+    _fill_projections(theirs.linear[0], ours.query, ours.sizes[:1], ours.num_heads, heads)
+    _fill_projections(theirs.linear[1], ours.key_value, ours.sizes, ours.num_heads, heads)
+    _fill_output(theirs.linear[2], ours.output, ours.num_heads, heads)
+
+
+def _fill_projections(theirs: Any, ours: nn.Linear, sizes: Sequence[int], count: int, heads: Heads) -> None:
+    """One matrix for several projections, each of which has `count` heads."""
+    for name in ("weight", "bias"):
+        parts = getattr(ours, name).split(list(sizes))
+        setattr(theirs, name, _array(torch.cat([filled_up(part, count, heads) for part in parts])))
+
+
+def _fill_output(theirs: Any, ours: nn.Linear, count: int, heads: Heads) -> None:
+    theirs.weight = _array(filled_up(ours.weight.T, count, heads).T)
+    theirs.bias = _array(ours.bias)
+
+
+def _fill_feed_forward(theirs: Any, ours: FeedForward) -> None:
+    theirs.linear_0.weight, theirs.linear_0.bias = _array(ours.inner.weight), _array(ours.inner.bias)
+    theirs.linear_1.weight, theirs.linear_1.bias = _array(ours.outer.weight), _array(ours.outer.bias)
+
+
+def _fill_norm(theirs: Any, ours: nn.Module) -> None:
+    if isinstance(ours, nn.LayerNorm):  # always; the type checker can't know
+        theirs.gamma, theirs.beta = _array(ours.weight), _array(ours.bias)
+
+
+def _array(tensor: Tensor) -> "np.ndarray[Any, np.dtype[np.float32]]":
+    # A copy: CTranslate2 rounds in place, and the model is still needed as it was.
+    return tensor.detach().cpu().float().numpy().copy()

@@ -1,0 +1,34 @@
+"""Another program's model as a run folder, proven to be the same."""
+
+import dataclasses
+from pathlib import Path
+
+import torch
+
+from heedful.errors import FolderError
+from heedful.formats.export_huggingface import MarianCopy
+from heedful.formats.import_huggingface import import_huggingface
+from heedful.formats.parity import Proof, prove, samples
+from heedful.storage.files import new_folder
+from heedful.storage.run_folder import RunFolder
+from heedful.training.versions import versions
+from heedful.translation.translator import Translator
+
+_TOLERANCE = 1e-3  # of the log-probability of a token
+
+
+def bring(folder: Path, out: Path) -> Proof:
+    """Write a Hugging Face Marian model as a new run folder, which is there afterwards only if the two agree."""
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise FolderError(f"{out} exists already; choose another folder to import to")
+    imported = import_huggingface(folder)
+    with new_folder(out) as temporary:
+        run = RunFolder(temporary)
+        run.begin(imported.experiment)
+        run.describe(imported.experiment, imported.tokenizers)
+        run.write_weights(imported.weights, f"imported from {folder.resolve().name}")
+        translator = Translator.of(run, torch.device("cpu"))
+        eos_id = translator.tokenizers.target.eos_id
+        proof = prove(translator.engine, MarianCopy(folder, eos_id), samples(run, translator), eos_id, _TOLERANCE)
+        run.write_about({"versions": versions(), "imported": {"from": str(folder), **dataclasses.asdict(proof)}})
+    return proof

@@ -1,0 +1,207 @@
+"""A smaller model out of a trained one: the heads that matter least are removed, and what that changes is measured."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from time import perf_counter
+
+import torch
+from torch import Tensor
+
+from heedful.attention.head_names import Head, all_heads
+from heedful.attention.head_removal import least_important, pruned
+from heedful.attention.importance import head_importance
+from heedful.config import BleuTokens, ModelConfig, SearchConfig
+from heedful.data.batch import Batch
+from heedful.data.batching import Batching, epoch_batches
+from heedful.data.corpus import Limits, write_corpus
+from heedful.data.pairs import Pair
+from heedful.errors import ConfigError, DataError, FolderError
+from heedful.models.build import build_model
+from heedful.models.seq2seq import AnySeq2Seq
+from heedful.models.transformer import Transformer
+from heedful.progress import Reporter
+from heedful.storage.clear import clear
+from heedful.storage.files import write_atomically
+from heedful.storage.run_folder import RunFolder, fill_model
+from heedful.tasks.choose import quick_score, symbols
+from heedful.training.model_card import model_card
+from heedful.training.versions import versions
+from heedful.translation.translator import Translator
+from heedful.translation.word_alignment import keep_aligner
+
+_BATCH_TOKENS = 2048  # heads with gates take the plain path, which keeps all attention weights in memory
+_ROUNDS = 10  # importance is estimated anew after each tenth of the heads
+_TURN = 64  # sentences that one model translates before it is the other's turn
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One of the two models."""
+
+    heads: int
+    parameters: int
+    score: float  # BLEU, or what else the task is judged by
+    sentences_per_second: float
+
+
+@dataclass(frozen=True, slots=True)
+class Pruning:
+    """What was removed, by the names it had before, and what that changed."""
+
+    removed: tuple[str, ...]
+    before: Measured
+    after: Measured
+    speed: float  # how many times as many sentences in the same time
+
+
+def prune(
+    run: RunFolder,
+    translator: Translator,
+    keep: float,
+    pairs: Sequence[Pair],
+    search: SearchConfig,
+    out: Path,
+    report: Reporter,
+) -> Pruning:
+    """Remove the heads of a run's model that matter least for these pairs; write the rest as a new run folder."""
+    model = translator.model
+    if not isinstance(model, Transformer):
+        raise ConfigError(f"{run.path} has no heads that can be cut out; only a Transformer has")
+    count = heads_to_remove(model, keep)
+    with _new_folder(out) as folder:  # a place that cannot be written to is refused before the long work
+        removed = choose(model, paired_batches(run, translator, pairs), count, report)
+        config, weights = pruned(model, removed)
+        smaller = _translator(translator, config, weights)
+        pruning = _compared(translator, smaller, removed, pairs, search, run.experiment().evaluate.tokenize, report)
+        _write(run, folder, config, weights, pruning)
+        keep_aligner(folder, smaller, pairs)
+    return pruning
+
+
+def _compared(
+    whole: Translator,
+    smaller: Translator,
+    removed: Sequence[Head],
+    pairs: Sequence[Pair],
+    search: SearchConfig,
+    tokenize: BleuTokens,
+    report: Reporter,
+) -> Pruning:
+    """What became of size, score and speed."""
+    outputs, seconds = _race((whole, smaller), [pair.source for pair in pairs], search, report)
+    targets = [[pair.target] for pair in pairs]
+    before, after = (
+        Measured(
+            heads=len(all_heads(one.model)),
+            parameters=sum(weight.numel() for weight in one.model.parameters()),
+            score=quick_score(whole.task, lines, targets, tokenize),
+            sentences_per_second=len(pairs) / sum(taken),
+        )
+        for one, lines, taken in zip((whole, smaller), outputs, seconds, strict=True)
+    )
+    speed = median(old / new for old, new in zip(*seconds, strict=True))
+    return Pruning(tuple(map(str, removed)), before, after, speed)
+
+
+@contextmanager
+def _new_folder(path: Path) -> Iterator[RunFolder]:
+    """It is there afterwards if all went well: half a folder would only be in the way."""
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise FolderError(f"--out {path} exists already; choose another")
+    folder = RunFolder.create(path)
+    try:
+        yield folder
+    except BaseException:
+        clear(path)
+        raise
+
+
+def heads_to_remove(model: AnySeq2Seq, keep: float) -> int:
+    """How many; at least one goes, and each layer of each attention keeps one."""
+    if not 0.0 < keep <= 1.0:
+        raise ConfigError(f"--keep must be above 0 and below 1, but is {keep} instead; 0.7 keeps seven heads of ten")
+    total, least = len(all_heads(model)), sum(map(len, model.attentions.values()))
+    left = round(keep * total)
+    if left == total:
+        raise ConfigError(f"--keep {keep} of {total} heads removes none; lower it")
+    if left < least:
+        raise ConfigError(
+            f"--keep {keep} leaves {left} of {total} heads, but each layer of each attention keeps one, "
+            f"which makes {least}; the least is --keep {math.ceil(100 * least / total) / 100}"
+        )
+    return total - left
+
+
+def choose(model: AnySeq2Seq, batches: Sequence[Batch], count: int, report: Reporter) -> list[Head]:
+    """The heads to remove, in rounds: when some are gone, others matter more."""
+    removed: list[Head] = []
+    portion = math.ceil(len(all_heads(model)) / _ROUNDS)
+    rounds = math.ceil(count / portion)
+    for number in range(rounds):
+
+        def tell(done: int, total: int, start: int = number) -> None:
+            report.progress("weighing heads", start * total + done, rounds * total)
+
+        importance = head_importance(model, batches, removed, tell)
+        removed += least_important(importance, min(portion, count - len(removed)))
+    return removed
+
+
+def paired_batches(run: RunFolder, translator: Translator, pairs: Sequence[Pair]) -> list[Batch]:
+    """The pairs as the model would be trained on them, without those that are too long for that."""
+    data, tokenizers = run.experiment().data, translator.tokenizers
+    encoders = (tokenizers.source.encode_all, tokenizers.target.encode_all)
+    size = max(tokenizers.source.vocabulary_size, tokenizers.target.vocabulary_size)
+    device = next(translator.model.parameters()).device
+    with TemporaryDirectory() as folder:
+        seen = (symbols(translator.task, pair) for pair in pairs)
+        corpus = write_corpus(Path(folder), seen, encoders, size, Limits(data.max_length, data.max_ratio))
+        if not len(corpus):
+            raise DataError("every pair is empty or too long; give other text to weigh the heads by")
+        indices = epoch_batches(*corpus.lengths(), Batching(_BATCH_TOKENS, 0), 0)
+        return [corpus.batch(some, translator.model.pad_id).to(device) for some in indices]
+
+
+def _translator(whole: Translator, config: ModelConfig, weights: Mapping[str, Tensor]) -> Translator:
+    with torch.device("meta"):
+        model = build_model(config, whole.tokenizers.vocabulary)
+    device = next(whole.model.parameters()).device
+    fill_model(model.to_empty(device=device), weights, "the pruned model")
+    return Translator.with_model(model.eval(), whole.tokenizers, whole.search, whole.task)
+
+
+def _race(
+    translators: Sequence[Translator], sources: Sequence[str], search: SearchConfig, report: Reporter
+) -> tuple[list[list[str]], list[list[float]]]:
+    """What each translates, and the seconds of each turn. A machine changes its speed from minute to minute."""
+    outputs: list[list[str]] = [[] for _ in translators]
+    seconds: list[list[float]] = [[] for _ in translators]
+    for translator in translators:
+        translator.translate(sources[:8], search=search)  # what comes only once is not counted
+    for start in range(0, len(sources), _TURN):
+        turn = sources[start : start + _TURN]
+        order = range(len(translators))
+        for which in reversed(order) if start % (2 * _TURN) else order:
+            began = perf_counter()
+            outputs[which] += [line.text for line in translators[which].translate(turn, search=search)]
+            seconds[which].append(perf_counter() - began)
+        report.progress("translating before and after", start + len(turn), len(sources))
+    return outputs, seconds
+
+
+def _write(
+    run: RunFolder, folder: RunFolder, config: ModelConfig, weights: Mapping[str, Tensor], pruning: Pruning
+) -> None:
+    experiment = replace(run.experiment(), model=config)
+    folder.begin(experiment)
+    folder.describe(experiment, run.tokenizers())
+    left = f"{pruning.after.heads} of {pruning.before.heads} heads"
+    folder.write_weights(weights, f"pruned from {run.path.resolve().name}: {left}")
+    history = {"parent": str(run.path), "parent_weights": run.note(), **asdict(pruning)}
+    folder.write_about({"data": run.about().get("data", {}), "versions": versions(), "pruned": history})
+    write_atomically(folder.path / "README.md", model_card(folder))

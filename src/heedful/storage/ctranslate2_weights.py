@@ -1,0 +1,187 @@
+"""The weights of a model that was exported to CTranslate2, for PyTorch: what `export_ctranslate2` did, undone.
+
+So a folder that holds nothing but the export can be looked into and searched with in every way. What was rounded stays
+rounded: both engines run the same numbers.
+"""
+
+import math
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from heedful.errors import FolderError
+from heedful.models.transformer import DecoderLayer, EncoderLayer, Transformer
+from heedful.nn.attention import CrossAttention, SelfAttention
+from heedful.storage.head_padding import Heads, enough_for, taken_out
+
+_VERSION = 6  # of CTranslate2's binary format
+_TYPES = (torch.float32, torch.int8, torch.int16, torch.int32, torch.float16, torch.bfloat16)  # by their numbers there
+
+
+def own_weights(path: Path, model: Transformer) -> dict[str, Tensor]:
+    """What `model`, of which only the sizes matter, has to be filled with to be the model of this file."""
+    found = _Found(_variables(path), path)
+    reading = enough_for(layer.attention for layer in model.encoder)
+    writing = enough_for(kind for layer in model.decoder for kind in (layer.attention, layer.cross_attention))
+    weights = dict(_tables(model, found))
+    for number, layer in enumerate(model.encoder):
+        inside = found.under(f"encoder/layer_{number}")
+        weights |= {f"encoder.{number}.{name}": tensor for name, tensor in _encoder_layer(layer, inside, reading)}
+    for number, own in enumerate(model.decoder):
+        inside = found.under(f"decoder/layer_{number}")
+        weights |= {f"decoder.{number}.{name}": tensor for name, tensor in _decoder_layer(own, inside, writing)}
+    return weights
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What is in a file, from some place of its tree on."""
+
+    variables: Mapping[str, Tensor]
+    path: Path
+    place: str = ""
+
+    def under(self, name: str) -> "_Found":
+        return _Found(self.variables, self.path, f"{self.place}{name}/")
+
+    def __getitem__(self, name: str) -> Tensor:
+        """As float32, whatever it was rounded to."""
+        tensor, scale = self._get(name), self.variables.get(f"{self.place}{name}_scale")
+        return tensor.float() if scale is None else tensor.float() / scale.float().unsqueeze(1)
+
+    def _get(self, name: str) -> Tensor:
+        try:
+            return self.variables[f"{self.place}{name}"]
+        except KeyError as error:
+            raise FolderError(f"{self.path} has no {self.place}{name}; it is of another model") from error
+
+
+def _tables(model: Transformer, found: _Found) -> Iterator[tuple[str, Tensor]]:
+    yield "target_embedding.weight", found["decoder/embeddings/weight"]
+    if model.config.sharing != "all":
+        yield "own_source.weight", found["encoder/embeddings_0/weight"]
+    if model.config.sharing == "none":
+        yield "own_output.weight", found["decoder/projection/weight"]
+    if model.output_bias is not None:
+        yield "own_bias", found["decoder/projection/bias"]
+    if model.config.positions == "learned":
+        for side in ("source", "target"):
+            own = getattr(model, f"{side}_positions").weight
+            place = "encoder" if side == "source" else "decoder"
+            yield f"{side}_positions.weight", found[f"{place}/position_encodings/encodings"][: len(own)]
+    if model.config.norm == "pre":
+        for side in ("encoder", "decoder"):
+            yield from _norm(f"{side}_norm", found.under(f"{side}/layer_norm"))
+
+
+def _encoder_layer(layer: EncoderLayer, found: _Found, heads: Heads) -> Iterator[tuple[str, Tensor]]:
+    yield from _self_attention(layer.attention, found.under("self_attention"), heads)
+    yield from _feed_forward(found.under("ffn"))
+
+
+def _decoder_layer(layer: DecoderLayer, found: _Found, heads: Heads) -> Iterator[tuple[str, Tensor]]:
+    yield from _self_attention(layer.attention, found.under("self_attention"), heads)
+    yield from _cross_attention(layer.cross_attention, found.under("attention"), heads)
+    yield from _feed_forward(found.under("ffn"))
+
+
+def _self_attention(layer: SelfAttention, found: _Found, heads: Heads) -> Iterator[tuple[str, Tensor]]:
+    yield from _projections("attention.query_key_value", layer.sizes, layer.num_heads, found.under("linear_0"), heads)
+    yield from _output("attention.output", layer.sizes[-1], layer.num_heads, found.under("linear_1"), heads)
+    yield from _norm("attention_residual.norm", found.under("layer_norm"))
+
+
+def _cross_attention(layer: CrossAttention, found: _Found, heads: Heads) -> Iterator[tuple[str, Tensor]]:
+    count = layer.num_heads
+    yield from _projections("cross_attention.query", layer.sizes[:1], count, found.under("linear_0"), heads)
+    yield from _projections("cross_attention.key_value", layer.sizes, count, found.under("linear_1"), heads)
+    yield from _output("cross_attention.output", layer.sizes[-1], count, found.under("linear_2"), heads)
+    yield from _norm("cross_attention_residual.norm", found.under("layer_norm"))
+
+
+def _projections(
+    name: str, sizes: Sequence[int], count: int, found: _Found, heads: Heads
+) -> Iterator[tuple[str, Tensor]]:
+    for end in ("weight", "bias"):
+        parts = found[end].chunk(len(sizes))
+        own = [taken_out(part, size, count, heads) for part, size in zip(parts, sizes, strict=True)]
+        yield f"{name}.{end}", torch.cat(own)
+
+
+def _output(name: str, size: int, count: int, found: _Found, heads: Heads) -> Iterator[tuple[str, Tensor]]:
+    yield f"{name}.weight", taken_out(found["weight"].T, size, count, heads).T
+    yield f"{name}.bias", found["bias"]
+
+
+def _feed_forward(found: _Found) -> Iterator[tuple[str, Tensor]]:
+    for own, theirs in (("inner", "linear_0"), ("outer", "linear_1")):
+        for end in ("weight", "bias"):
+            yield f"feed_forward.{own}.{end}", found[f"{theirs}/{end}"]
+    yield from _norm("feed_forward_residual.norm", found.under("layer_norm"))
+
+
+def _norm(name: str, found: _Found) -> Iterator[tuple[str, Tensor]]:
+    yield f"{name}.weight", found["gamma"]
+    yield f"{name}.bias", found["beta"]
+
+
+def _variables(path: Path) -> dict[str, Tensor]:
+    """All that the file holds, by name; nothing in it is executed, and no size is believed unseen."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise FolderError(f"{path} cannot be read: {error.strerror}") from error
+    try:
+        return _Reader(content).variables()
+    except (struct.error, UnicodeDecodeError, IndexError, KeyError, ValueError) as error:
+        raise FolderError(f"{path} is not a model of CTranslate2's format {_VERSION}; export it again") from error
+
+
+class _Reader:
+    """Takes one thing after another from the bytes of a file."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+        self._at = 0
+
+    def variables(self) -> dict[str, Tensor]:
+        if self._number("I") != _VERSION:
+            raise ValueError("another version")
+        self._string()  # the kind of model
+        self._number("I")  # and its revision
+        found = dict(self._variable() for _ in range(self._number("I")))
+        for _ in range(self._number("I")):
+            alias = self._string()
+            name = self._string()
+            found[alias] = found[name]
+            if f"{name}_scale" in found:
+                found[f"{alias}_scale"] = found[f"{name}_scale"]
+        return found
+
+    def _variable(self) -> tuple[str, Tensor]:
+        name = self._string()
+        shape = [self._number("I") for _ in range(self._number("B"))]
+        kind = _TYPES[self._number("B")]
+        data = self._take(self._number("I"))
+        if len(data) != math.prod(shape) * kind.itemsize:
+            raise ValueError("a variable of another size than it says")
+        # A copy: tensors on the bytes of a file could be written to.
+        return name, torch.frombuffer(bytearray(data), dtype=kind).view(shape) if data else torch.empty(shape)
+
+    def _string(self) -> str:
+        return bytes(self._take(self._number("H"))[:-1]).decode()  # it ends in a zero
+
+    def _number(self, form: str) -> int:
+        (number,) = struct.unpack(f"<{form}", self._take(struct.calcsize(f"<{form}")))
+        return int(number)
+
+    def _take(self, length: int) -> memoryview:
+        part = memoryview(self._content)[self._at : self._at + length]
+        if len(part) != length:
+            raise ValueError("the file ends too early")
+        self._at += length
+        return part

@@ -1,0 +1,60 @@
+"""The text that a study trains on, prepared once: models are sized by its vocabulary and their work by its lengths."""
+
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from shutil import rmtree
+
+from heedful.config import Experiment, ModelConfig, SearchConfig, TrainConfig
+from heedful.errors import DataError, FolderError
+from heedful.models.flops import Lengths
+from heedful.progress import Reporter
+from heedful.storage.run_folder import RunFolder
+from heedful.studies.plan import Plan
+from heedful.tasks.choose import read_pairs
+from heedful.training.prepare import Prepared, check_other_files, data_facts, prepare, prepared_before
+from heedful.training.versions import versions
+
+
+@dataclass(frozen=True, slots=True)
+class Material:
+    """Pieces of both vocabularies, and the lengths of all training pairs; None: the text is not here."""
+
+    source: int
+    target: int
+    lengths: tuple[Lengths, Lengths] | None
+
+
+def material(experiment: Experiment, plan: Plan) -> Material:
+    """Prepare the text in the study's folder, or find it there. A dry run without the text goes by the recipe."""
+    data = experiment.data
+    if plan.dry_run and not all(Path(name).exists() for name in (*data.source, *data.target, *data.tsv)):
+        size = experiment.text.vocabulary_size
+        return Material(size, size, None)
+    prepared = prepared_text(plan.folder / "prepared", experiment, plan.report)
+    vocabulary = prepared.tokenizers.vocabulary
+    return Material(vocabulary.source, vocabulary.target, prepared.train[0].lengths())
+
+
+def _only_text(experiment: Experiment) -> Experiment:
+    """The same whatever the model and its training."""
+    model = ModelConfig(sharing=experiment.model.sharing)
+    return replace(experiment, model=model, train=TrainConfig(), search=SearchConfig())
+
+
+def prepared_text(folder: Path, experiment: Experiment, report: Reporter) -> Prepared:
+    """The text of an experiment as ids, in this folder: found there, or made."""
+    experiment = _only_text(experiment)
+    run = RunFolder(folder)
+    with suppress(DataError, FolderError):  # other text, or damaged: it can be made again
+        if run.prepared and run.experiment() == experiment:
+            return prepared_before(run, experiment, report)
+    if folder.exists():
+        rmtree(folder)
+    check_other_files(experiment.task, experiment.data)
+    total = sum(1 for _ in read_pairs(experiment.task, experiment.data))
+    run = RunFolder.create(folder)
+    run.begin(experiment)
+    prepared = prepare(run, experiment, total, report)
+    run.write_about({"data": data_facts(run, experiment, prepared), "versions": versions()})
+    return prepared

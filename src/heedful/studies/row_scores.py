@@ -1,0 +1,119 @@
+"""How good a trained row is, worked out once and kept in its folder; and what its training took."""
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+
+from heedful.config import Experiment
+from heedful.data.corpus import Corpus
+from heedful.device import choose_device, use_threads
+from heedful.errors import ConfigError, FolderError
+from heedful.evaluation.evaluate import evaluate
+from heedful.metrics.score import Score
+from heedful.models.flops import training_flops
+from heedful.models.size import model_size
+from heedful.storage.files import read_json, write_atomically
+from heedful.storage.run_folder import RunFolder, read_valid_pairs
+from heedful.studies.plan import Plan
+from heedful.tasks.choose import Question, questions, read_questions
+from heedful.training.learning_curve import read_events
+from heedful.training.validation import validation_loss
+from heedful.translation.translator import Translator
+
+_FILE = "scored.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """Outputs for the questions in their order, their scores, and perplexity per piece of the validation pairs."""
+
+    outputs: tuple[str, ...]
+    scores: tuple[Score, ...]
+    perplexity: float | None
+
+    def score(self, metric: str) -> Score:
+        """The one of this name."""
+        return next(score for score in self.scores if score.metric == metric)
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """What a training has taken, from its log."""
+
+    parameters: int
+    flops: float
+    tokens_per_second: float
+    curve: tuple[tuple[float, float], ...]  # FLOPs so far and validation score
+
+
+def test_questions(study: str, experiment: Experiment) -> list[Question]:
+    """The test set that the recipe names."""
+    data = experiment.data
+    if not data.test_source:
+        raise ConfigError(f"study {study} scores a test set, but the recipe names none; set data.test_source")
+    return read_questions(experiment.task, data.test_source, [data.test_target] if data.test_target else [])
+
+
+def validation_questions(run: RunFolder) -> list[Question]:
+    """The validation pairs as a test, as in Table 3 of the paper."""
+    return questions(run.experiment().task, read_valid_pairs(run))
+
+
+def score_row(run: RunFolder, asked: Sequence[Question], plan: Plan) -> Scored:
+    """Answer the questions with the folder's model; what is kept of the same questions is taken."""
+    experiment = run.experiment()
+    key = sha256(repr((asked, experiment.search, experiment.evaluate)).encode()).hexdigest()
+    if kept := _kept(run, key):
+        return kept
+    plan.report.say(f"{run.path.name}: scoring on {len(asked)} sentences")
+    use_threads(experiment.train.threads)
+    translator = Translator.of(run, choose_device(experiment.train.device))
+    search, tokenize = experiment.search, experiment.evaluate.tokenize
+    found = evaluate(translator, asked, search, tokenize, experiment.data.target_language, plan.report)
+    scored = Scored(found.outputs, found.scores, _perplexity(run, translator))
+    write_atomically(run.path / _FILE, json.dumps({"of": key, **asdict(scored)}, indent=1, ensure_ascii=False))
+    return scored
+
+
+def effort(run: RunFolder) -> Effort:
+    """Counted FLOPs: those of an epoch over its real sentence lengths, times the epochs made."""
+    model, vocabulary = run.experiment().model, run.tokenizers().vocabulary
+    source, target = Corpus(run.data / "train-0").lengths()
+    a_token = training_flops(model, vocabulary.target, source, target) / (int(source.sum()) + int(target.sum()))
+    steps = read_events(run, "StepDone")
+    tokens = np.cumsum([step["tokens"] for step in steps])
+    seconds = sum(step["tokens"] / step["tokens_per_second"] for step in steps)
+    so_far = {step["step"]: float(a_token * count) for step, count in zip(steps, tokens, strict=True)}
+    return Effort(
+        model_size(model, vocabulary.source, vocabulary.target).total,
+        float(a_token * tokens[-1]),
+        float(tokens[-1] / seconds),
+        tuple(
+            (so_far[look["step"]], look["score"])
+            for look in read_events(run, "Validated")
+            if look["score"] is not None and look["step"] in so_far
+        ),
+    )
+
+
+def _perplexity(run: RunFolder, translator: Translator) -> float | None:
+    if not (run.data / "valid").exists():
+        return None
+    corpus = Corpus(run.data / "valid")
+    return math.exp(validation_loss(translator.model, corpus, run.experiment().train.batch_tokens))
+
+
+def _kept(run: RunFolder, key: str) -> Scored | None:
+    if not (run.path / _FILE).exists():
+        return None
+    found: Any = read_json(run.path / _FILE)
+    match found:
+        case {"of": str(of), "outputs": list(outputs), "scores": list(scores), "perplexity": perplexity}:
+            known = Scored(tuple(outputs), tuple(Score(**score) for score in scores), perplexity)
+            return known if of == key else None
+    raise FolderError(f"{run.path / _FILE} is damaged; remove it, and the row is scored again")

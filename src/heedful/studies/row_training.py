@@ -1,0 +1,130 @@
+"""A row of a table, trained in its own run folder: begun, gone on with, or found finished."""
+
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from heedful.config import differences, dump_experiment
+from heedful.errors import FolderError, HeedfulError
+from heedful.storage.files import write_atomically
+from heedful.storage.run_folder import RunFolder
+from heedful.studies.experiments import Row
+from heedful.studies.plan import Plan, Stopped
+from heedful.tasks.choose import read_pairs
+from heedful.training import run as fit
+from heedful.training.events import Event, Finished, StepDone, Validated
+
+# Where a row is trained, which does not make it another row.
+_PLACE = ("train.threads", "train.device", "train.timeout_minutes")
+_SIGNALS = ("SIGINT", "SIGTERM", "SIGUSR1")
+_SECONDS_BETWEEN_LOOKS = 0.2
+
+
+def folder_of(row: Row, plan: Plan) -> Path:
+    """The run folder of a row."""
+    return plan.folder / "rows" / row.name
+
+
+def train_row(row: Row, plan: Plan) -> RunFolder:
+    """Train it to its end; a finished one is kept. A signal saves and raises `Stopped`."""
+    if came := plan.interrupted():
+        raise Stopped(came)
+    run = RunFolder(folder_of(row, plan))
+    if (run.path / "experiment.toml").exists():
+        _check_same(run, row)
+        if "finished" in run.about():
+            plan.report.say(f"{row.name}: trained already")
+            return run
+    plan.report.say(f"{row.name}: training in {run.path}")
+    if plan.processes > 1:
+        _train_elsewhere(row, plan)
+    else:
+        _follow(_events(run, row, plan), row, plan)
+    return run
+
+
+def command(row: Row, plan: Plan) -> str:
+    """The line that trains this row alone; its recipe is written where the line says."""
+    parts = [*_launcher(plan), *_arguments(row, plan)]
+    return shlex.join(parts)
+
+
+def write_recipe(row: Row, plan: Plan) -> Path:
+    """The complete experiment of a row, as a recipe."""
+    path = plan.folder / "recipes" / f"{row.name}.toml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, dump_experiment(row.experiment))
+    return path
+
+
+def _check_same(run: RunFolder, row: Row) -> None:
+    for key, before, now in differences(run.experiment(), row.experiment):
+        if key not in _PLACE:
+            raise FolderError(
+                f"{run.path} was trained with {key} = {before}, but now it is {now}; "
+                "choose another --out, or remove that folder to train the row again"
+            )
+
+
+def _events(run: RunFolder, row: Row, plan: Plan) -> Iterator[Event]:
+    train = row.experiment.train
+    if (run.path / "experiment.toml").exists():
+        here = {"threads": train.threads, "device": train.device, "timeout_minutes": train.timeout_minutes}
+        return fit.resume(run.path, {"train": here}, plan.report, plan.interrupted)
+    RunFolder.create(run.path)
+    total = sum(1 for _ in read_pairs(row.experiment.task, row.experiment.data))
+    return fit.train(run, row.experiment, total, plan.report, plan.interrupted)
+
+
+def _follow(events: Iterator[Event], row: Row, plan: Plan) -> None:
+    reason = ""
+    for event in events:
+        match event:
+            case StepDone():
+                plan.report.progress(f"training {row.name}", event.step, row.experiment.train.max_steps)
+            case Validated():
+                score = "" if event.score is None else f", {event.metric} {event.score:.2f}"
+                plan.report.say(f"{row.name}, step {event.step}: perplexity {event.perplexity:.2f}{score}")
+            case Finished():
+                reason = event.reason
+    if reason in _SIGNALS:
+        raise Stopped(reason)
+
+
+def _launcher(plan: Plan) -> list[str]:
+    if plan.processes == 1:
+        return ["heedful"]
+    return ["torchrun", "--standalone", "--nproc-per-node", str(plan.processes), "-m", "heedful"]
+
+
+def _arguments(row: Row, plan: Plan) -> list[str]:
+    folder = folder_of(row, plan)
+    if (folder / "experiment.toml").exists():
+        return ["train", "--resume", str(folder)]
+    return ["train", str(plan.folder / "recipes" / f"{row.name}.toml"), "--out", str(folder)]
+
+
+def _train_elsewhere(row: Row, plan: Plan) -> None:
+    """By several processes of their own, such as one for each GPU."""
+    write_recipe(row, plan)
+    launcher = [sys.executable, "-m", "torch.distributed.run", *_launcher(plan)[1:]]
+    # In a process group of their own Ctrl-C does not reach them twice, which would stop them before they have saved.
+    with subprocess.Popen([*launcher, *_arguments(row, plan)], start_new_session=True) as child:  # noqa: S603
+        try:
+            while child.poll() is None and not plan.interrupted():
+                time.sleep(_SECONDS_BETWEEN_LOOKS)
+            came = plan.interrupted()
+        finally:
+            if child.poll() is None:
+                child.send_signal(signal.SIGTERM)
+    if came:
+        raise Stopped(came)
+    if "finished" not in RunFolder(folder_of(row, plan)).about():
+        raise HeedfulError(
+            f"the training of {row.name} ended with exit code {child.returncode}; see above, "
+            "and go on by the same command"
+        )

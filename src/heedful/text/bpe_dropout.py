@@ -1,0 +1,138 @@
+"""BPE dropout (Provilkov et al. 2020): merges are left out at random, so that a model sees a word cut in many ways.
+
+The library's own dropout cannot be seeded, so the merges are replayed here.
+"""
+
+import heapq
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from random import Random
+
+from tokenizers import Tokenizer as RustTokenizer
+
+from heedful.errors import ConfigError
+from heedful.text.rust_errors import rust_errors
+from heedful.text.tokenizer import Tokenizer, require_unicode
+
+# Segmentations kept of one word and seed. At the paper's p = 0.1 a word has few that are at all likely, and a seed is
+# for one pass over the corpus, in which most words come less often than this. A power of two, to index by a byte.
+VARIANTS = 8
+
+# Words whose segmentations are kept, and the longest of them: text without spaces has no words that come again.
+MAX_WORDS = 1_000_000
+MAX_WORD_LENGTH = 64
+
+# What the library's regular expressions call a space; Python's `\s` has four more. GPT-2's pre-tokeniser never joins
+# a character and the space after it, so a text falls apart between the two into parts that can be cut alone.
+_SPACES = "\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
+_WORD = re.compile(f"[{_SPACES}]*[^{_SPACES}]+|[{_SPACES}]+")
+
+Merges = Mapping[tuple[int, int], tuple[int, int]]  # two ids next to each other: the merge's rank, and what it makes
+
+
+class BpeDropout:
+    """Seeded BPE dropout: the same texts and seed give the same ids, and any seed gives the same text."""
+
+    def __init__(self, tokenizer: Tokenizer, probability: float) -> None:
+        """Leave out each possible merge with a probability: 0 is `Tokenizer.encode_all`, 1 leaves single bytes."""
+        if not 0 <= probability <= 1:
+            raise ConfigError(f"text.bpe_dropout must be between 0 and 1, but is {probability}")
+        if tokenizer.kind != "bpe":
+            raise ConfigError(
+                f"text.bpe_dropout is {probability}, but a tokenizer of kind '{tokenizer.kind}' has no merges of ours "
+                "to leave out; set it to 0 or text.kind to 'bpe'"
+            )
+        self._probability = probability
+        self._eos_id = tokenizer.eos_id
+        serialised = tokenizer.to_json()
+        self._cutter = RustTokenizer.from_str(serialised).pre_tokenizer
+        self._ids, self._merges = _read_merges(serialised)
+        self._seed: int | None = None
+        self._known: dict[str, list[list[int] | None]] = {}
+
+    def encode_all(self, texts: Sequence[str], seed: int) -> list[list[int]]:
+        """Give the ids of each text, cut at random, and EOS."""
+        require_unicode(texts)
+        if seed != self._seed:
+            self._seed, self._known = seed, {}
+        picks = Random(seed)
+        return [self._encode(text, picks) for text in texts]
+
+    def _encode(self, text: str, picks: Random) -> list[int]:
+        if not text:
+            return [self._eos_id]
+        words = _WORD.findall(" " + text)  # the space that every text of ours starts with
+        ids: list[int] = []
+        for word, pick in zip(words, picks.randbytes(len(words)), strict=True):
+            known = self._known.get(word)
+            variant = known[pick % VARIANTS] if known is not None else None
+            ids += variant if variant is not None else self._draw(word, pick % VARIANTS)
+        ids.append(self._eos_id)
+        return ids
+
+    def _draw(self, word: str, number: int) -> list[int]:
+        """Draw one variant of a word; it hangs on seed, word and number alone, so what is kept never matters."""
+        drawn = self._segment(word, Random(f"{self._seed} {number} {word}"))
+        if len(word) <= MAX_WORD_LENGTH:
+            if len(self._known) >= MAX_WORDS:
+                self._known.clear()
+            self._known.setdefault(word, [None] * VARIANTS)[number] = drawn
+        return drawn
+
+    def _segment(self, word: str, generator: Random) -> list[int]:
+        with rust_errors("this text cannot be encoded"):
+            stretches = self._cutter.pre_tokenize_str(word)
+        drops = lambda: generator.random() < self._probability  # noqa: E731
+        return [
+            number
+            for stretch, _ in stretches
+            for number in merge([self._ids[character] for character in stretch], self._merges, drops)
+        ]
+
+
+def merge(ids: Sequence[int], merges: Merges, drops: Callable[[], bool]) -> list[int]:
+    """Apply merges, lowest rank first and leftmost first, until none is possible or `drops()` left out all that are.
+
+    After each merge every one that was left out is a candidate again, as in the paper's algorithm 1.
+    """
+    pieces: list[int | None] = list(ids)
+    after = list(range(1, len(pieces) + 1))
+    before = list(range(-1, len(pieces) - 1))
+    queue: list[tuple[int, int, int, int, int]] = []
+    left_out: list[tuple[int, int, int, int, int]] = []
+
+    def offer(left: int, right: int) -> None:
+        if left >= 0 and right < len(pieces):
+            first, second = pieces[left], pieces[right]
+            if first is not None and second is not None and (found := merges.get((first, second))) is not None:
+                heapq.heappush(queue, (found[0], left, found[1], first, second))
+
+    for place in range(len(pieces) - 1):
+        offer(place, place + 1)
+    while queue:
+        candidate = heapq.heappop(queue)
+        _, left, made, first, second = candidate
+        right = after[left]
+        if pieces[left] != first or right >= len(pieces) or pieces[right] != second:
+            continue  # one of the two has become part of something else since
+        if drops():
+            left_out.append(candidate)
+            continue
+        pieces[left], pieces[right], after[left] = made, None, after[right]
+        if after[left] < len(pieces):
+            before[after[left]] = left
+        for dropped in left_out:
+            heapq.heappush(queue, dropped)
+        left_out.clear()
+        offer(before[left], left)
+        offer(left, after[left])
+    return [piece for piece in pieces if piece is not None]
+
+
+def _read_merges(serialised: str) -> tuple[dict[str, int], dict[tuple[int, int], tuple[int, int]]]:
+    model = json.loads(serialised)["model"]
+    ids: dict[str, int] = model["vocab"]
+    return ids, {
+        (ids[left], ids[right]): (rank, ids[left + right]) for rank, (left, right) in enumerate(model["merges"])
+    }

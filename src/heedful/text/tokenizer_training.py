@@ -1,0 +1,191 @@
+"""Where a tokenizer comes from: learnt from text, or somebody else's file."""
+
+import json
+from collections.abc import Iterable, Iterator
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any, assert_never
+
+from tokenizers import AddedToken, models, trainers
+from tokenizers import Tokenizer as RustTokenizer
+
+from heedful.config.experiment import TextConfig, TokenizerKind
+from heedful.errors import ConfigError, DataError
+from heedful.text.alphabet import byte_characters
+from heedful.text.rust_errors import rust_errors
+from heedful.text.tokenizer import EOS_NAMES, PAD_NAMES, Tokenizer, first_of
+from heedful.text.tokenizer_allowlist import STRETCH_LENGTH, checked
+from heedful.text.tokenizer_kinds import CONTINUATION, EOS, PAD, empty_model, shell
+
+
+def learn_tokenizer(lines: Iterable[str], config: TextConfig) -> Tokenizer:
+    """Learn the pieces of a text from its first `sample_lines` lines, which are read once and not kept.
+
+    The same lines give the same tokenizer. Kinds that learn pieces have exactly `vocabulary_size` of them; "words",
+    "symbols", "characters" and "bytes" have at most as many.
+    """
+    _require_room(config)
+    sample = _with_text(islice(lines, config.sample_lines))
+    with rust_errors("no vocabulary could be learnt from this text"):
+        model = _learnt_model(sample, config)
+    rust = shell(config.kind, model)
+    rust.add_special_tokens([PAD, EOS])
+    return Tokenizer(rust, "the tokenizer just learnt")
+
+
+def reuse_tokenizer(path: Path) -> Tokenizer:
+    """Read any existing tokenizer.json for a new model; a padding or end-of-sentence piece that it lacks is added."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise DataError(f"{path} cannot be read ({error.strerror}); name an existing tokenizer.json") from error
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path} is not JSON (it is not UTF-8); a tokenizer.json is needed") from error
+    data = checked(text, str(path))
+    added = _with_pad_and_eos(data["added_tokens"])
+    specials = [token["content"] for token in added if token.get("special")]
+    stripped = {**data, "added_tokens": [], "model": _without_reach(data, specials)}
+    with rust_errors(f"{path} is not a tokenizer that heedful can use"):
+        rust = RustTokenizer.from_str(json.dumps(stripped))
+        rust.add_tokens([_added_token(token) for token in added])
+    return Tokenizer(rust, str(path))
+
+
+def _smallest(kind: TokenizerKind) -> list[str]:
+    """The pieces that every vocabulary of this kind has, in the order of their ids."""
+    alphabet = list(byte_characters())
+    continued = [CONTINUATION + character for character in alphabet] if kind == "wordpiece" else []
+    return [PAD, EOS, *alphabet, *continued]
+
+
+def _require_room(config: TextConfig) -> None:
+    least = len(_smallest(config.kind))
+    if config.vocabulary_size < least:
+        raise ConfigError(
+            f"text.vocabulary_size is {config.vocabulary_size}, but kind '{config.kind}' needs room for every byte; "
+            f"set it to at least {least}"
+        )
+
+
+def _with_text(lines: Iterable[str]) -> Iterator[str]:
+    """Pass lines on without holding them, if there is any text in them."""
+    rest = iter(lines)
+    first = next((line for line in rest if line), None)
+    if first is None:
+        raise DataError("there is no text to learn a vocabulary from; name files that have lines with text")
+    return chain([first], rest)
+
+
+def _learnt_model(lines: Iterator[str], config: TextConfig) -> Any:
+    match config.kind:
+        case "bpe":
+            return _learn_bpe(lines, config.vocabulary_size)
+        case "unigram":
+            return _learn_unigram(lines, config.vocabulary_size)
+        case "wordpiece":
+            return _learn_wordpiece(lines, config.vocabulary_size)
+        case "words" | "symbols" | "characters":
+            return _learn_whole(lines, config.kind, config.vocabulary_size)
+        case "bytes":
+            return models.BPE(vocab=_numbered(_smallest("bytes")), merges=[])
+    assert_never(config.kind)
+
+
+def _learn_bpe(lines: Iterator[str], size: int) -> Any:
+    trainer = trainers.BpeTrainer(
+        vocab_size=size,
+        special_tokens=_smallest("bpe"),  # named one by one, so that ids and ties never depend on the order of a hash
+        show_progress=False,
+    )
+    rust = shell("bpe", empty_model("bpe"))
+    rust.train_from_iterator(lines, trainer)
+    _require_pieces(rust.get_vocab_size(), size)
+    return rust.model
+
+
+def _learn_wordpiece(lines: Iterator[str], size: int) -> Any:
+    trainer = trainers.WordPieceTrainer(vocab_size=size, special_tokens=_smallest("wordpiece"), show_progress=False)
+    rust = shell("wordpiece", empty_model("wordpiece"))
+    rust.train_from_iterator(lines, trainer)
+    _require_pieces(rust.get_vocab_size(), size)
+    # The cut after `STRETCH_LENGTH` bytes keeps every word under the limit at which the model gives up.
+    return models.WordPiece(
+        vocab=rust.get_vocab(), continuing_subword_prefix=CONTINUATION, max_input_chars_per_word=STRETCH_LENGTH
+    )
+
+
+def _learn_unigram(lines: Iterator[str], size: int) -> Any:
+    trainer = trainers.UnigramTrainer(
+        vocab_size=size, special_tokens=[PAD, EOS], initial_alphabet=list(byte_characters()), show_progress=False
+    )
+    rust = shell("unigram", empty_model("unigram"))
+    rust.train_from_iterator(lines, trainer)
+    _require_pieces(rust.get_vocab_size(), size)
+    learnt = [(piece, score) for piece, score in json.loads(rust.to_str())["model"]["vocab"] if piece not in (PAD, EOS)]
+    return models.Unigram([(PAD, 0.0), (EOS, 0.0), *_same_each_time(learnt)], unk_id=None, byte_fallback=False)
+
+
+def _same_each_time(learnt: list[tuple[str, float]]) -> list[tuple[str, float]]:
+    """Take out of learnt scores what depends on the order of threads and hashes.
+
+    The trainer adds up in any order, so the last digits differ; and it numbers the bytes that it has hardly seen in
+    any order, each 0.0001 above the last: here all of them get the lowest score.
+    """
+    lowest = min(score for _, score in learnt)
+    unseen = lowest + 0.0001 * (256 + 1)
+    steady = [(piece, round(lowest if len(piece) == 1 and score < unseen else score, 6)) for piece, score in learnt]
+    return sorted(steady, key=lambda entry: (-entry[1], entry[0]))
+
+
+def _learn_whole(lines: Iterator[str], kind: TokenizerKind, size: int) -> Any:
+    """Take the most frequent words or characters whole; BPE without merges writes all others in bytes."""
+    rust = shell(kind, models.WordLevel())
+    rust.train_from_iterator(lines, trainers.WordLevelTrainer(vocab_size=size, show_progress=False))
+    found = rust.get_vocab()
+    known = _smallest(kind)
+    whole = [piece for piece in sorted(found, key=lambda piece: found[piece]) if len(piece) > 1]
+    return models.BPE(vocab=_numbered([*known, *whole][:size]), merges=[], ignore_merges=True)
+
+
+def _numbered(pieces: list[str]) -> dict[str, int]:
+    return {piece: number for number, piece in enumerate(pieces)}
+
+
+def _require_pieces(found: int, size: int) -> None:
+    if found < size:
+        raise DataError(
+            f"text.vocabulary_size is {size} but this text has only {found} different pieces; set it to at most {found}"
+        )
+
+
+def _with_pad_and_eos(added: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Make sure that one padding and one end-of-sentence token are among the special ones."""
+    contents = [token["content"] for token in added]
+    wanted = (first_of(PAD_NAMES, contents) or PAD, first_of(EOS_NAMES, contents) or EOS)
+    marked = [{**token, "special": True} if token["content"] in wanted else token for token in added]
+    return marked + [{"content": name, "special": True} for name in wanted if name not in contents]
+
+
+def _without_reach(data: dict[str, Any], specials: list[str]) -> dict[str, Any]:
+    """Rename special pieces in a model that would find them in text, so that a literal "</s>" is spelt instead.
+
+    The special token itself then gets an id of its own after the model's.
+    """
+    model: dict[str, Any] = data["model"]
+    # U+FFFF is no character: a text that has it anyway, just there, decodes to itself.
+    renamed = {name: name + "\uffff" for name in specials if name != model.get("unk_token")}
+    if model["type"] == "Unigram":
+        unknown = model.get("unk_id")
+        entries = enumerate(model["vocab"])
+        spelt = [[piece if place == unknown else renamed.get(piece, piece), score] for place, (piece, score) in entries]
+        return {**model, "vocab": spelt}
+    if model["type"] == "WordLevel" or model.get("ignore_merges"):
+        return {**model, "vocab": {renamed.get(piece, piece): number for piece, number in model["vocab"].items()}}
+    return model
+
+
+def _added_token(token: dict[str, Any]) -> AddedToken:
+    flags = {
+        name: bool(token.get(name, False)) for name in ("single_word", "lstrip", "rstrip", "normalized", "special")
+    }
+    return AddedToken(token["content"], **flags)

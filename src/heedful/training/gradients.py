@@ -1,0 +1,133 @@
+"""The gradient of an update's mean loss, worked out by one thread or by several."""
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from copy import deepcopy
+from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
+
+from torch import Tensor
+
+from heedful.data.batch import Batch
+from heedful.data.batching import Position
+from heedful.kernels.threads import shared_threads
+from heedful.models.seq2seq import AnySeq2Seq
+from heedful.nn.loss import smoothed_loss
+from heedful.nn.noise import sentence_keys
+from heedful.process_memory import keep_pages
+from heedful.training.precision import Precision
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """The data of one update of the weights, and where in the data comes after it.
+
+    `parts` are this process's share of it, `target_tokens` and `tokens` are counted over all processes.
+    """
+
+    parts: Sequence[Batch]
+    target_tokens: int
+    tokens: int
+    epoch: int
+    next: Position
+
+
+@dataclass(frozen=True, slots=True)
+class Objective:
+    """What is minimised: the smoothed loss, with dropout drawn from this seed."""
+
+    smoothing: float
+    seed: int
+    precision: Precision = field(default_factory=Precision)
+
+    def loss(self, model: AnySeq2Seq, batch: Batch, step: int, share: float) -> Tensor:
+        """`share` times the batch's summed loss."""
+        # Other devices have a generator of their own; see `Dropout`.
+        noise = sentence_keys(self.seed, step, batch.indices) if batch.indices.device.type == "cpu" else None
+        with self.precision.cast():
+            memory = model.encode(batch.source, batch.source_lengths, noise)
+            features = model.features(batch.target_in, batch.target_lengths, memory, noise)
+            output, gold = model.output_weight, batch.target_out
+            return share * smoothed_loss(features, output, gold, self.smoothing, model.output_bias).smoothed
+
+    def add_gradient(self, model: AnySeq2Seq, batch: Batch, step: int, share: float) -> Tensor:
+        """Add the gradient of that loss to the model's; give the loss."""
+        loss = self.loss(model, batch, step, share)
+        self.precision.backward(loss)
+        return loss.detach()
+
+
+@runtime_checkable
+class Gradients(Protocol):
+    """Works out the gradient of an update."""
+
+    def __call__(self, update: Update, step: int) -> float:
+        """Leave the gradient of the mean loss over all target tokens in the model; give that loss."""
+        ...
+
+
+def make_gradients(model: AnySeq2Seq, objective: Objective, workers: int) -> Gradients:
+    """What works out the gradients of this model, with so many workers."""
+    return SideBySide(model, objective, workers) if workers > 1 else OneByOne(model, objective)
+
+
+class OneByOne:
+    """The parts of an update one after another, each with all threads of the device."""
+
+    def __init__(self, model: AnySeq2Seq, objective: Objective) -> None:
+        self._model = model
+        self._objective = objective
+
+    def __call__(self, update: Update, step: int) -> float:
+        """See `Gradients`."""
+        share = 1.0 / update.target_tokens
+        with shared_threads(1):
+            losses = [self._objective.add_gradient(self._model, part, step, share) for part in update.parts]
+            return sum((loss.item() for loss in losses), start=0.0)
+
+
+class SideBySide:
+    """Several parts of an update at the same time, each on one thread.
+
+    Small matrices do not keep several threads busy, and every operator would wait for the slowest of them; a part of
+    the batch does. Each worker has gradients of its own to the same weights; they are added in a fixed order, so that
+    the same run gives the same bits.
+    """
+
+    def __init__(self, model: AnySeq2Seq, objective: Objective, workers: int) -> None:
+        self._model = model
+        self._objective = objective
+        keep_pages()
+        self._twins = [model, *(_twin(model) for _ in range(workers - 1))]
+        self._threads = ThreadPoolExecutor(workers, thread_name_prefix="worker")
+
+    def __call__(self, update: Update, step: int) -> float:
+        """See `Gradients`."""
+        workers = len(self._twins)
+        share = 1.0 / update.target_tokens
+
+        def work(number: int) -> float:
+            parts = update.parts[number::workers]
+            twin = self._twins[number].train(self._model.training)
+            return sum((self._objective.add_gradient(twin, part, step, share).item() for part in parts), start=0.0)
+
+        with shared_threads(workers):
+            losses = list(self._threads.map(work, range(workers)))
+        self._add_up()
+        return sum(losses)
+
+    def _add_up(self) -> None:
+        """Bring the gradients of all workers into the model's."""
+        for own, *others in zip(*(twin.parameters() for twin in self._twins), strict=True):
+            for other in others:
+                if other.grad is not None:
+                    own.grad = other.grad if own.grad is None else own.grad.add_(other.grad)
+                    other.grad = None
+
+
+def _twin(model: AnySeq2Seq) -> AnySeq2Seq:
+    """A model with the same weights, in the same memory, and gradients of its own."""
+    twin = deepcopy(model)
+    for own, shared in zip(twin.parameters(), model.parameters(), strict=True):
+        own.data = shared.data
+    return twin

@@ -1,0 +1,80 @@
+"""The training loop: a generator of events, driven from outside."""
+
+import math
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from heedful.config import TrainConfig
+from heedful.data.batching import Position
+from heedful.errors import Diverged
+from heedful.models.seq2seq import AnySeq2Seq
+from heedful.training.events import StepDone
+from heedful.training.gradients import Gradients, Update
+from heedful.training.optimizer import MovingAverage, set_learning_rate
+from heedful.training.precision import Precision
+from heedful.training.schedule import learning_rate
+from heedful.training.sharding import whole
+
+
+@dataclass(slots=True)
+class Learner:
+    """All that training changes. Between two events it is consistent and can be saved."""
+
+    model: AnySeq2Seq
+    optimizer: torch.optim.Optimizer
+    average: MovingAverage | None
+    step: int = 0
+    skipped: int = 0
+    position: Position = field(default_factory=Position)
+    precision: Precision = field(default_factory=Precision)
+
+
+def training_steps(
+    learner: Learner, updates: Iterable[Update], gradients: Gradients, d_model: int, config: TrainConfig
+) -> Iterator[StepDone]:
+    """Train for as long as there are updates and someone asks for the next event."""
+    learner.model.train()
+    began = time.perf_counter()
+    for update in updates:
+        step = learner.step + 1
+        rate = learning_rate(step, d_model, config)
+        set_learning_rate(learner.optimizer, rate)
+        loss = gradients(update, step)
+        learner.precision.unscale(learner.optimizer)
+        norm = gradient_norm(learner.model, config.clip_norm)
+        if math.isfinite(loss) and math.isfinite(norm):
+            learner.optimizer.step()
+            if learner.average:
+                learner.average.update(learner.model, step)
+        else:
+            if not (math.isfinite(loss) and learner.precision.may_overflow):
+                _refuse(step, rate, loss, norm, config)
+            learner.skipped += 1
+        learner.precision.adapt(learner.optimizer)
+        learner.optimizer.zero_grad(set_to_none=True)
+        learner.step, learner.position = step, update.next
+        speed = update.tokens / (time.perf_counter() - began)
+        yield StepDone(step, update.epoch, loss, rate, norm, update.tokens, speed, learner.skipped)
+        began = time.perf_counter()  # what the driver did with the event is not training time
+
+
+def gradient_norm(model: torch.nn.Module, clip_norm: float) -> float:
+    """The norm of all gradients; scales them down to `clip_norm` if that is set."""
+    gradients = [p.grad for p in model.parameters() if p.grad is not None]
+    norm: Tensor = whole(torch.nn.utils.get_total_norm(gradients))
+    if clip_norm:
+        torch.nn.utils.clip_grads_with_norm_(list(model.parameters()), clip_norm, norm)
+    return norm.item()
+
+
+def _refuse(step: int, rate: float, loss: float, norm: float, config: TrainConfig) -> None:
+    """A number that is not finite never reaches the weights."""
+    if config.on_non_finite == "stop":
+        raise Diverged(
+            f"at step {step} with learning rate {rate:.3g} the loss is {loss:.6g} and its gradient {norm:.6g}; "
+            "lower train.learning_rate or set train.on_non_finite = 'skip', and resume from the last checkpoint"
+        )

@@ -1,0 +1,46 @@
+"""From prepared corpora to the updates of one process."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from heedful.data.batching import Batching, Position, epoch_batches, shares
+from heedful.data.corpus import Corpus
+from heedful.training.gradients import Update
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """How an update is cut up: every process gets so many parts of it, of about the same cost."""
+
+    parts: int
+    rank: int = 0
+    processes: int = 1
+
+
+def updates(
+    corpora: Sequence[Corpus], start: Position, batching: Batching, split: Split, pad_id: int, device: torch.device
+) -> Iterator[Update]:
+    """Updates from this position on, without end; each epoch takes the next corpus.
+
+    They are the same pairs for any split, so a training can go on with another number of processes or threads.
+    """
+    epoch, skip = start.epoch, start.update
+    while True:
+        corpus = corpora[epoch % len(corpora)]
+        source, target = corpus.lengths()
+        batches = epoch_batches(source, target, batching, epoch)
+        for number in range(skip, len(batches)):
+            pairs, end = batches[number], number + 1 == len(batches)
+            parts = shares(pairs, split.parts * split.processes)
+            mine = [part for part in parts[split.rank :: split.processes] if len(part)]
+            target_tokens = int(target[pairs].sum())
+            yield Update(
+                [corpus.batch(part, pad_id).to(device) for part in mine],
+                target_tokens,
+                target_tokens + int(source[pairs].sum()),
+                epoch,
+                Position(epoch + 1) if end else Position(epoch, number + 1),
+            )
+        epoch, skip = epoch + 1, 0

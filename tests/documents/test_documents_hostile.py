@@ -1,0 +1,364 @@
+"""Documents that are broken or made to take long: each is read, or refused with a sentence, within bounds."""
+# ruff: noqa: E402 (without the extra, nothing below can be imported)
+
+import importlib
+import io
+import json
+import pkgutil
+import re
+import signal
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from random import Random
+
+import pytest
+
+for needed in ("lxml", "polib", "markdown_it"):
+    pytest.importorskip(needed, reason="needs heedful[documents]")
+
+from test_documents import HTML, JSON, MARKDOWN, PO, SUBTITLES, VTT, XLIFF, XLIFF2, backwards, open_file, translated
+
+import heedful.documents
+from heedful.documents import markdown
+from heedful.documents import safe_input as bounds
+from heedful.documents.file_types import read_document
+from heedful.documents.markup_transfer import Span, place
+from heedful.documents.passages import Run
+from heedful.documents.safe_input import Bounds, TooMuch
+from heedful.errors import DataError
+
+WORD = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
+
+
+def word_file(body: str) -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        text = f'<w:document xmlns:w="{WORD}"><w:body>{body}</w:body></w:document>'
+        archive.writestr("word/document.xml", text)
+    return file.getvalue()
+
+
+def xliff(source: str) -> bytes:
+    unit = f"<trans-unit><source>{source}</source></trans-unit>"
+    return f'<xliff xmlns="urn:oasis:names:tc:xliff:document:1.2">{unit}</xliff>'.encode()
+
+
+WORD_BODY = (
+    "<w:p><w:pPr><w:jc/></w:pPr><w:r><w:rPr><w:b/></w:rPr><w:t>A man</w:t></w:r><w:r><w:t> rides</w:t><w:br/></w:r>"
+    '<w:hyperlink w:a="1"><w:r><w:t>a horse.</w:t></w:r></w:hyperlink></w:p>'
+)
+OPEN_BODY = '<text:p text:style-name="P">A <text:span>man</text:span> rides<text:line-break/>a horse.</text:p>'
+SAMPLES: dict[str, bytes] = {
+    "a.txt": b"A man rides. A horse, too.\n",
+    "a.html": HTML.encode(),
+    "b.html": b"A part of <b title='A dog'>a page</b>.<p>And more",
+    "a.md": MARKDOWN.encode(),
+    "a.srt": SUBTITLES.encode(),
+    "a.vtt": VTT.encode(),
+    "a.po": PO.encode(),
+    "a.xlf": XLIFF.encode(),
+    "b.xlf": XLIFF2.encode(),
+    "a.json": JSON.encode(),
+    "a.docx": word_file(WORD_BODY),
+    "a.odt": open_file(OPEN_BODY),
+}
+
+
+# Broken ones.
+
+
+def outcome(name: str, content: bytes) -> str:
+    """Whether it was read; anything but a sentence for people is let through."""
+    try:
+        translated(name, content, backwards)
+    except DataError as error:
+        assert str(error)
+        assert "\n" not in str(error)
+        return "refused"
+    return "read"
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_one_bit_that_is_wrong(name: str) -> None:
+    random, content = Random(8), SAMPLES[name]
+    seen = set()
+    for _ in range(120):
+        broken = bytearray(content)
+        broken[random.randrange(len(broken))] ^= 1 << random.randrange(8)
+        seen.add(outcome(name, bytes(broken)))
+    assert "read" in seen
+
+
+PIECES = [
+    "&#12;",
+    "\x0c",
+    "\x01",
+    "\x00",
+    "\ufffe",
+    "&#xD800;",
+    "\\ud800",
+    "\\",
+    "<a:b/>",
+    "<x a:c='1'/>",
+    "<!-- ",
+    "-->",
+    "<![CDATA[",
+    "]]>",
+    "<?x ",
+    "<",
+    ">",
+    '"',
+    "'",
+    "&",
+    "%",
+    "%(a)s",
+    "{{",
+    "\n\n",
+    "\r",
+    "```",
+    "[![](",
+    "| - |\n",
+    "msgid",
+    "msgstr[7]",
+    "#~ ",
+    "00:01 --> 00:02\n",
+    "<br>",
+    "<script>",
+    "</p>",
+    "<table><tr>",
+    "<w:fldChar/>",
+    "<w:p>",
+    "</w:p>",
+    "<text:p>",
+]
+
+
+def mutated(text: str, random: Random) -> str:
+    """With one piece too many, or with a part left out or twice."""
+    start = random.randrange(len(text))
+    end = min(len(text), start + random.randrange(30))
+    middle = random.choice(["", text[start:end] * 2, *PIECES])
+    return text[:start] + middle + text[end if random.random() < 0.5 else start :]
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_a_piece_too_many_or_too_few(name: str) -> None:
+    random = Random(9)
+    makers: dict[str, Callable[[str], bytes]] = {"a.docx": word_file, "a.odt": open_file}
+    text = {"a.docx": WORD_BODY, "a.odt": OPEN_BODY}.get(name) or SAMPLES[name].decode()
+    seen = set()
+    for _ in range(150):
+        broken = mutated(text, random)
+        seen.add(outcome(name, makers.get(name, str.encode)(broken)))
+    assert "read" in seen
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "sentence"),
+    [
+        ("a.docx", word_file("<w:p><b:r/></w:p>"), "the file is not well-formed XML: unbound prefix"),
+        (
+            "a.docx",
+            word_file('<w:p xmlns:v="u" xmlns:u="u" v:a="1" u:a="2"/>'),
+            "the file is not well-formed XML: duplicate attribute",
+        ),
+        ("a.docx", word_file("<w:p>" * 300 + "</w:p>" * 300), "the file is not XML that can be read: Excessive depth"),
+        ("a.docx", word_file(f"<{'a' * 60_000}/>"), "the file is not XML that can be read"),
+        ("a.xlf", b"<?xml version='1.0' encoding='UTN-8'?><a/>", "the file is not well-formed XML: unknown encoding"),
+        ("a.xlf", xliff("<b:x/>"), "the file is not well-formed XML: unbound prefix"),
+        ("a.xlf", xliff("<g>" * 300 + "</g>" * 300), "the file is not XML that can be read: Excessive depth"),
+    ],
+)
+def test_what_one_parser_takes_and_the_other_does_not(name: str, content: bytes, sentence: str) -> None:
+    with pytest.raises(DataError, match=re.escape(sentence)):
+        read_document(content, name)
+
+
+def test_archives_are_packed_as_office_programs_pack_them() -> None:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_LZMA) as archive:
+        archive.writestr("word/document.xml", "<a/>")
+    with pytest.raises(DataError, match="the archive is packed in an unusual way; save the file anew"):
+        read_document(file.getvalue(), "a.docx")
+
+
+@pytest.mark.parametrize("odd", ["\x0c", "&#12;", "\x01", "\ufffe", "\x00"])
+def test_characters_that_no_tree_can_have_become_spaces(odd: str) -> None:
+    page = f"<p title='a{odd}b'>One{odd}two<b title='c{odd}d'> three{odd}</b></p>"
+    assert translated("a.html", page).decode() == '<p title="A B">ONE TWO <b title="C D">THREE </b></p>'
+
+
+def test_half_a_character_in_json_stays_as_it_is_written() -> None:
+    text = r'["a b", "\ud800 c d", "\ud800", "\ud83d\ude00 e f"]'
+    assert translated("a.json", text).decode() == r'["A B", "\ud800 c d", "\ud800", "😀 E F"]'
+
+
+def test_titles_of_inline_elements_are_translated() -> None:
+    page = '<p>Go <a title="a dog" href="x">there</a> now</p>'
+    assert translated("a.html", page).decode() == '<p>GO <a title="A DOG" href="x">THERE</a> NOW</p>'
+
+
+def test_inline_elements_with_nothing_in_them_stay() -> None:
+    page = '<p><a id="x"></a>Hello <b>big <i class="icon"></i></b>world</p>'
+    out = translated("a.html", page).decode()
+    assert (out.count('<a id="x"></a>'), out.count('<i class="icon"></i>')) == (1, 1)
+
+
+def test_attributes_that_cannot_be_written_stay_where_they_are() -> None:
+    out = translated("a.html", "<p>Go <a {{x}} title='\x0c'>there</a> now <a @click='f' :b=1>here</a></p>").decode()
+    assert out.startswith("<p>GO <a {{x}}")
+    assert '<a @click="f" :b="1">HERE</a></p>' in out
+
+
+def test_lines_of_old_machines_are_lines() -> None:
+    assert translated("a.md", "# one\r\rtwo *three*\r") == b"# ONE\r\rTWO *THREE*\r"
+
+
+@pytest.mark.parametrize("page", ["<!DOCTYPE \ufffehtml>\n<html><p>a</html>", "<!DOCTYPE html>\n<!-- <html> -->"])
+def test_pages_with_odd_beginnings(page: str) -> None:
+    assert outcome("a.html", page.encode())
+
+
+def test_json_knows_names_from_words() -> None:
+    names = ["a1", "a_b", "a/b", "camelCase", "main.js", "v.2", "#fff", "a@b"]
+    texts = ["word", "Two words", "End.", "Hello!", "etc...", "camelCase and more"]
+    out = json.loads(translated("a.json", json.dumps(names + texts)))
+    assert out == names + [text.upper() for text in texts]
+
+
+# Large ones.
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "sentence"),
+    [
+        ("a.docx", word_file("<w:p/>" * 60), "the document has more than 50 elements; split it"),
+        ("a.docx", word_file("<?a?>" * 60), "the document has more than 50 elements"),
+        ("a.xlf", xliff("a" + "<!---->" * 60), "the document has more than 50 elements"),
+        ("a.odt", open_file("<text:p>a</text:p>" * 15), "the document has more than 10 passages; split it"),
+        ("a.html", b"<p>" * 60, "the document has more than 50 elements"),
+        ("a.html", b"<p>a" * 15, "the document has more than 10 passages"),
+        ("a.json", b"[" + b"[]," * 60 + b"1]", "the document has more than 50 elements"),
+        ("a.json", b"[" + b'"a b",' * 15 + b"1]", "the document has more than 10 passages"),
+        ("a.srt", b"\n" * 60, "the document has more than 50 elements"),
+        ("a.po", b"\n" * 60, "the document has more than 50 elements"),
+        ("a.md", b"a\n\n" * 15, "the document has more than 10 passages"),
+        ("a.txt", b"a " * 600, "the document has more than 1,000 characters of text; split it"),
+        ("a.json", b'["' + b"<b> a" * 30 + b'"]', "the document has more than 50 elements"),
+    ],
+)
+def test_there_is_an_end_to_every_document(name: str, content: bytes, sentence: str) -> None:
+    few = Bounds(elements=50, passages=10, characters=1000)
+    with pytest.raises(TooMuch, match=re.escape(sentence)):
+        read_document(content, name, few)
+    read_document(SAMPLES["a.txt"], "a.txt", few)
+
+
+def test_parts_of_an_archive_count_together() -> None:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        for part in ("document", "header1", "header2"):
+            archive.writestr(f"word/{part}.xml", "<a>" + "<b/>" * 20 + "</a>")
+    with pytest.raises(TooMuch, match="more than 50 elements"):
+        read_document(file.getvalue(), "a.docx", Bounds(elements=50))
+
+
+MANY = " ".join(f"a{number}='>'" for number in range(bounds.MOST_ATTRIBUTES + 1))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "sentence"),
+    [
+        ("a.html", f"<p {MANY}>a".encode(), "the page has a tag with more than 1,000 attributes"),
+        ("a.html", f'<!-- <a b=" --><p {MANY}>a'.encode(), "the page has a tag with more than 1,000 attributes"),
+        ("a.html", f'<style>a<b c="</style></p {MANY}>a'.encode(), "the page has a tag with more than 1,000 attr"),
+        ("a.html", f"<title {MANY}></title>".encode(), "the page has a tag with more than 1,000 attributes"),
+        ("a.xlf", xliff(f"<x {MANY}/>"), "the XML has an element with more than 1,000 attributes"),
+        (
+            "a.docx",
+            word_file("<w:p " + " ".join(f'xmlns:a{n}="{n}"' for n in range(300)) + "/>"),
+            "the XML has more than 200 namespaces at one place",
+        ),
+        ("a.po", b'msgid ""\n' + b'"a"\n' * 2001, "the catalogue has an entry of more than 2,000 lines"),
+        ("a.md", b"[" * (markdown._MOST_MARKS + 1), "the file has more than 32,768 lines and marks of Markdown"),
+        ("a.md", b"- a\n" * 33_000, "the file has more than 32,768 lines and marks of Markdown"),
+        ("a.json", b'["' + b"%s " * 10_001 + b'"]', "one text of the document has more than 10,000 marks in it"),
+    ],
+    ids=lambda value: value[:20] if isinstance(value, str) else "",
+)
+def test_what_would_take_long_for_its_size_is_refused(name: str, content: bytes, sentence: str) -> None:
+    with pytest.raises(TooMuch, match=re.escape(sentence)):
+        read_document(content, name)
+
+
+def test_namespaces_may_come_again_and_again() -> None:
+    content = word_file('<w:p><w:r xmlns:b="b"><w:t>a</w:t></w:r></w:p>' * 300)
+    assert translated("a.docx", content)
+
+
+def test_units_inside_of_units_are_copied_once() -> None:
+    deep = "<trans-unit><source>" * 50 + "<x/>" * 100 + "a" + "</source></trans-unit>" * 50
+    assert translated("a.xlf", xliff(deep)).count(b"<x/>") == 200
+
+
+def test_marks_without_text_do_not_make_placing_slow() -> None:
+    """A sentence with very many of them takes a look at each a few times."""
+    looks = 0
+
+    class Seen(Span):
+        def __getattribute__(self, name: str) -> object:
+            nonlocal looks
+            looks += 1
+            return super().__getattribute__(name)
+
+    text = "a " * 100
+    spans = [
+        Seen(0, Run(text[:5]), 0, 5),
+        *(Seen(number, Run("", fixed=True), 5, 5) for number in range(1, 1001)),
+        Seen(1001, Run(text[5:]), 5, len(text)),
+    ]
+    placed = place(text, spans, text.upper(), [(number, number) for number in range(100)])
+    assert [number for number, _ in placed if 0 < number < 1001] == list(range(1, 1001))
+    assert looks < 40 * len(spans)
+
+
+# Patterns.
+
+
+def patterns() -> Iterator[tuple[str, "re.Pattern[str]"]]:
+    for module in pkgutil.iter_modules(heedful.documents.__path__):
+        for name, value in vars(importlib.import_module(f"heedful.documents.{module.name}")).items():
+            if isinstance(value, re.Pattern):
+                yield f"{module.name}.{name}", value
+
+
+BEGIN = ["", "%", "<a ", '<a b="', "{", "<!--", "<script>", "---\n"]
+AGAIN = ["0", "a", " ", "<", "a ", "-", "=", "%0"]
+SIZE = 100_000
+
+
+@contextmanager
+def watchdog(seconds: int) -> Iterator[None]:
+    def bark(*_: object) -> None:
+        raise TimeoutError
+
+    before = signal.signal(signal.SIGALRM, bark)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.parametrize(("name", "pattern"), list(patterns()), ids=[name for name, _ in patterns()])
+def test_no_pattern_takes_more_than_a_look_at_each_character(name: str, pattern: "re.Pattern[str]") -> None:
+    """Linear ones need milliseconds each; those that grow with the square of it many seconds for a single text."""
+    with watchdog(15):
+        for begin in BEGIN:
+            for again in AGAIN:
+                text = begin + again * (SIZE // len(again)) + "\x00x"
+                pattern.fullmatch(text)
+                rest, _ = pattern.subn("", text)
+                assert len(rest) <= len(text)

@@ -1,0 +1,395 @@
+"""A converted model is the same one, and proves it."""
+
+import json
+import math
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from unittest import mock
+
+import pytest
+import torch
+import toy
+from engine_examples import POST, untrained_run
+from model_examples import EOS, SMALL, SOURCE_TYPES, sentences, shaken
+
+from heedful.config import ModelConfig, SearchConfig
+from heedful.decoding.ctranslate2_engine import CTranslate2Engine
+from heedful.decoding.engine import Ids
+from heedful.decoding.hypothesis import Hypothesis
+from heedful.decoding.torch_engine import TorchEngine
+from heedful.errors import ConfigError, FolderError, HeedfulError
+from heedful.formats.export import export
+from heedful.formats.export_ctranslate2 import Numbers
+from heedful.formats.import_model import bring
+from heedful.formats.parity import prove
+from heedful.storage.files import write_manifest
+from heedful.storage.run_folder import RunFolder
+from heedful.text.constraints import Wishes
+from heedful.translation.pipeline import Searcher
+from heedful.translation.translator import Translator
+
+TEXTS = toy.sentences(6, seed=8)
+
+
+@pytest.fixture
+def fast() -> None:
+    pytest.importorskip("ctranslate2", reason="needs CTranslate2")
+
+
+@pytest.mark.usefixtures("fast")
+@pytest.mark.parametrize("joint", [True, False])
+def test_an_exported_folder_translates_as_the_run_does(joint: bool, tmp_path: Path) -> None:
+    config = replace(POST, norm="pre", sharing="all" if joint else "none")
+    run = untrained_run(tmp_path / "run", config, joint=joint)
+    proof = export(run, "ctranslate2", tmp_path / "out")
+    assert (proof.sentences, proof.same) == (16, 16)
+    assert 0 < proof.largest < 1e-4
+    ours, theirs = Translator.load(run.path), Translator.load(tmp_path / "out")
+    assert (ours.engine.name, theirs.engine.name) == ("torch", "ctranslate2")
+    for one, other in zip(ours.translate(TEXTS, beam=1), theirs.translate(TEXTS, beam=1), strict=True):
+        assert (one.text, one.pieces, one.source_pieces) == (other.text, other.pieces, other.source_pieces)
+        assert one.score == pytest.approx(other.score, abs=1e-4)
+    assert Translator.load(tmp_path / "out", engine="torch").translate(TEXTS) == ours.translate(TEXTS)  # to the bit
+    assert theirs.look(TEXTS[0]).translation == ours.look(TEXTS[0]).translation
+    with pytest.raises(ConfigError, match="has no model for the ctranslate2 engine; add one"):
+        Translator.load(run.path, engine="ctranslate2")
+
+
+@pytest.mark.usefixtures("fast")
+@pytest.mark.parametrize(
+    "config",
+    [
+        POST,
+        replace(POST, norm="pre", sharing="target", positions="learned", max_positions=40, output_bias=True),
+        replace(POST, d_k=6, d_v=10, encoder_heads=(1,), cross_heads=(2, 1)),
+    ],
+    ids=["post", "learned", "heads"],
+)
+def test_weights_come_back_from_an_export(config: ModelConfig, tmp_path: Path) -> None:
+    run = untrained_run(tmp_path / "run", config, joint=config.sharing == "all")
+    export(run, "ctranslate2", tmp_path / "out")
+    weights = dict(RunFolder.open(tmp_path / "out").model().named_parameters())
+    for name, parameter in run.model().named_parameters():
+        assert torch.equal(weights.pop(name), parameter), name
+    assert not weights
+
+
+@pytest.mark.usefixtures("fast")
+@pytest.mark.parametrize(("numbers", "levels"), [("float16", 2**10), ("int8", 127)])
+def test_rounded_weights_come_back_as_they_were_rounded(numbers: Numbers, levels: int, tmp_path: Path) -> None:
+    run = untrained_run(tmp_path / "run")
+    export(run, "ctranslate2", tmp_path / "out", numbers)
+    weights, exact = (dict(one.model().named_parameters()) for one in (RunFolder.open(tmp_path / "out"), run))
+    for name, parameter in exact.items():
+        far = (weights[name] - parameter).abs()
+        assert bool((far <= 0.51 * parameter.abs().amax(dim=-1, keepdim=True) / levels).all()), name
+    assert not torch.equal(weights["target_embedding.weight"], exact["target_embedding.weight"])
+
+
+@pytest.mark.usefixtures("fast")
+def test_a_file_that_is_no_export_gives_no_weights(tmp_path: Path) -> None:
+    run = untrained_run(tmp_path / "run")
+    export(run, "ctranslate2", tmp_path / "out")
+    folder = RunFolder.open(tmp_path / "out").ctranslate2
+    content = (folder / "model.bin").read_bytes()
+
+    def refused(changed: bytes, message: str) -> None:
+        (folder / "model.bin").write_bytes(changed)
+        write_manifest(folder, sorted(path.name for path in folder.iterdir() if path.name != "manifest.json"))
+        with pytest.raises(FolderError, match=message):
+            RunFolder.open(tmp_path / "out").model()
+
+    refused(b"\7" + content[1:], "model.bin is not a model of CTranslate2's format 6; export it again")
+    refused(content[:-100], "model.bin is not a model of CTranslate2's format 6; export it again")
+    refused(content.replace(b"layer_0/ffn/linear_0/bias", b"layer_0/ffn/linear_0/bia5"), "has no encoder/layer_0/ffn")
+    refused(content[:500], "holds 500 values, but experiment.toml describes")
+
+
+@pytest.mark.usefixtures("fast")
+def test_translating_by_ctranslate2_does_not_wait_for_torch(tmp_path: Path) -> None:
+    export(untrained_run(tmp_path / "run"), "ctranslate2", tmp_path / "out", "int8")
+    code = f"""
+import sys
+sys.argv = ["heedful", "translate", {str(tmp_path / "out")!r}, {TEXTS[0]!r}]
+from heedful.cli import main
+try:
+    main()
+except SystemExit as end:
+    print("ENDED", end.code, "torch" in sys.modules, "ctranslate2" in sys.modules)
+"""
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert process.stdout.splitlines()[-1] == "ENDED 0 False True"
+    assert "engine" not in process.stderr  # there is no other
+
+
+@pytest.mark.usefixtures("fast")
+def test_the_command_tells_the_proof_and_a_damaged_copy_is_refused(tmp_path: Path) -> None:
+    untrained_run(tmp_path / "run")
+    ran = toy.run("export", tmp_path / "run", tmp_path / "out", "--to", "ctranslate2", "--json")
+    assert ran.code == 0, ran.err
+    assert json.loads(ran.out)["sentences"] == 16
+    again = toy.run("export", tmp_path / "run", tmp_path / "out", "--to", "ctranslate2")
+    assert (again.code, again.err) == (
+        2,
+        f"heedful: {tmp_path / 'out'} exists already; choose another folder to export to\n",
+    )
+    model = tmp_path / "out" / "ctranslate2" / "model.bin"
+    content = bytearray(model.read_bytes())
+    content[len(content) // 2] ^= 1
+    model.write_bytes(content)
+    with pytest.raises(FolderError, match=r"ctranslate2 is damaged \(model.bin: sha256 differs\)"):
+        Translator.load(tmp_path / "out")
+
+
+@pytest.mark.usefixtures("fast")
+def test_who_has_not_installed_ctranslate2_is_told(tmp_path: Path) -> None:
+    run = untrained_run(tmp_path / "run")
+    export(run, "ctranslate2", tmp_path / "out")
+    with mock.patch.dict(sys.modules, {"ctranslate2": None}):
+        assert Translator.load(tmp_path / "out").engine.name == "torch"
+        with pytest.raises(ConfigError, match=r"needs CTranslate2, which is not installed; install ctranslate2"):
+            Translator.load(tmp_path / "out", engine="ctranslate2")
+    with (
+        mock.patch("heedful.formats.export_ctranslate2.find_spec", return_value=None),
+        pytest.raises(ConfigError, match=r"needs CTranslate2, which is not installed; install ctranslate2"),
+    ):
+        export(run, "ctranslate2", tmp_path / "other")
+    assert not (tmp_path / "other").exists()
+
+
+def test_what_cannot_be_asked_for_is_refused(tmp_path: Path) -> None:
+    run = untrained_run(tmp_path / "run")
+    out = tmp_path / "out"
+    assert "--to must be one of" in toy.run("export", run.path, out, "--to", "ctranslate").err
+    assert "--numbers must be one of" in toy.run("export", run.path, out, "--to", "ctranslate2", "--numbers", "i8").err
+    assert "--engine must be one of" in toy.run("translate", run.path, "a", "--engine", "fast").err
+    with pytest.raises(ConfigError, match="--numbers int8 is for CTranslate2"):
+        export(run, "huggingface", out, "int8")
+    assert not out.exists()
+
+
+class Otherwise:
+    """A model whose log-probabilities are a little higher after the first, or whose translations are others."""
+
+    def __init__(self, engine: TorchEngine, more: float, *, backwards: bool = False) -> None:
+        self.engine, self.more, self.backwards = engine, more, backwards
+
+    def decode(self, sources: Sequence[Ids], search: SearchConfig, n_best: int) -> list[list[Hypothesis]]:
+        found = self.engine.decode(sources, search, n_best)
+        if self.backwards:
+            return [[replace(h, tokens=(*h.tokens[:-1][::-1], h.tokens[-1])) for h in several] for several in found]
+        return found
+
+    def score(self, sources: Sequence[Ids], targets: Sequence[Ids]) -> list[list[float]]:
+        found = self.engine.score(sources, targets)
+        return [[values[0], *(value + self.more for value in values[1:])] for values in found]
+
+
+def test_a_proof_fails_where_two_models_disagree() -> None:
+    engine = TorchEngine(shaken(SMALL), EOS)
+    sources = sentences([5, 2, 9], SOURCE_TYPES)
+    proof = prove(engine, Otherwise(engine, 0.0005), sources, EOS, 0.001)
+    assert (proof.sentences, proof.same) == (3, 3)
+    assert proof.largest == pytest.approx(0.0005, rel=0.01)
+    with pytest.raises(HeedfulError, match=r"log-probabilities differ by up to 0.002, over 0.001; nothing was written"):
+        prove(engine, Otherwise(engine, 0.002), sources, EOS, 0.001)
+    with pytest.raises(HeedfulError, match="translates otherwise where ours is sure by"):
+        prove(engine, Otherwise(engine, 0.0, backwards=True), sources, EOS, 0.001)
+    with pytest.raises(HeedfulError, match="its log-probabilities differ by up to nan"):
+        prove(engine, Otherwise(engine, math.nan), sources, EOS, 0.001)
+
+
+@pytest.mark.usefixtures("fast")
+def test_a_conversion_that_fails_leaves_nothing(tmp_path: Path) -> None:
+    run = untrained_run(tmp_path / "run")
+    with (
+        mock.patch("heedful.formats.export_ctranslate2.NORM_EPSILON", 0.5),
+        pytest.raises(HeedfulError, match="the converted model is another one"),
+    ):
+        export(run, "ctranslate2", tmp_path / "out")
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+# Hugging Face
+
+
+@pytest.mark.parametrize(
+    "config",
+    [POST, replace(POST, sharing="target", activation="gelu"), replace(POST, sharing="none", cross_heads=(1, 2))],
+    ids=["all", "target", "none"],
+)
+def test_plain_transformers_gives_the_same(config: ModelConfig, tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    run = untrained_run(tmp_path / "run", config, joint=config.sharing == "all")
+    proof = export(run, "huggingface", tmp_path / "out")
+    assert (proof.sentences, proof.same) == (16, 16)
+    assert proof.largest < 1e-3
+    translator = Translator.load(run.path)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
+    model = transformers.MarianMTModel.from_pretrained(tmp_path / "out")
+    given = tokenizer(TEXTS, padding=True, return_tensors="pt", return_token_type_ids=False)
+    assert [
+        ids[: int(mask.sum())].tolist() for ids, mask in zip(given["input_ids"], given["attention_mask"], strict=True)
+    ] == translator.encode(TEXTS)
+    literal = "a </s> b"  # is text, and ends nothing
+    assert [tokenizer(literal)["input_ids"]] == translator.encode([literal])
+    with torch.inference_mode():
+        found = model.generate(**given, num_beams=1, max_length=None, max_new_tokens=5)
+    ours = translator.decode(translator.encode(TEXTS), SearchConfig(beam=1, max_extra=4), 1)
+    for (best,), tokens in zip(ours, found[:, 1:].tolist(), strict=True):
+        length = min(5, len(best.tokens))
+        assert list(best.tokens[:length]) == tokens[:length]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"norm": "pre"}, "has model.norm post, but this one has pre"),
+        ({"positions": "learned"}, "has model.positions sinusoidal, but this one has learned"),
+        ({"d_k": 3}, "has model.d_k 8, but this one has 3"),
+    ],
+)
+def test_what_marian_is_not_is_refused(change: dict[str, object], message: str, tmp_path: Path) -> None:
+    run = untrained_run(tmp_path / "run", replace(POST, **change))  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=message):
+        export(run, "huggingface", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("sharing", ["all", "target", "none"])
+def test_an_export_comes_back_bit_by_bit(sharing: str, tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    config = replace(POST, sharing=sharing, dropout=0.25)  # type: ignore[arg-type]
+    run = untrained_run(tmp_path / "run", config, joint=sharing == "all")
+    assert toy.run("export", run.path, tmp_path / "out", "--to", "huggingface").code == 0
+    ran = toy.run("import", tmp_path / "out", tmp_path / "again")
+    assert ran.code == 0, ran.err
+    assert "again: of 16 sample sentences 16 are translated alike (greedily)" in ran.out
+    again = RunFolder.open(tmp_path / "again")
+    assert toy.same_bits(toy.weights(run.path), toy.weights(again.path))
+    assert (again.experiment().model, again.experiment().search) == (config, run.experiment().search)
+    assert again.tokenizers().target.to_json() == run.tokenizers().target.to_json()
+
+
+def test_what_our_models_cannot_be_is_not_imported(tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    out = tmp_path / "out"
+    export(untrained_run(tmp_path / "run"), "huggingface", out)
+    config = json.loads((out / "config.json").read_text())
+
+    def refused(change: dict[str, object], message: str) -> None:
+        (out / "config.json").write_text(json.dumps(config | change))
+        with pytest.raises(FolderError, match=message):
+            bring(out, tmp_path / "again")
+        assert not (tmp_path / "again").exists()
+
+    refused({"model_type": "bart"}, "is a model of type bart; only marian can be imported")
+    refused({"activation_function": "tanh"}, "has activation_function tanh, but our models have relu or gelu or swish")
+    refused({"scale_embedding": False}, "has scale_embedding False, but our models have True")
+    refused({"eos_token_id": 3}, r"padding and end are \(0, 3\) in config.json, but \(0, 1\) in its tokenizer")
+    refused({"encoder_layers": 2}, r"has no weight \S+; it is of another model")
+    (out / "tokenizer.json").unlink()
+    refused({}, "has neither tokenizer.json nor source.spm; copy it there")
+
+
+# Both engines in one run
+
+
+@pytest.mark.usefixtures("fast")
+def test_a_run_that_was_exported_into_itself_falls_to_torch_for_what_the_other_engine_cannot(tmp_path: Path) -> None:
+    run = untrained_run(tmp_path / "run")
+    slow = Translator.load(run.path)
+    export(run, "ctranslate2")
+    both = Translator.load(run.path)
+    assert (slow.engine.name, both.engine.name) == ("torch", "ctranslate2")
+    for search in (
+        replace(slow.search, min_length=3),
+        replace(slow.search, method="sample", seed=3),
+    ):
+        ours, theirs = (one.translate(TEXTS, search=search) for one in (slow, both))
+        assert ours == theirs  # to the bit: it was the same engine
+    wishes = Wishes(prefix=slow.tokenizers.target.decode([7]))
+    assert [found.text for found in both.translate(TEXTS, wishes=wishes)] == [
+        found.text for found in slow.translate(TEXTS, wishes=wishes)
+    ]
+    assert both.look(TEXTS[0]).inside[0].attention
+    assert both.engine.name == "ctranslate2"
+
+
+@pytest.mark.usefixtures("fast")
+def test_a_text_too_long_for_the_export_and_one_that_loops_go_to_torch(tmp_path: Path) -> None:
+    run = untrained_run(tmp_path / "run")
+    slow = Translator.load(run.path)
+    export(run, "ctranslate2")
+    both, insisting = Translator.load(run.path), Translator.load(run.path, engine="ctranslate2")
+    for translator in (both, insisting):
+        assert isinstance(translator.engine, CTranslate2Engine)
+        translator.engine._longest = 6
+    assert both.translate(TEXTS) == slow.translate(TEXTS)
+    with pytest.raises(ConfigError, match=r"may become \d+ pieces, over the 6 of the export, which the ctranslate2"):
+        insisting.translate(TEXTS)
+    insisting.engine._longest = 2048  # type: ignore[attr-defined]
+    wrong = mock.patch.object(Searcher, "_wrong", lambda *_: True)
+    second = mock.patch.object(Searcher, "_better", lambda self, job, asked, first, second: second)
+    with wrong, second:
+        ours, theirs = slow.translate(TEXTS), insisting.translate(TEXTS)
+    assert [found.text for found in ours] == [found.text for found in theirs]
+
+
+@pytest.mark.usefixtures("fast")
+def test_heads_are_off_whatever_engine_there_is(tmp_path: Path) -> None:
+    run = untrained_run(tmp_path / "run")
+    slow = Translator.load(run.path)
+    export(run, "ctranslate2")
+    both = Translator.load(run.path)
+    names = ["cross.1.1", "encoder.1.1"]
+    with slow.heads_off(names), both.heads_off(names):
+        assert both.translate(TEXTS) == slow.translate(TEXTS)
+    assert both.engine.name == "ctranslate2"
+
+
+@pytest.mark.usefixtures("fast")
+def test_an_export_of_weights_that_have_changed_is_not_used(tmp_path: Path) -> None:
+    run = untrained_run(tmp_path / "run")
+    export(run, "ctranslate2")
+    weights = {name: tensor + 0.01 for name, tensor in run.model().named_parameters()}
+    run.write_weights(weights, "trained on")
+    assert Translator.load(run.path).engine.name == "torch"
+    with pytest.raises(ConfigError, match="is an older model; export it again"):
+        Translator.load(run.path, engine="ctranslate2")
+    ran = toy.run("translate", run.path, TEXTS[0])
+    assert ran.code == 0, ran.err
+    assert "engine: torch, for its export is of an older model; export it again" in ran.err
+    export(run, "ctranslate2")
+    assert Translator.load(run.path).engine.name == "ctranslate2"
+
+
+@pytest.mark.usefixtures("fast")
+def test_whoever_translates_is_told_when_torch_does_it(tmp_path: Path) -> None:
+    run = untrained_run(tmp_path / "run")
+    export(run, "ctranslate2")
+    plain = toy.run("translate", run.path, TEXTS[0])
+    assert plain.err.startswith("engine: ctranslate2\n")
+    drawn = toy.run("translate", run.path, *TEXTS[:3], "--method", "sample")
+    assert drawn.err.startswith(
+        "engine: ctranslate2\nsearch.method is sample, which the ctranslate2 engine cannot do: torch does it\n"
+    )
+
+
+@pytest.mark.usefixtures("fast")
+def test_what_only_the_torch_engine_can_do_is_refused_to_who_insists_on_another(tmp_path: Path) -> None:
+    run = untrained_run(tmp_path / "run")
+    export(run, "ctranslate2", tmp_path / "out")
+    alone = Translator.load(tmp_path / "out", engine="ctranslate2")
+    with pytest.raises(ConfigError, match=r"search.groups is 3, which the ctranslate2 engine cannot do; use --engine"):
+        alone.translate(TEXTS, search=replace(alone.search, groups=3, beam=3))
+    with pytest.raises(ConfigError, match="must have a certain beginning or terms, which the ctranslate2 engine"):
+        alone.translate(TEXTS, wishes=Wishes(prefix=alone.tokenizers.target.decode([7])))
+    with pytest.raises(ConfigError, match="runs one model, not several together"):
+        Translator.load(tmp_path / "out", engine="ctranslate2", others=[run.path])
+    ran = toy.run("export", run.path, "--to", "huggingface")
+    assert (ran.code, ran.out) == (2, "")
+    assert "give the export a folder" in ran.err

@@ -1,0 +1,232 @@
+"""Models of OPUS-MT come in as they are: the same ids, the same numbers, the same translations."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import toy
+from opus_examples import (
+    CODE,
+    ENGLISH,
+    GERMAN,
+    ODD,
+    joint_vocabulary,
+    odd_texts,
+    opus_folder,
+    processor,
+    sentences,
+    trained,
+)
+
+from heedful.config import SearchConfig
+from heedful.errors import DataError, FolderError
+from heedful.formats.export import export
+from heedful.formats.import_model import bring
+from heedful.storage.run_folder import RunFolder
+from heedful.text.sentencepiece import sentencepiece_tokenizer
+from heedful.translation.translator import Translator
+
+GREEDY = SearchConfig(beam=1, max_extra=20, guard=False)  # the guard would search again, which CTranslate2 alone cannot
+TEXTS = [*sentences(ENGLISH, 12, 7), f"{CODE} the man", "the Straße of 你好", "apple"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return opus_folder(tmp_path_factory.mktemp("opus") / "opus-mt-en-de")
+
+
+@pytest.fixture(scope="module")
+def run(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    out = tmp_path_factory.mktemp("opus") / "run"
+    proof = bring(folder, out)
+    assert (proof.sentences, proof.same) == (16, 16)
+    assert proof.largest < 1e-3
+    return RunFolder.open(out)
+
+
+@pytest.fixture(scope="module")
+def marian(folder: Path) -> tuple[Any, Any]:
+    """What transformers makes of it: the tokenizer and the model."""
+    from transformers import MarianMTModel, MarianTokenizer
+
+    return MarianTokenizer.from_pretrained(folder), MarianMTModel.from_pretrained(folder)
+
+
+# Text
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_ids_are_those_of_sentencepiece_and_the_vocabulary(side: str, folder: Path, run: RunFolder) -> None:
+    content, vocabulary = (folder / f"{side}.spm").read_bytes(), json.loads((folder / "vocab.json").read_text())
+    texts = [*ODD, *odd_texts(3000, 5), *sentences([*ENGLISH, *GERMAN], 200, 6)]
+    pieces = processor(content).encode(texts, out_type=str)
+    wanted = [[*(vocabulary.get(piece, 1) for piece in several), 0] for several in pieces]
+    tokenizer = getattr(run.tokenizers(), side)
+    assert tokenizer.vocabulary_size == len(vocabulary)
+    different = [
+        text for text, ids, found in zip(texts, wanted, tokenizer.encode_all(texts), strict=True) if ids != found
+    ]
+    assert different == []
+    # Each way that a piece can be numbered has come: by this side's own, by the other's, as unknown.
+    seen = {piece for several in pieces for piece in several}
+    own = {processor(content).id_to_piece(number) for number in range(processor(content).get_piece_size())}
+    assert seen & own & vocabulary.keys()
+    assert (seen & vocabulary.keys()) - own
+    assert (seen & own) - vocabulary.keys()
+
+
+def test_ids_are_those_of_transformers(run: RunFolder, marian: tuple[Any, Any]) -> None:
+    tokenizer, _ = marian
+    ours = run.tokenizers()
+    assert ours.source.encode_all(TEXTS) == tokenizer(TEXTS)["input_ids"]
+    texts = sentences(GERMAN, 50, 3)
+    assert ours.target.encode_all(texts) == tokenizer(text_target=texts)["input_ids"]
+    assert ours.source.encode(f"{CODE} the man")[0] == tokenizer.encoder[CODE]
+
+
+def test_any_ids_become_the_same_text(run: RunFolder, marian: tuple[Any, Any]) -> None:
+    tokenizer, _ = marian
+    target = run.tokenizers().target
+    generator = torch.Generator().manual_seed(4)
+    for length in range(1, 200):
+        ids = torch.randint(target.vocabulary_size, (length % 9 + 1,), generator=generator).tolist()
+        assert target.decode(ids).strip() == tokenizer.decode(ids, skip_special_tokens=True)
+    elsewhere = next(number for piece, number in tokenizer.encoder.items() if piece in ("▁horse", "▁house"))
+    assert target.pieces([elsewhere])[0] in ("▁horse", "▁house")
+
+
+def test_no_text_becomes_a_special_piece(run: RunFolder) -> None:
+    source = run.tokenizers().source
+    for text in ("</s>", "a </s> b", "<pad>"):
+        assert not {source.pad_id, source.eos_id} & set(source.encode(text)[:-1])
+
+
+# The model
+
+
+def test_logits_and_translations_are_the_same(run: RunFolder, marian: tuple[Any, Any]) -> None:
+    tokenizer, model = marian
+    translator = Translator.load(run.path)
+    config = run.experiment().model
+    assert (config.activation, config.output_bias, config.sharing) == ("swish", True, "all")
+    for text, found in zip(TEXTS, translator.translate(TEXTS, search=GREEDY), strict=True):
+        given = tokenizer([text], return_tensors="pt")
+        limit = given["input_ids"].shape[1] + 20
+        with torch.inference_mode():
+            theirs = model.generate(**given, num_beams=1, max_length=None, max_new_tokens=limit)[0]
+            labels = theirs[1:][None]
+            logits = model(**given, labels=labels).logits[0]
+        assert found.text.strip() == tokenizer.decode(theirs, skip_special_tokens=True)
+        (scores,) = translator.engine.score(given["input_ids"].tolist(), labels.tolist())
+        wanted = logits.log_softmax(1).gather(1, labels[0][:, None])[:, 0]
+        torch.testing.assert_close(torch.tensor(scores), wanted, atol=1e-3, rtol=0)
+
+
+def test_the_search_is_theirs_as_far_as_it_goes(run: RunFolder) -> None:
+    search = run.experiment().search
+    assert (search.beam, search.alpha, search.penalty) == (4, 1.0, "power")
+
+
+def test_separate_embeddings_come_in_too(tmp_path: Path) -> None:
+    changes = {"share_encoder_decoder_embeddings": False, "tie_word_embeddings": False, "activation_function": "silu"}
+    proof = bring(opus_folder(tmp_path / "opus", **changes), tmp_path / "run")
+    assert proof.same == 16
+    config = RunFolder.open(tmp_path / "run").experiment().model
+    assert (config.sharing, config.activation) == ("none", "swish")
+
+
+def test_an_imported_run_goes_to_ctranslate2(run: RunFolder, tmp_path: Path) -> None:
+    pytest.importorskip("ctranslate2", reason="needs CTranslate2")
+    proof = export(run, "ctranslate2", tmp_path / "out")
+    assert (proof.same, proof.largest < 1e-3) == (16, True)
+    ours, theirs = (Translator.load(path).translate(TEXTS, search=GREEDY) for path in (run.path, tmp_path / "out"))
+    assert [found.text for found in ours] == [found.text for found in theirs]
+
+
+def test_an_imported_run_goes_back_to_hugging_face_and_comes_again(run: RunFolder, tmp_path: Path) -> None:
+    from transformers import AutoTokenizer
+
+    assert export(run, "huggingface", tmp_path / "out").same == 16
+    bring(tmp_path / "out", tmp_path / "again")
+    assert toy.same_bits(toy.weights(run.path), toy.weights(tmp_path / "again"))
+    again = RunFolder.open(tmp_path / "again")
+    assert again.experiment().model == run.experiment().model
+    ours = run.tokenizers()
+    for plain, own, texts in (
+        ("out", ours.source, sentences(ENGLISH, 40, 7)),
+        ("out/target", ours.target, sentences(GERMAN, 40, 8)),
+    ):
+        found = AutoTokenizer.from_pretrained(tmp_path / plain)(texts)["input_ids"]
+        assert max(number for ids in found for number in ids) < own.vocabulary_size
+        # A piece that has no id is unknown to OPUS-MT, and spelt by a plain tokenizer.json.
+        known = [(ids, wanted) for ids, wanted in zip(found, own.encode_all(texts), strict=True) if 1 not in wanted]
+        assert len(known) > 3
+        assert all(ids == wanted for ids, wanted in known)
+    assert again.tokenizers().target.decode([5, 9, 30]) == ours.target.decode([5, 9, 30])
+
+
+# What is refused
+
+
+def test_a_pickle_is_not_loaded(folder: Path, tmp_path: Path) -> None:
+    for path in folder.iterdir():
+        if path.name != "model.safetensors":
+            (tmp_path / path.name).write_bytes(path.read_bytes())
+    (tmp_path / "pytorch_model.bin").write_bytes(b"\x80\x04cos\nsystem\n.")
+    ran = toy.run("import", tmp_path, tmp_path / "out")
+    assert ran.code == 2
+    assert "pytorch_model.bin, a pickle" in ran.err
+    assert "MarianMTModel.from_pretrained(FOLDER).save_pretrained(FOLDER)" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("source.spm", b"", "is not a SentencePiece model: it has no pieces"),
+        ("source.spm", b"\x0a\x7fshort", r"is not a SentencePiece model, or is damaged \(it ends too early\)"),
+        ("source.spm", b"\xff" * 40, "is not a SentencePiece model, or is damaged"),
+        ("target.spm", None, "has neither tokenizer.json nor target.spm; copy it there"),
+        ("vocab.json", b'{"</s>": 0, "<unk>": 1}', "has no piece <pad>"),
+        ("vocab.json", b'{"</s>": 0, "<unk>": 1, "<pad>": 3}', "the ids of the 3 pieces of .* are not 0 to 2"),
+        ("vocab.json", b'{"</s>": "0"}', "does not give pieces their ids"),
+        ("generation_config.json", b'{"bad_words_ids": [[5]]}', r"forbids pieces \(bad_words_ids\)"),
+    ],
+)
+def test_what_is_damaged_or_cannot_be_is_refused(
+    name: str, content: bytes | None, message: str, folder: Path, tmp_path: Path
+) -> None:
+    for path in folder.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    if content is None:
+        (tmp_path / name).unlink()
+    else:
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises((FolderError, DataError), match=message):
+        bring(tmp_path, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"model_type": "bpe"}, "is not a unigram model"),
+        ({"user_defined_symbols": ["the"]}, "has the piece 'the' of kind 4"),
+        ({"treat_whitespace_as_suffix": True}, "writes spaces in another way"),
+    ],
+)
+def test_other_kinds_of_sentencepiece_are_refused(options: dict[str, object], message: str) -> None:
+    content = trained(sentences(ENGLISH, 200, 1), vocab_size=70, **options)
+    with pytest.raises(DataError, match=message):
+        sentencepiece_tokenizer(content, joint_vocabulary([content]), "source.spm")
+
+
+def test_a_model_that_keeps_spaces_and_characters_does_so_here() -> None:
+    options = {"normalization_rule_name": "identity", "remove_extra_whitespaces": False, "add_dummy_prefix": False}
+    content = trained(sentences(ENGLISH, 200, 1), vocab_size=70, **options)
+    vocabulary = joint_vocabulary([content])
+    tokenizer = sentencepiece_tokenizer(content, vocabulary, "source.spm")
+    texts = ["the man", " the  man ", "ﬁnd", ""]
+    pieces = processor(content).encode(texts, out_type=str)
+    assert tokenizer.encode_all(texts) == [[*(vocabulary.get(piece, 1) for piece in several), 0] for several in pieces]

@@ -1,0 +1,311 @@
+"""Looking into a translation: from Python, and as `heedful heads`."""
+
+import base64
+import json
+import shutil
+import threading
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+import pytest
+import toy
+from http_requests import send
+
+from heedful import Head, Translator
+from heedful.attention.head_names import KINDS
+from heedful.config import SearchConfig
+from heedful.errors import DataError, FolderError
+from heedful.inspection.attention_view import Lens, packed
+from heedful.models.transformer import Transformer
+from heedful.serve.explorer import Explorer
+from heedful.storage.run_folder import RunFolder
+
+TEXT = "word"
+
+
+@pytest.fixture(scope="module")
+def translator(trained: Path) -> Translator:
+    return Translator.load(trained / "run")
+
+
+@pytest.fixture(scope="module")
+def text() -> str:
+    return toy.sentences(20, seed=13)[3]
+
+
+def test_a_look_shows_the_translation_that_translate_gives(translator: Translator, text: str) -> None:
+    (expected,) = translator.translate([text], n_best=3)
+    look = translator.look(text, n_best=3)
+    assert look.translation == expected
+    assert len(look.inside) == 3
+    for alternative, inside in zip(look.translation.alternatives, look.inside, strict=True):
+        n, m = len(look.translation.source_pieces), len(alternative.pieces)
+        assert inside.attention.cross[0].shape == (2, m, n)
+        assert inside.attention[Head("decoder", 0, 1)].shape == (m, m)
+        assert inside.log_probs.sum() == pytest.approx(alternative.log_prob, abs=1e-4)
+
+
+def test_a_model_that_has_learnt_to_reverse_looks_from_the_end(translator: Translator) -> None:
+    words = " ".join(list(toy.dictionary())[:5])
+    attention = translator.look(words).inside[0].attention.cross[0].sum(0)
+    assert attention[:5, :5].argmax(-1).tolist() == [4, 3, 2, 1, 0]
+
+
+def test_translations_without_heads_differ_and_come_back(translator: Translator, text: str) -> None:
+    before = translator.look(text)
+    with translator.heads_off(["cross.1.1", "cross.1.2"]):
+        without = translator.look(text)
+    assert without.translation.text != before.translation.text
+    assert translator.look(text).translation == before.translation
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("", "there is nothing to look at in an empty text; give a sentence"),
+        ("  \n", "there is nothing to look at in an empty text; give a sentence"),
+        ("a " * 400, "the text has .* pieces, over the 400 that can be shown; give it in sentences"),
+    ],
+)
+def test_what_cannot_be_looked_into_gets_a_sentence(translator: Translator, text: str, sentence: str) -> None:
+    with pytest.raises(DataError, match=sentence):
+        translator.look(text)
+
+
+def test_the_page_gets_all_weights_to_a_65535th(trained: Path, translator: Translator, text: str) -> None:
+    lens = Lens(trained / "run", translator, SearchConfig(beam=4))
+    look = lens.look(text, n_best=2)
+    document = json.loads(json.dumps(lens.page(look)))
+    assert document["source"] == {"text": text, "pieces": list(look.translation.source_pieces)}
+    assert (document["off"], document["baseline"], document["live"]) == ([], None, False)
+    layer = document["hypotheses"][1]["cross"][0]
+    shape = (layer["heads"], layer["queries"], layer["keys"])
+    found = np.frombuffer(base64.b64decode(layer["weights"]), "<u2").reshape(shape) / 65535
+    np.testing.assert_allclose(found, look.inside[1].attention.cross[0], atol=1e-5)
+    token = document["hypotheses"][0]["tokens"][0]
+    assert token["alternatives"][0]["piece"] == look.translation.pieces[0]
+    assert token["probability"] == token["alternatives"][0]["probability"] > 0.5
+    assert len(token["alternatives"]) == 5
+
+
+def test_a_weight_of_one_is_packed_as_the_largest_number() -> None:
+    (layer,) = packed([np.array([[[1.0, 0.0]]], dtype=np.float32)])
+    assert layer == {"heads": 1, "queries": 1, "keys": 2, "weights": base64.b64encode(b"\xff\xff\0\0").decode()}
+
+
+# The command
+
+
+def test_a_page_is_written_and_the_translation_is_said(trained: Path, tmp_path: Path, text: str) -> None:
+    ran = toy.run("heads", trained / "run", text, "--out", tmp_path / "a.html")
+    assert (ran.code, ran.lines) == (0, [toy.translated(text)])
+    assert ran.err == f"{tmp_path / 'a.html'} shows every head; open it in a browser\n"
+    page = (tmp_path / "a.html").read_text(encoding="utf-8")
+    assert page.lower().startswith("<!doctype html>")
+    assert text in page
+
+
+def test_the_page_is_opened_on_request(trained: Path, tmp_path: Path, text: str) -> None:
+    out = tmp_path / "a page.html"
+    for works in (True, False):
+        with mock.patch("webbrowser.open", return_value=works) as opened:
+            ran = toy.run("heads", trained / "run", text, "--out", out, "--open")
+        opened.assert_called_once_with(out.as_uri())
+        assert ("no browser was found" in ran.err) is not works
+
+
+def test_the_numbers_are_for_programs(trained: Path, tmp_path: Path, text: str) -> None:
+    for name in ("a.json", "a.npz"):
+        assert toy.run("heads", trained / "run", text, "--out", tmp_path / name, "--n-best", 2).code == 0
+    listed = json.loads((tmp_path / "a.json").read_text(encoding="utf-8"))
+    with np.load(tmp_path / "a.npz", allow_pickle=False) as arrays:
+        assert arrays["source_pieces"].tolist() == listed["source"]["pieces"]
+        assert arrays["target_pieces"].tolist() == listed["hypotheses"][0]["pieces"]
+        for kind in KINDS:
+            holder = listed if kind == "encoder" else listed["hypotheses"][0]
+            np.testing.assert_allclose(arrays[f"{kind}.1"], holder[kind][0], atol=1e-6)
+            np.testing.assert_allclose(arrays[f"{kind}.1"].sum(-1), 1.0, atol=1e-5)
+    assert len(listed["hypotheses"]) == 2
+
+
+@pytest.mark.parametrize(("name", "start"), [("a.png", b"\x89PNG"), ("a.SVG", b"<?xml")])
+def test_a_picture_is_drawn(trained: Path, tmp_path: Path, text: str, name: str, start: bytes) -> None:
+    ran = toy.run("heads", trained / "run", text, "--out", tmp_path / name)
+    assert (ran.code, ran.err) == (0, f"{tmp_path / name} shows every head\n")
+    assert (tmp_path / name).read_bytes().startswith(start)
+
+
+def test_heads_can_be_off(trained: Path, tmp_path: Path, text: str) -> None:
+    out = tmp_path / "a.html"
+    off = ("--off", "cross.1.1", "--off", "cross.1.2")
+    ran = toy.run("heads", trained / "run", text, *off, "--out", out)
+    assert ran.code == 0
+    assert ran.lines != [toy.translated(text)]
+    assert f"with all heads: {toy.translated(text)}\n" in ran.err
+    told = json.loads(toy.run("heads", trained / "run", text, *off, *off, "--out", out, "--json").out)
+    assert told == {"text": ran.lines[0], "baseline": toy.translated(text), "out": str(out)}
+    assert '"off":["cross.1.1","cross.1.2"]' in out.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("", "give one of these: a text, --input with a file, --paper with a folder, or --serve"),
+        ("text --input a.en", "give one of these: a text, --input with a file, --paper with a folder, or --serve"),
+        ("--serve --input a.en", "give one of these: a text, --input with a file, --paper with a folder, or --serve"),
+        ("text --report a.html", "--report goes with --input; leave it out here"),
+        ("text --target a.de", "--target goes with --input; leave it out here"),
+        ("--input a.en --off cross.1.1", "--off goes with a text or --serve; leave it out here"),
+        ("--input a.en --n-best 2", "--n-best goes with a text or --serve; leave it out here"),
+        ("--paper figures --open", "--open goes with a text or --serve; leave it out here"),
+        ("--input a.en --out a.html", "--out goes with a text; leave it out here"),
+        ("--serve --out a.html", "--out goes with a text; leave it out here"),
+        ("text --port 80", "--port goes with --serve; leave it out here"),
+        ("--input a.en --report a.txt", "--report a.txt must end in one of .html, .png, .svg, but ends in '.txt'"),
+        ("text --out a.htm", "--out a.htm must end in one of .html, .png, .svg, .json, .npz, but ends in '.htm'"),
+        ("text --out no/a.png", "--out no/a.png: there is no folder no; make it first"),
+        ("text --off encoder.9.1", "unknown head: encoder.9.1; encoder attention has layers 1 to 1"),
+        ("text --off mean", "unknown head: mean; a name is kind.layer.head, with one of encoder, decoder, cross"),
+        ("--input missing.en", "there is no file missing.en"),
+    ],
+)
+def test_a_mistake_gets_a_sentence(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ran = toy.run("heads", trained / "run", *line.split())
+    assert (ran.code, ran.out) == (2, "")
+    assert message in ran.err
+    assert ran.err.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_model_is_behind_the_page_on_request(trained: Path, text: str) -> None:
+    found: list[tuple[int, dict[str, object]]] = []
+
+    class Once(Explorer):
+        """Answers one request and ends as by Ctrl-C."""
+
+        def serve_forever(self, poll_interval: float = 0.5) -> None:
+            thread = threading.Thread(target=super().serve_forever, daemon=True)
+            thread.start()
+            body = json.dumps({"text": text, "off": ["cross.1.1", "cross.1.2"], "n_best": 1})
+            found.append(send(self, "POST", "/attention", body.encode())[:2])
+            found.append(send(self, "POST", "/attention", body.replace("1.2", "7.2").encode())[:2])
+            self.shutdown()
+            thread.join()
+            raise KeyboardInterrupt
+
+    with mock.patch("heedful.serve.explorer.Explorer", Once):
+        ran = toy.run("heads", trained / "run", "--serve")
+    assert ran.code == 0
+    assert ran.err.startswith("http://127.0.0.1:")
+    (status, document), (wrong, said) = found
+    assert (status, document["live"], document["baseline"]) == (200, True, toy.translated(text))
+    assert document["off"] == ["cross.1.1", "cross.1.2"]
+    assert wrong == 422
+    assert "unknown head: cross.7.2" in str(said["error"])
+
+
+# What each head does
+
+
+@pytest.fixture(scope="module")
+def copy(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run folder that may be written to."""
+    return Path(shutil.copytree(trained / "run", tmp_path_factory.mktemp("copy") / "run"))
+
+
+def test_a_corpus_tells_what_each_head_does_and_pages_know_it_from_then_on(
+    trained: Path, copy: Path, tmp_path: Path, text: str
+) -> None:
+    report = tmp_path / "report.html"
+    corpus = toy.write_lines(tmp_path / "corpus.en", ["  ", *toy.lines_of(trained / "test.en"), "x " * 500])
+    ran = toy.run("heads", copy, "--input", corpus, "--report", report)
+    assert ran.code == 0, ran.err
+    assert ran.lines[0].split() == ["head", "role", "entropy", "distance", "stability", "evidence"]
+    assert [line.split()[0] for line in ran.lines[1:]] == [f"{kind}.1.{head}" for kind in KINDS for head in (1, 2)]
+    assert "left out as empty or too long: 2 of 52 lines\n" in ran.err
+    assert "measured on 50 sentences" in report.read_text(encoding="utf-8")
+    assert toy.run("heads", copy, text, "--out", tmp_path / "a.html").code == 0
+    role = ran.lines[1].split()[1]
+    assert f'"encoder.1.1":{{"name":"{role}' in (tmp_path / "a.html").read_text(encoding="utf-8")
+
+
+def test_what_each_head_does_can_be_a_picture(trained: Path, copy: Path, tmp_path: Path) -> None:
+    for name, start in (("a.png", b"\x89PNG"), ("a.svg", b"<?xml")):
+        ran = toy.run("heads", copy, "--input", trained / "few.en", "--report", tmp_path / name)
+        assert (ran.code, ran.err) == (0, f"{tmp_path / name} shows what each head does\n")
+        assert (tmp_path / name).read_bytes().startswith(start)
+
+
+def test_roles_of_other_weights_are_forgotten(copy: Path, translator: Translator) -> None:
+    lens = Lens(copy, translator, SearchConfig())
+    lens.keep_roles({"cross.1.1": {"name": "broad", "evidence": "", "figure": ""}})
+    assert list(lens.roles()) == ["cross.1.1"]
+    run = RunFolder(copy)
+    run.write_weights({name: weight.detach() for name, weight in run.model().named_parameters()}, "trained on")
+    assert lens.roles() == {}
+
+
+def test_with_a_translation_each_head_has_its_worth(trained: Path, copy: Path) -> None:
+    ran = toy.run("heads", copy, "--input", trained / "test.en", "--target", trained / "test.de", "--json")
+    found = json.loads(ran.out)
+    assert set(found) == {f"{kind}.1.{head}" for kind in KINDS for head in (1, 2)}
+    worth = [head["importance"] for head in found.values()]
+    assert min(worth) > 0.0  # a model of this size has no head to spare
+    assert max(worth) > 0.3
+    assert found["encoder.1.1"]["sentences"] == 50
+
+
+def test_what_heads_do_is_told_even_if_the_folder_cannot_keep_it(
+    trained: Path, copy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise FolderError("it is read-only")
+
+    monkeypatch.setattr("heedful.storage.run_folder.RunFolder.write_about", refuse)
+    ran = toy.run("heads", copy, "--input", trained / "test.en")
+    assert (ran.code, len(ran.lines)) == (0, 7)
+    assert ran.err.endswith("what the heads do is not kept in the run folder: it is read-only\n")
+
+
+def test_a_corpus_without_text_gets_a_sentence(trained: Path, tmp_path: Path) -> None:
+    empty = toy.write_lines(tmp_path / "empty.en", ["", ""])
+    ran = toy.run("heads", trained / "run", "--input", empty)
+    assert (ran.code, ran.err) == (2, "heedful: none of 2 lines has text of at most 400 pieces; give other text\n")
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (TEXT, "this model has no attention, so there are no heads to look at; it can only translate"),
+        ("--input test.en", "holds a model without attention, so there are no heads to measure"),
+        ("--serve", "this model has no attention, so there are no heads to look at; it can only translate"),
+        (f"{TEXT} --off cross.1.1", "unknown head: cross.1.1; this model has no cross attention"),
+    ],
+)
+def test_a_model_without_attention_gets_a_sentence(
+    trained: Path, monkeypatch: pytest.MonkeyPatch, line: str, message: str
+) -> None:
+    monkeypatch.chdir(trained)
+    monkeypatch.setattr(Transformer, "attentions", {})
+    ran = toy.run("heads", trained / "run", *line.split())
+    assert (ran.code, ran.out) == (2, "")
+    assert message in ran.err
+
+
+# The sentences of the paper
+
+
+def test_the_papers_sentences_are_a_ready_study(trained: Path, tmp_path: Path) -> None:
+    ran = toy.run("heads", trained / "run", "--paper", tmp_path / "figures", "--json")
+    links = json.loads(ran.out)
+    assert [(link["from"], link["to"]) for link in links] == [("making", "more difficult")] * 2 + [("its", "Law")] * 2
+    assert all(0.0 <= link["share"] <= 1.0 and 0.0 < link["chance"] < 0.5 for link in links)
+    assert {path.name for path in (tmp_path / "figures").iterdir()} == {"figure-3.html", "figures-4-5.html"}
+    assert "more difficult" in (tmp_path / "figures" / "figure-3.html").read_text()
+    shown = toy.run("heads", trained / "run", "--paper", tmp_path / "figures")
+    assert shown.lines[0].split() == ["page", "from", "to", "head", "share", "chance"]
+    shutil.rmtree(tmp_path / "figures")

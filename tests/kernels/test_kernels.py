@@ -1,0 +1,240 @@
+"""The compiled loops: each equals the plain form beside it, in value and gradient, and hides nothing."""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from model_examples import SMALL, VARIANTS, example, fresh, label, shake, update_of
+from threadpoolctl import threadpool_info
+from torch import Tensor, nn
+
+from heedful.config import ModelConfig
+from heedful.kernels import numbers, products
+from heedful.models.transformer import Transformer
+from heedful.nn import attention as attention_module
+from heedful.nn import fused, noise
+from heedful.nn import loss as objective
+from heedful.nn.attention import CrossAttention, SelfAttention
+from heedful.nn.dropout import Dropout
+from heedful.nn.layout import Layout
+from heedful.nn.linear import glorot_linear
+from heedful.training.gradients import Objective, OneByOne
+
+LENGTHS = st.lists(st.integers(1, 9), min_size=1, max_size=5)
+
+
+@pytest.fixture
+def plain(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Call it, and from then on nothing compiled is used."""
+
+    def switch() -> None:
+        monkeypatch.setattr(fused, "applies", lambda x: False)
+        monkeypatch.setattr(attention_module, "applies", lambda x: False)
+        monkeypatch.setattr(objective, "_compiled_gradient", objective._plain_gradient)
+
+    return switch
+
+
+def random(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def laid_out(lengths: list[int], seed: int = 1) -> Layout:
+    return Layout.of(torch.tensor(lengths), noise.sentence_keys(seed, 4, torch.arange(len(lengths))))
+
+
+def gradients(model: Transformer, step: int = 3) -> dict[str, Tensor]:
+    model.zero_grad(set_to_none=True)
+    batch = example([4, 11, 7, 1], [5, 2, 6, 3])
+    loss = OneByOne(model, Objective(0.1, seed=9))(update_of(batch), step)
+    found = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+    return found | {"loss": torch.tensor(loss)}
+
+
+class TestWholeModels:
+    CONFIGS = tuple(
+        replace(config, dropout=dropout, attention_dropout=dropout, activation_dropout=dropout / 2)
+        for config in VARIANTS
+        if config.positions == "sinusoidal" and config.activation == "relu"
+        for dropout in (0.0, 0.3)
+    )
+
+    @pytest.mark.parametrize("config", CONFIGS, ids=lambda c: f"{label(c)}-{c.dropout}")
+    def test_losses_and_gradients_are_those_of_the_plain_path(
+        self, config: ModelConfig, plain: Callable[[], None]
+    ) -> None:
+        """The same seed, so the same numbers are dropped."""
+        model = fresh(config)
+        shake(model)
+        compiled = gradients(model)
+        plain()
+        expected = gradients(model)
+        assert compiled.keys() == expected.keys()
+        for name, value in expected.items():
+            torch.testing.assert_close(compiled[name], value, rtol=2e-4, atol=2e-6)
+
+    def test_dropout_is_in_both(self, plain: Callable[[], None]) -> None:
+        """Or the test above would compare nothing with nothing."""
+        model = fresh(replace(SMALL, dropout=0.3))
+        assert gradients(model)["loss"] != gradients(model, step=4)["loss"]
+        plain()
+        assert gradients(model)["loss"] != gradients(model, step=4)["loss"]
+
+
+class TestAttention:
+    @settings(deadline=None, max_examples=30)
+    @given(LENGTHS, st.booleans(), st.sampled_from([0.0, 0.4]))
+    def test_self_attention(self, lengths: list[int], causal: bool, p: float) -> None:
+        part, layout = SelfAttention(6, 2, 3, 5, p), laid_out(lengths)
+        self.compare(lambda x: part(x, layout, causal), random(sum(lengths), 6))
+
+    @settings(deadline=None, max_examples=30)
+    @given(st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), min_size=1, max_size=5))
+    def test_cross_attention(self, lengths: list[tuple[int, int]]) -> None:
+        part = CrossAttention(6, 2, 3, 5, 0.4)
+        here, there = laid_out([a for a, _ in lengths]), laid_out([b for _, b in lengths])
+        memory = random(sum(b for _, b in lengths), 6, seed=3)
+        self.compare(lambda x: part(x, here, memory, there), random(sum(a for a, _ in lengths), 6))
+        self.compare(lambda m: part(random(len(here.positions), 6), here, m, there), memory)
+
+    def compare(self, form: Callable[[Tensor], Tensor], x: Tensor) -> None:
+        x.requires_grad_()
+        with pytest.MonkeyPatch.context() as patch:
+            compiled = form(x)
+            weights = random(*compiled.shape, seed=5)
+            slope = torch.autograd.grad((compiled * weights).sum(), x)
+            patch.setattr(attention_module, "applies", lambda _: False)
+            expected = form(x)
+            torch.testing.assert_close(compiled, expected, rtol=1e-4, atol=1e-5)
+            torch.testing.assert_close(slope, torch.autograd.grad((expected * weights).sum(), x), rtol=1e-4, atol=1e-5)
+
+
+class TestRows:
+    @pytest.mark.parametrize("width", [3, 7, 8, 31, 32, 200])
+    @pytest.mark.parametrize("p", [0.2, 1.0])
+    def test_dropout_add_and_norm(self, width: int, p: float) -> None:
+        keys, dropout, norm = laid_out([5, 3]).keys, Dropout(p), nn.LayerNorm(width, eps=1e-6)
+        dropout.site = 7
+        nn.init.normal_(norm.weight)
+        nn.init.normal_(norm.bias)
+        x, y, weights = random(8, width), random(8, width, seed=1), random(8, width, seed=2)
+        inputs = (x.requires_grad_(), y.requires_grad_(), norm.weight, norm.bias)
+        for compiled, expected, known in (
+            (fused.dropout_add(x, y, dropout, keys), x + dropout(y, keys), inputs[:2]),
+            (fused.dropout_add_norm(x, y, dropout, keys, norm), norm(x + dropout(y, keys)), inputs),
+        ):
+            torch.testing.assert_close(compiled, expected, rtol=1e-4, atol=1e-5)
+            ours = torch.autograd.grad((compiled * weights).sum(), known)
+            theirs = torch.autograd.grad((expected * weights).sum(), known)
+            torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-4)
+
+
+class TestNumbers:
+    def test_the_hash_is_the_same_in_both_languages(self) -> None:
+        x = torch.randint(0, 2**32, (1000,), generator=torch.Generator().manual_seed(1))
+        assert noise.mix(x).tolist() == [int(numbers.mix(np.uint32(value))) for value in x.tolist()]
+
+    def test_no_two_hashes_are_the_same(self) -> None:
+        assert len(noise.mix(torch.arange(100_000)).unique()) == 100_000
+
+    def test_exp_is_right_to_the_last_bit_but_one(self) -> None:
+        for x in np.linspace(-86.9, 0.0, 4001, dtype=np.float32):
+            assert numbers.exp(x) == pytest.approx(math.exp(x), rel=2.5e-7)
+
+    def test_exp_of_what_is_no_number_is_none(self) -> None:
+        assert math.isnan(numbers.exp(np.float32(np.nan)))
+        assert numbers.exp(np.float32(-1e30)) < 1e-37
+
+    @settings(deadline=None)
+    @given(st.lists(st.floats(width=32, allow_nan=False), min_size=1, max_size=40))
+    def test_the_largest_is_the_largest(self, values: list[float]) -> None:
+        array = np.array(values, dtype=np.float32) + np.float32(0.0)  # no minus zero, which is as large as zero
+        assert numbers.largest(array.view(np.int32)) == array.max()
+
+
+class TestNothingIsHidden:
+    @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+    @pytest.mark.parametrize(
+        "place", ["encoder.0.attention.query_key_value.bias", "decoder.1.feed_forward.inner.weight"]
+    )
+    def test_what_is_no_number_is_seen_in_the_loss_or_the_gradients(self, place: str, value: float) -> None:
+        model = fresh(replace(SMALL, dropout=0.3, attention_dropout=0.3))
+        with torch.no_grad():
+            model.get_parameter(place).view(-1)[0] = value
+        found = gradients(model)
+        assert not all(gradient.isfinite().all() for gradient in found.values())
+
+    @pytest.mark.parametrize("value", [math.nan, math.inf])
+    def test_a_logit_that_is_no_number_is_seen_in_the_loss(self, value: float) -> None:
+        features, weight = random(3, 4), random(9, 4, seed=1)
+        features[1, 2] = value
+        features.requires_grad_()
+        loss = objective.smoothed_loss(features, weight, torch.tensor([1, 2, 3]), 0.1)
+        assert not loss.smoothed.isfinite()
+
+
+@pytest.mark.parametrize("scale", [0.1, 30.0])
+@pytest.mark.parametrize("types", [2, 9, 1000])
+def test_the_loss_is_that_of_double_precision(scale: float, types: int) -> None:
+    features, weight = (scale * random(50, 8)).requires_grad_(), random(types, 8, seed=1).requires_grad_()
+    gold = torch.randint(0, types, (50,), generator=torch.Generator().manual_seed(2))
+    ours = objective.smoothed_loss(features, weight, gold, 0.1)
+    theirs = objective.smoothed_loss(features.double(), weight.double(), gold, 0.1)
+    assert ours.smoothed.item() == pytest.approx(theirs.smoothed.item(), rel=1e-5)
+    assert ours.plain.item() == pytest.approx(theirs.plain.item(), rel=1e-5)
+    for mine, exact in zip(
+        torch.autograd.grad(ours.smoothed, (features, weight)),
+        torch.autograd.grad(theirs.smoothed, (features, weight)),
+        strict=True,
+    ):
+        torch.testing.assert_close(mine, exact, rtol=1e-3, atol=1e-4 * scale)
+
+
+def test_to_translate_nothing_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fused._PackedAttention, "apply", None)
+    monkeypatch.setattr(objective, "_compiled_gradient", None)
+    model, batch = fresh(SMALL).eval(), example([4, 2], [5, 3])
+    with torch.no_grad():
+        memory = model.encode(batch.source, batch.source_lengths)
+        assert model.decode(batch.target_in, batch.target_lengths, memory).isfinite().all()
+
+
+class TestProducts:
+    @pytest.mark.parametrize("faster", [True, False], ids=["numpy", "torch"])
+    def test_both_libraries_multiply(self, faster: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(products, "numpy_is_faster", lambda: faster)
+        left, right = random(5, 7), random(4, 7, seed=1)
+        exact = left.double() @ right.double().T
+        torch.testing.assert_close(products.product(left, right.T).double(), exact, rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(products.product(right, left.T).double(), exact.T, rtol=1e-5, atol=1e-5)
+
+    @pytest.mark.parametrize(
+        ("processor", "blas", "expected"),
+        [("znver4", "scipy-openblas", True), ("skylake", "scipy-openblas", False), ("znver4", "accelerate", False)],
+    )
+    def test_amds_processors_take_numpys(
+        self, processor: str, blas: str, expected: bool, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("llvmlite.binding.get_host_cpu_name", lambda: processor)
+        monkeypatch.setattr(np, "show_config", lambda mode: {"Build Dependencies": {"blas": {"name": blas}}})
+        assert products.numpy_is_faster.__wrapped__() == (expected and torch.backends.mkl.is_available())
+
+    def test_a_linear_map_is_pytorchs(self) -> None:
+        ours, x = glorot_linear(7, 4), random(5, 7).requires_grad_()
+        nn.init.normal_(ours.bias)
+        known = (x, ours.weight, ours.bias)
+        theirs = nn.functional.linear(*known)
+        torch.testing.assert_close(ours(x), theirs)
+        slopes = torch.autograd.grad(ours(x).square().sum(), known)
+        torch.testing.assert_close(slopes, torch.autograd.grad(theirs.square().sum(), known))
+
+    def test_numpy_works_on_one_thread_for_a_while(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(products, "numpy_is_faster", lambda: True)
+        products._pools()
+        with products.on_threads(1):
+            assert {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"} == {1}

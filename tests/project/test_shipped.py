@@ -1,0 +1,117 @@
+"""What is shipped: the wheel, where nothing but it is installed, and the models in it."""
+
+import os
+import re
+import subprocess
+import sys
+import sysconfig
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from heedful.storage.model_names import BUILT_IN, built_in_models
+from heedful.storage.run_folder import RunFolder
+
+ROOT = Path(__file__).resolve().parents[2]
+NAMES = ("de-en", "en-de", "en-fr", "fr-en")
+MOST_OF_THE_WHEEL = 40 << 20
+MOST_OF_A_MODEL = 8 << 20
+SENTENCES = {
+    "en-de": "Where is the station?",
+    "en-fr": "Where is the station?",
+    "de-en": "Wo ist der Bahnhof?",
+    "fr-en": "Où est la gare ?",
+}
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of this tree, made without a network."""
+    folder = tmp_path_factory.mktemp("wheel")
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
+    build = [*pip, "wheel", "--quiet", "--no-deps", "--no-index", "--no-build-isolation", "-w", str(folder), str(ROOT)]
+    process = subprocess.run(build, capture_output=True, text=True, check=False)
+    assert process.returncode == 0, process.stderr
+    (path,) = folder.glob("heedful-*.whl")
+    return path
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The program in an environment of its own, to which the libraries are lent: all but PyTorch."""
+    folder = tmp_path_factory.mktemp("environment")
+    venv.create(folder, with_pip=False)
+    python = folder / "bin" / "python"
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", str(python)]
+    install = [*pip, "install", "--quiet", "--no-deps", "--no-index", str(wheel)]
+    process = subprocess.run(install, capture_output=True, text=True, check=False)
+    assert process.returncode == 0, process.stderr
+    (site,) = folder.glob("lib/python*/site-packages")
+    (site / "lent.pth").write_text(sysconfig.get_paths()["purelib"] + "\n")
+    (site / "torch.py").write_text("raise ImportError('there is no PyTorch here')\n")
+    return folder / "bin" / "heedful"
+
+
+def ask(program: Path, folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    """What the installed program says, in a folder that has nothing to do with it."""
+    plain = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "LC_", "LANG", "COV"))}
+    environment = plain | {"PYTHONUTF8": "1"}
+    command = [str(program), *arguments]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+
+
+def test_the_wheel_is_small_and_has_all_models(wheel: Path) -> None:
+    assert wheel.stat().st_size <= MOST_OF_THE_WHEEL
+    files = zipfile.ZipFile(wheel).namelist()
+    for name in NAMES:
+        assert f"heedful/builtin/{name}/ctranslate2/model.bin" in files
+        assert f"heedful/builtin/{name}/README.md" in files
+
+
+def test_the_installed_program_is_that_of_the_wheel(installed: Path, tmp_path: Path) -> None:
+    where = "import heedful, sys; print(heedful.__file__)"
+    process = subprocess.run(
+        [installed.parent / "python", "-c", where], cwd=tmp_path, env={}, capture_output=True, text=True, check=True
+    )
+    assert Path(process.stdout.strip()).is_relative_to(installed.parent.parent)
+
+
+def test_the_installed_program_lists_its_models(installed: Path, tmp_path: Path) -> None:
+    process = ask(installed, tmp_path, "models")
+    assert process.returncode == 0, process.stderr
+    assert [line.split()[0] for line in process.stdout.splitlines()[1:]] == list(NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_installed_program_translates_at_once(installed: Path, tmp_path: Path, name: str) -> None:
+    by_name = ask(installed, tmp_path, "translate", name, SENTENCES[name])
+    chosen = ask(installed, tmp_path, "translate", "--to", name.partition("-")[2], SENTENCES[name])
+    assert by_name.returncode == 0, by_name.stderr
+    assert by_name.stdout.strip()
+    assert by_name.stdout.strip() != SENTENCES[name]
+    assert chosen.stdout == by_name.stdout
+    assert chosen.stderr.startswith(f"{name}: the text seems to be ")
+
+
+def test_the_models_are_these() -> None:
+    assert tuple(built_in_models()) == NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_model_is_small_says_its_languages_and_has_a_card(name: str) -> None:
+    folder = BUILT_IN / name
+    assert sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) <= MOST_OF_A_MODEL
+    data = RunFolder.open(folder).experiment().data
+    assert f"{data.source_language}-{data.target_language}" == name
+    card = (folder / "README.md").read_text(encoding="utf-8")
+    for needed in (f"# {name}: ", "CC-BY 2.0 France", "tatoeba.org", "weak at", "BLEU"):
+        assert needed in card, needed
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_model_names_no_place_on_the_machine_that_made_it(name: str) -> None:
+    paths = [BUILT_IN / name / file for file in ("experiment.toml", "about.json", "README.md")]
+    for path in paths:
+        assert not re.search(r"(?<![\w.:/])/(?:home|root|tmp|work|Users|mnt)/", path.read_text(encoding="utf-8")), path

@@ -1,0 +1,106 @@
+"""How the built-in models are made, without making them."""
+
+from pathlib import Path
+
+import builtin
+import pytest
+import steps
+from command_line import parse
+
+from heedful.errors import DataError
+
+
+class Typed:
+    """Stands for the command line: keeps what was typed, makes the folders that it would make."""
+
+    def __init__(self, size: int = 17) -> None:
+        self.size = size
+        self.stops_at = ""
+        self.commands: list[tuple[str, ...]] = []
+
+    def __call__(self, *arguments: str) -> int:
+        self.commands.append(arguments)
+        if self.stops_at in arguments:
+            return 130
+        if arguments[0] == "train" and "--out" in arguments:
+            folder = Path(arguments[arguments.index("--out") + 1])
+            folder.mkdir()
+            (folder / "experiment.toml").touch()
+        if arguments[0] == "export":
+            Path(arguments[2]).mkdir()
+            (Path(arguments[2]) / "model.bin").write_bytes(bytes(self.size))
+        return 0
+
+    @property
+    def kinds(self) -> list[str]:
+        return [arguments[0] + (" --resume" if "--resume" in arguments else "") for arguments in self.commands]
+
+
+def write(_: Path, out: Path) -> int:
+    out.mkdir(parents=True, exist_ok=True)
+    return 0
+
+
+@pytest.fixture
+def typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Typed:
+    typed = Typed()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(builtin, "heedful", typed)
+    monkeypatch.setattr(builtin, "builtin_text", write)
+    monkeypatch.setattr(builtin, "write_cards", lambda: typed("cards"))
+    return typed
+
+
+def test_each_model_goes_on_from_a_joint_one_ships_and_is_scored(typed: Typed) -> None:
+    assert builtin.builtin(Path("german")) == 0
+    assert typed.kinds == ["train", "train", *["train", "export", "evaluate"] * 4, "cards"]
+    assert sorted(path.name for path in builtin.SHIPPED.iterdir()) == sorted(builtin.NAMES)
+    german_to_english = typed.commands[-4]
+    assert {"data.folder=runs/builtin/data/en-de", "data.source=train.de", "data.target=train.en"} < set(
+        german_to_english
+    )
+    assert {"data.source_language=de", "train.max_steps=4600"} < set(german_to_english)
+    parents = [command[command.index("--init") + 1] for command in typed.commands if "--init" in command]
+    both, everything = "runs/builtin/into-english", "runs/builtin/all"
+    assert parents == [everything, *(both if name.endswith("-en") else everything for name in builtin.NAMES)]
+    assert typed.commands[-2][3] == "runs/builtin/data/en-de/test.de"
+
+
+def test_all_that_is_typed_is_understood(typed: Typed) -> None:
+    builtin.builtin(Path("german"))
+    for arguments in typed.commands[:-1]:
+        assert parse(" ".join(steps.shown(argument) for argument in arguments))
+
+
+def test_it_goes_on_where_it_stopped(typed: Typed, monkeypatch: pytest.MonkeyPatch) -> None:
+    typed.stops_at = "runs/builtin/fr-en"
+    assert builtin.builtin(Path("german")) == 130
+    assert typed.kinds == ["train", "train", "train", "export", "evaluate", "train"]
+    typed.stops_at, typed.commands = "", []
+    monkeypatch.setattr(builtin, "builtin_text", lambda *_: pytest.fail("the text was there"))
+    assert builtin.builtin(Path("german")) == 0
+    assert typed.kinds[:5] == [*["train --resume"] * 3, "export", "evaluate"]
+    assert typed.kinds[5:] == [*["train", "export", "evaluate"] * 3, "cards"]
+
+
+def test_text_that_was_cut_short_is_written_again(typed: Typed, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full_disk(_: Path, out: Path) -> int:
+        out.mkdir(parents=True, exist_ok=True)
+        raise OSError
+
+    monkeypatch.setattr(builtin, "builtin_text", full_disk)
+    with pytest.raises(OSError):
+        builtin.builtin(Path("german"))
+    assert typed.commands == []
+    monkeypatch.setattr(builtin, "builtin_text", write)
+    assert builtin.builtin(Path("german")) == 0
+
+
+def test_a_model_that_is_too_large_is_named_and_the_old_one_stays(typed: Typed) -> None:
+    old = builtin.SHIPPED / "en-fr"
+    old.mkdir(parents=True)
+    (old / "old").touch()
+    typed.size = builtin.MAX_BYTES + 1
+    with pytest.raises(DataError, match=r"runs/builtin/en-fr-int8 has 8388609 bytes, but .* may have 8388608; make it"):
+        builtin.builtin(Path("german"))
+    assert [path.name for path in old.iterdir()] == ["old"]

@@ -1,0 +1,413 @@
+"""Files over HTTP and on the command line: translated, fetched, refused."""
+# ruff: noqa: E402 (without the extras, nothing below can be imported)
+
+import asyncio
+import io
+import json
+import zipfile
+from collections.abc import AsyncIterator, Callable, Coroutine
+from pathlib import Path
+from threading import Event, current_thread
+from typing import Any
+
+import pytest
+import toy
+
+for needed in ("fastapi", "httpx", "lxml", "polib", "markdown_it", "python_multipart"):
+    pytest.importorskip(needed, reason="needs heedful[serve,documents]")
+
+import httpx
+from serve_examples import client_of, service_of
+from starlette.requests import ClientDisconnect
+
+from heedful.documents import safe_input as bounds
+from heedful.documents.file_types import read_document
+from heedful.documents.segmented import Rendered
+from heedful.serve import file_results as results
+from heedful.serve import file_routes as files_module
+from heedful.serve import libretranslate_routes as libre
+from heedful.serve.api_keys import add_key
+from heedful.serve.batcher import Full
+from heedful.serve.file_results import Results, translated_name
+from heedful.serve.http_errors import Refused
+from heedful.serve.limits import Limits
+from heedful.serve.segments import Parts
+from heedful.serve.service import Service
+
+PAIR = {"source": "en", "target": "de"}
+
+
+@pytest.fixture(scope="module")
+def service(trained: Path) -> Service:
+    return service_of(trained / "run")
+
+
+@pytest.fixture(scope="module")
+def some(trained: Path) -> list[str]:
+    return [line for line in toy.lines_of(trained / "test.en") if line.count(" ") > 1]
+
+
+def ask(service: Service, work: Callable[[httpx.AsyncClient], Coroutine[Any, Any, None]]) -> None:
+    async def asked() -> None:
+        async with client_of(service) as client:
+            await work(client)
+
+    asyncio.run(asyncio.wait_for(asked(), 60))
+
+
+def test_a_file_is_sent_translated_and_fetched(service: Service, some: list[str]) -> None:
+    async def work(client: httpx.AsyncClient) -> None:
+        page = f"<p>{some[0]}</p><p class=x>{some[1]}</p>"
+        for source in ("en", "auto"):
+            answer = await client.post(
+                "/translate_file", files={"file": ("p.html", page)}, data=PAIR | {"source": source}
+            )
+            assert (answer.status_code, answer.json()["notes"]) == (200, [])
+            address = answer.json()["translatedFileUrl"]
+            assert address.startswith("http://127.0.0.1:5000/download_file/")
+            file = await client.get(address)
+            assert file.text == f'<p>{toy.translated(some[0])}</p><p class="x">{toy.translated(some[1])}</p>'
+            assert file.headers["content-disposition"] == "attachment; filename*=UTF-8''p.de.html"
+            assert file.headers["content-type"] == "application/octet-stream"
+            assert file.headers["content-security-policy"] == "sandbox"
+            assert file.headers["x-content-type-options"] == "nosniff"
+        settings = (await client.get("/frontend/settings")).json()
+        assert settings["filesTranslation"] is True
+        assert ".docx" in settings["supportedFilesFormat"]
+
+    ask(service, work)
+
+
+def test_mark_up_follows_its_words(service: Service, some: list[str]) -> None:
+    words, (first, *_) = some[0].split(), toy.translated(some[0]).split()
+    marked = " ".join([*words[:-1], f"<b>{words[-1]}</b>"])  # the last word of the source comes first
+
+    async def work(client: httpx.AsyncClient) -> None:
+        answer = await client.post("/translate_file", files={"file": ("p.html", marked)}, data=PAIR)
+        out = (await client.get(answer.json()["translatedFileUrl"])).text
+        assert out.count("<b>") == 1
+        assert out.replace("<b>", "").replace("</b>", "") == toy.translated(some[0])
+        assert f"<b>{first}</b>" in out
+
+    ask(service, work)
+
+
+@pytest.mark.parametrize("most", [100, 0])
+def test_mark_up_in_a_sentence_does_not_cut_it(
+    service: Service, some: list[str], monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    """In texts, too; of too many sentences it is guessed where it belongs."""
+    monkeypatch.setattr(libre, "_MOST_ALIGNED", most)
+    *words, last = some[0].split()
+    page = f"<p>{some[1]}</p>{' '.join(words)} <b onclick='x()' title=a>{last}</b><script>x()</script>"
+    first, *_, final = toy.translated(some[0]).split()
+
+    async def work(client: httpx.AsyncClient) -> None:
+        asked = {"q": [page, some[2]], "format": "html", "alternatives": 2, **PAIR}
+        answer = (await client.post("/translate", json=asked)).json()
+        whole = toy.translated(some[0])
+        bold = first if most else final  # the last word of the source comes first
+        marked = whole.replace(bold, f'<b title="a">{bold}</b>')
+        assert answer["translatedText"] == [f"<p>{toy.translated(some[1])}</p>{marked}", toy.translated(some[2])]
+        assert answer["alternatives"][0]
+        assert all(other.count("<b") == 1 and "<script" not in other for other in answer["alternatives"][0])
+
+    ask(service, work)
+
+
+@pytest.mark.parametrize(
+    "html", ["<b>" * 300 + "a b", "a <b>b</b> c<" + "b " * 3000, "a <b>&lt;script&gt;</b> b", "a\0 <b>b</b>"]
+)
+def test_any_page_comes_out_harmless(html: str) -> None:
+    parts = Parts([html], "en", markup=True)
+    (out,) = parts.joined(parts.sentences, "de", [Rendered(text) for text in parts.mixed])
+    assert "a " in out
+    assert "<script" not in out
+    assert out.count("<b>") == out.count("</b>")
+
+
+def test_who_listens_hears_of_progress(service: Service, some: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files_module, "_TOGETHER", 2)
+
+    async def work(client: httpx.AsyncClient) -> None:
+        text = "\n".join(some[:5])
+        answer = await client.post(
+            "/translate_file", files={"file": ("a.txt", text)}, data=PAIR, headers={"accept": "text/event-stream"}
+        )
+        events = [block.split("\n") for block in answer.text.strip().split("\n\n")]
+        names = [name.removeprefix("event: ") for name, _ in events]
+        contents = [json.loads(data.removeprefix("data: ")) for _, data in events]
+        assert names == ["progress"] * 4 + ["end"]
+        assert contents[:-1] == [{"done": done, "total": 5} for done in (0, 2, 4, 5)]
+        out = await client.get(contents[-1]["translatedFileUrl"])
+        assert out.text == "\n".join(map(toy.translated, some[:5]))
+
+    ask(service, work)
+
+
+BOMB = io.BytesIO()
+with zipfile.ZipFile(BOMB, "w", zipfile.ZIP_DEFLATED) as _archive:
+    _archive.writestr("word/document.xml", bytes(bounds.MOST_UNPACKED // 8))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "data", "status", "sentence"),
+    [
+        ("a.txt", b"a", {"target": "de"}, 400, "Invalid request: missing source parameter"),
+        ("a.txt", b"a", {"source": "en"}, 400, "Invalid request: missing target parameter"),
+        ("a.txt", b"a", {"source": "zz", "target": "de"}, 400, "zz is not supported"),
+        ("a.exe", b"a", PAIR, 400, "Invalid request: files that end in .exe cannot be translated"),
+        ("../../etc/passwd", b"a", PAIR, 400, "Invalid request: files that end in nothing cannot be translated"),
+        ("a.json", b"{", PAIR, 400, "Invalid request: the file is not JSON"),
+        ("a.txt", b"a", PAIR | {"glossary": "a=b"}, 400, "Invalid request: glossary: a JSON object of up to 100 terms"),
+        ("a.txt", b"a", PAIR | {"glossary": '{"a": 1}'}, 400, "Invalid request: glossary: a JSON object"),
+        ("a.txt", b"a " * 5000, PAIR, 413, "Invalid request: the document has more than 2,000 characters of text"),
+        ("a.html", b"<p>a" * 30, PAIR, 413, "Invalid request: the document has more than 20 passages; split it"),
+        ("a.html", b"<p>" * 60, PAIR, 413, "Invalid request: the document has more than 50 elements; split it"),
+        ("a.txt", b"a" * 40_000, PAIR, 413, "Invalid request: a request has at most 30000 bytes"),
+        ("a.docx", BOMB.getvalue(), PAIR, 413, "Invalid request: unpacked, the archive has more than 1,000,000 bytes"),
+    ],
+)
+def test_what_is_refused(
+    trained: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    content: bytes,
+    data: dict[str, str],
+    status: int,
+    sentence: str,
+) -> None:
+    monkeypatch.setattr(bounds, "MOST_UNPACKED", 1_000_000)
+
+    async def work(client: httpx.AsyncClient) -> None:
+        answer = await client.post("/translate_file", files={"file": (name, content)}, data=data)
+        assert answer.status_code == status
+        assert answer.json()["error"].startswith(sentence)
+
+    limits = Limits(file=30_000, file_characters=2000, file_passages=20, file_elements=50)
+    ask(service_of(trained / "run", limits=limits), work)
+
+
+def test_a_glossary_holds_in_files(service: Service, some: list[str]) -> None:
+    term, other = some[0].split()[0], toy.translated(some[2]).split()[0]
+
+    async def work(client: httpx.AsyncClient) -> None:
+        data = PAIR | {"glossary": json.dumps({term: other})}
+        answer = await client.post("/translate_file", files={"file": ("a.txt", some[0])}, data=data)
+        assert other in (await client.get(answer.json()["translatedFileUrl"])).text.split()
+
+    assert other not in toy.translated(some[0]).split()
+    ask(service, work)
+
+
+def test_who_cannot_do_files_says_so(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files_module, "can_do_files", lambda: False)
+
+    async def work(client: httpx.AsyncClient) -> None:
+        answer = await client.post("/translate_file", files={"file": ("a.txt", "a")}, data=PAIR)
+        assert (answer.status_code, answer.json()) == (
+            403,
+            {"error": "Files translation are disabled on this server."},
+        )
+
+    ask(service, work)
+
+
+@pytest.mark.parametrize("accept", ["*/*", "text/event-stream"])
+def test_files_wait_neither_for_ever_nor_in_masses(
+    trained: Path, some: list[str], monkeypatch: pytest.MonkeyPatch, accept: str
+) -> None:
+    """Where there is no room for it, a file waits until its time is over; while it does, others are sent away."""
+
+    service = service_of(trained / "run", limits=Limits(files=1, seconds=0.1))
+
+    def full(*_: object) -> None:
+        raise Full(0.01)
+
+    async def work(client: httpx.AsyncClient) -> None:
+        async def send() -> httpx.Response:
+            return await client.post(
+                "/translate_file", files={"file": ("a.txt", some[0])}, data=PAIR, headers={"accept": accept}
+            )
+
+        with monkeypatch.context() as patched:
+            patched.setattr(service.batcher, "submit", full)
+            first, second = await asyncio.gather(send(), send())
+        assert "Slowdown: the file is not done after 0.5 s" in first.text
+        assert first.status_code == (200 if accept == "text/event-stream" else 503)
+        assert (second.status_code, second.json()) == (
+            503,
+            {"error": "Slowdown: too many files are being translated"},
+        )
+        assert int(second.headers["retry-after"]) > 0
+        service.limits = Limits(files=1)
+        assert (await send()).status_code == 200
+
+    ask(service, work)
+
+
+def test_files_that_never_come_take_no_place(trained: Path, some: list[str]) -> None:
+    """What is bounded is how much has come of all of them."""
+    service = service_of(trained / "run", limits=Limits(files=1, file=1000, arriving=1.0))
+
+    async def work(client: httpx.AsyncClient) -> None:
+        async def idle(size: int, begun: asyncio.Event) -> AsyncIterator[bytes]:
+            yield b"x" * size
+            begun.set()
+            await asyncio.sleep(20)
+
+        def sent(size: int, begun: asyncio.Event) -> Coroutine[Any, Any, httpx.Response]:
+            headers = {"content-type": "multipart/form-data; boundary=x"}
+            return client.post("/translate_file", content=idle(size, begun), headers=headers)
+
+        async def real() -> httpx.Response:
+            return await client.post("/translate_file", files={"file": ("a.txt", some[0])}, data=PAIR)
+
+        for size, status in ((3, 200), (700, 503)):
+            begun = asyncio.Event()
+            waiting = asyncio.create_task(sent(size, begun))
+            await begun.wait()
+            assert (await real()).status_code == status
+            assert (await waiting).status_code == 408
+        assert (await real()).status_code == 200
+
+    ask(service, work)
+
+
+def test_reading_has_its_own_threads_and_an_end(
+    trained: Path, some: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = service_of(trained / "run", limits=Limits(seconds=0.1))
+    release, names = Event(), []
+
+    def slow(*given: Any) -> Any:
+        names.append(current_thread().name)
+        release.wait(30)
+        return read_document(*given)
+
+    async def work(client: httpx.AsyncClient) -> None:
+        with monkeypatch.context() as patched:
+            patched.setattr(files_module, "read_document", slow)
+            answer = await client.post("/translate_file", files={"file": ("a.txt", some[0])}, data=PAIR)
+            assert (answer.status_code, "retry-after" in answer.headers) == (503, True)
+        release.set()
+        service.limits = Limits()
+        answer = await client.post("/translate_file", files={"file": ("a.txt", some[0])}, data=PAIR)
+        assert answer.status_code == 200
+
+    ask(service, work)
+    assert [name.partition("_")[0] for name in names] == ["files"]
+
+
+def test_a_stream_that_nobody_hears_gives_its_place_back() -> None:
+    left = []
+
+    async def events() -> AsyncIterator[str]:
+        yield "a"
+
+    async def gone(*_: object) -> Any:
+        raise OSError
+
+    response = files_module._Stream(events(), lambda: left.append(True))
+    scope = {"type": "http", "asgi": {"spec_version": "2.4"}}
+    with pytest.raises((OSError, ClientDisconnect)):
+        asyncio.run(response(scope, gone, gone))
+    assert left == [True]
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "status"),
+    [
+        ("application/json", b"{}", 415),
+        ("multipart/form-data; boundary=x; charset=punycode", b"--x--", 415),  # whose decoder takes for ever
+        ("multipart/form-data", b"", 400),
+        ("multipart/form-data; boundary=x", b"", 400),
+        ("multipart/form-data; boundary=x", b"--x\r\n\r\n\r\n--x--", 400),
+        (
+            "multipart/form-data; boundary=x",
+            b"--x\r\nContent-Disposition: form-data; name=file\r\n\r\na\r\n--x--\r\n",
+            400,
+        ),
+        (
+            "multipart/form-data; boundary=x; charset=none",
+            b"--x\r\nContent-Disposition: form-data; name=a\r\n\r\na\r\n--x--\r\n",
+            415,
+        ),
+        ("multipart/form-data; boundary=" + "x" * 500, b"\xff" * 100, 400),
+    ],
+)
+def test_bodies_that_hold_no_file(service: Service, kind: str, body: bytes, status: int) -> None:
+    async def work(client: httpx.AsyncClient) -> None:
+        answer = await client.post("/translate_file", content=body, headers={"content-type": kind})
+        assert (answer.status_code, list(answer.json())) == (status, ["error"])
+
+    ask(service, work)
+
+
+def test_files_need_a_key_where_texts_do(trained: Path, tmp_path: Path, some: list[str]) -> None:
+    keys = tmp_path / "keys.json"
+    key = add_key(keys, "ann", 60)
+
+    async def work(client: httpx.AsyncClient) -> None:
+        for given, status in (({}, 400), ({"api_key": "none"}, 403), ({"api_key": key}, 200)):
+            answer = await client.post("/translate_file", files={"file": ("a.txt", some[0])}, data=PAIR | given)
+            assert answer.status_code == status
+
+    ask(service_of(trained / "run", keys=keys), work)
+
+
+def test_results_are_kept_for_a_while_and_cannot_be_guessed(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(results, "_ROOM", 10)
+    kept = Results()
+    first, second = kept.add("a", b"12345678"), kept.add("b", b"12345678")
+    assert kept.get(second.split("/")[0]).content == b"12345678"
+    for gone in (first.split("/")[0], "", "../a"):
+        with pytest.raises(Refused, match="404"):
+            kept.get(gone)
+    monkeypatch.setattr(results, "monotonic", lambda: 1e12)
+    with pytest.raises(Refused):
+        kept.get(second.split("/")[0])
+
+    async def work(client: httpx.AsyncClient) -> None:
+        assert (await client.get("/download_file/x/y")).status_code == 404
+
+    ask(service, work)
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("strings.po", "strings.de.po"),
+        ("../../etc/a.txt", "a.de.txt"),
+        ("C:\\x\\a.txt", "a.de.txt"),
+        ("a\r\nSet-Cookie: x.txt", "aSet-Cookie: x.de.txt"),
+        ("none", "none.de"),
+        ("", "file.de"),
+    ],
+)
+def test_a_name_is_only_shown(name: str, shown: str) -> None:
+    assert translated_name(name, "de") == shown
+
+
+# The command.
+
+
+def test_a_document_is_translated_on_the_command_line(trained: Path, tmp_path: Path, some: list[str]) -> None:
+    source, target = tmp_path / "a.md", tmp_path / "a.de.md"
+    source.write_text(f"# {some[0]}\n\n```\n{some[1]}\n```\n\n<div>\n</div>\n")
+    ran = toy.run("translate", trained / "run", "--input", source, "--output", target)
+    assert (ran.code, ran.out) == (0, "")
+    assert target.read_text() == f"# {toy.translated(some[0])}\n\n```\n{some[1]}\n```\n\n<div>\n</div>\n"
+    assert f"{target}: blocks of HTML in Markdown stay as they are" in ran.err
+    for arguments, sentence in (
+        (("--output", tmp_path / "a.txt"), "a.txt: a document stays what it is; end the name in .md"),
+        ((), f"{source} is a document; say with --output where its translation is to be written"),
+        (("--output", target, "--n-best", 2), f"--n-best is for lines of text, but {source} is a document"),
+    ):
+        ran = toy.run("translate", trained / "run", "--input", source, *arguments)
+        assert (ran.code, sentence in ran.err) == (2, True), ran.err
+    source.write_text("[" * 40_000)
+    ran = toy.run("translate", trained / "run", "--input", source, "--output", target)
+    assert (ran.code, "more than 32,768 lines and marks of Markdown; split it" in ran.err) == (2, True)
+    ran = toy.run("translate", trained / "run", "--input", tmp_path / "no.po", "--output", tmp_path / "b.po")
+    assert (ran.code, "no.po cannot be read: No such file or directory" in ran.err) == (2, True)

@@ -1,0 +1,512 @@
+"""The page that `heedful serve` gives to browsers, in a real one."""
+# ruff: noqa: E402 (without the extra, nothing below can be imported)
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import toy
+
+for needed in ("fastapi", "uvicorn", "httptools", "prometheus_client", "httpx", "lxml", "polib", "python_multipart"):
+    pytest.importorskip(needed, reason="needs heedful[serve,documents]")
+
+import httpx
+from browser import chromium, watched
+from serve_examples import listening, service_of
+
+from heedful.serve.api_keys import add_key
+from heedful.serve.limits import Limits
+from heedful.serve.static_pages import Page as ServedPage
+from heedful.translation.translator import Translator
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page, Route
+
+HOSTILE = "<img src=x onerror=alert(1)> </textarea><script>alert(2)</script> \"'><svg onload=alert(3)>"
+SLOW = 20_000  # milliseconds that a busy machine may take
+
+
+@pytest.fixture(scope="module")
+def browser() -> "Iterator[Browser]":
+    with chromium() as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def url(trained: Path) -> Iterator[str]:
+    """One model, called by two names so that languages can be swapped."""
+    run = trained / "run"
+    with listening(service_of(run, run, limits=Limits(characters=600), languages=["en-de", "de-en"])) as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def translator(trained: Path) -> Translator:
+    return Translator.load(trained / "run")
+
+
+@pytest.fixture(scope="module")
+def some(trained: Path) -> list[str]:
+    """Sentences of at least three words."""
+    return [line for line in toy.lines_of(trained / "test.en") if line.count(" ") > 1]
+
+
+@pytest.fixture
+def opened(browser: "Browser", url: str) -> "Iterator[Page]":
+    """The page, translating from English. Foreign requests, errors in the console and dialogs fail the test."""
+    with watched(browser, url, viewport={"width": 1280, "height": 900}, reduced_motion="reduce") as seen:
+        seen.page.set_default_timeout(SLOW)
+        seen.page.goto(url)
+        seen.page.select_option("#from", "en")
+        yield seen.page
+        # A browser notes every answer that is a refusal.
+        assert [misdeed for misdeed in seen.misdeeds if not re.search("status of (400|503)", misdeed)] == []
+
+
+def expect_text(page: "Page", selector: str, text: "str | re.Pattern[str]") -> None:
+    from playwright.sync_api import expect
+
+    expect(page.locator(selector)).to_have_text(text, timeout=SLOW)
+
+
+def wait_until(page: "Page", condition: str) -> None:
+    """Asks again and again: the policy of the page lets no string become a script that would wait in it."""
+    for _ in range(SLOW // 20):
+        if page.evaluate(condition):
+            return
+        page.wait_for_timeout(20)
+    raise AssertionError(condition)
+
+
+def translate(page: "Page", text: str, translation: str) -> None:
+    page.fill("#source", text)
+    expect_text(page, "#target", translation)
+
+
+# As text.
+
+
+@pytest.mark.parametrize("path", ["/", "/docs"])
+def test_the_page_has_no_script_or_style_in_it_and_loads_only_its_own(url: str, path: str) -> None:
+    answer = httpx.get(url + path)
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "text/html; charset=utf-8")
+    html = answer.text
+    assert re.findall(r"<script(?![^>]*\bsrc=)", html) == []
+    assert re.findall(r"<style| style=| on\w+=|javascript:", html) == []
+    policy = answer.headers["content-security-policy"].split("; ")
+    assert policy[:3] == ["default-src 'none'", "script-src 'self'", "style-src 'self'"]
+    assert "unsafe" not in "".join(policy)
+    loaded = re.findall(r"(?:src|href)=\"(assets/[^\"]*)\"", html)
+    assert len(loaded) >= 6
+    for address in loaded:
+        file = httpx.get(f"{url}/{address}")
+        assert file.status_code == 200
+        assert set(re.findall(r"https?://[\w./]+", file.text)) <= {"http://www.w3.org/2000/svg"}
+        assert "innerHTML" not in file.text
+    for path in (
+        "/assets/none.js",
+        "/assets/..%2Fapp.py",
+        "/assets/../app.py",
+        "/assets/index.html",
+        "/assets/docs.html",
+    ):
+        assert httpx.get(f"{url}{path}").status_code == 404
+
+
+def test_modules_ask_only_for_files_that_are_there() -> None:
+    page = ServedPage()
+    for name, content in page.files.items():
+        for imported in re.findall(r"^import .* from '\./(.*)';$", content, re.MULTILINE):
+            assert imported in page.files, f"{name} imports {imported}"
+
+
+# Translating.
+
+
+def test_what_is_typed_is_translated_as_it_is_typed(opened: "Page", translator: Translator, some: list[str]) -> None:
+    one, two = (translation.text for translation in translator.translate(some[:2]))
+    opened.type("#source", some[0])
+    expect_text(opened, "#target", one)
+    opened.press("#source", "Enter")
+    opened.press("#source", "Enter")
+    opened.type("#source", some[1])
+    expect_text(opened, "#target", f"{one}\n\n{two}")
+    assert opened.inner_text("#count") == f"{len(some[0]) + len(some[1]) + 2} / 600"
+    opened.click("#clear")
+    expect_text(opened, "#target", "")
+    assert opened.is_disabled("#copy")
+    assert opened.evaluate("document.activeElement.id") == "source"
+
+
+def test_an_answer_that_comes_late_is_dropped(opened: "Page", translator: Translator, some: list[str]) -> None:
+    asked: list[str] = []
+
+    def late(route: "Route") -> None:
+        body: Any = route.request.post_data_json
+        asked.append(body["text"])
+        if len(asked) > 1:
+            route.continue_()  # the first is never answered
+
+    opened.route("**/v1/translate", late)
+    opened.fill("#source", some[0])
+    wait_until(opened, "document.getElementById('working').textContent !== ''")
+    translate(opened, some[1], translator.translate([some[1]])[0].text)
+    assert asked == some[:2]
+
+
+def test_languages_are_swapped_and_the_translation_becomes_the_text(
+    opened: "Page", translator: Translator, some: list[str]
+) -> None:
+    there = translator.translate([some[0]])[0].text
+    back = translator.translate([there])[0].text
+    translate(opened, some[0], there)
+    opened.press("#source", "Alt+s")
+    expect_text(opened, "#target", back)
+    assert [opened.input_value(f"#{name}") for name in ("source", "from", "into")] == [there, "de", "en"]
+    opened.reload()
+    assert opened.input_value("#from") == "de"  # it is remembered
+
+
+def test_it_begins_with_the_language_that_becomes_the_most_others(browser: "Browser", trained: Path) -> None:
+    run = trained / "run"
+    names = ["de-en", "en-de", "en-fr", "fr-en"]
+    with listening(service_of(run, run, run, run, languages=names)) as address, watched(browser, address) as seen:
+        seen.page.goto(address)
+        seen.page.wait_for_selector("#into option", state="attached")
+        assert seen.page.input_value("#from") == "en"
+
+
+def test_a_language_is_detected(opened: "Page", some: list[str]) -> None:
+    opened.select_option("#from", "auto")
+    opened.select_option("#into", "de")
+    opened.fill("#source", "\n".join(some[:5]))
+    expect_text(opened, "#detected", "English, detected")
+
+
+def test_others_can_be_chosen_for_a_word_by_pointer_and_by_keys(
+    opened: "Page", translator: Translator, some: list[str]
+) -> None:
+    best = translator.translate([some[0]])[0].text
+    translate(opened, some[0], best)
+    opened.click("#target .word >> nth=1")
+    first = opened.locator("#choices-list button").first
+    first.wait_for()
+    expect_text(opened, "#choices-title", f"Instead of “{best.split()[1]}”")
+    other = f"{best.split()[0]} {first.text_content()}"
+    first.click()
+    expect_text(opened, "#target", other)
+    assert other != best
+    assert not opened.is_visible("#choices")
+    opened.fill("#source", some[0] + "\n" + some[1])  # what was chosen stays
+    expect_text(opened, "#target", re.compile(re.escape(other)))
+
+    opened.fill("#source", some[2])
+    expect_text(opened, "#target", translator.translate([some[2]])[0].text)
+    opened.focus("#target .word >> nth=0")
+    opened.keyboard.press("ArrowRight")
+    assert opened.evaluate("document.activeElement.dataset.start") != "0"
+    opened.keyboard.press("Enter")
+    opened.locator("#choices-list button").first.wait_for()
+    opened.keyboard.press("Escape")
+    assert not opened.is_visible("#choices")
+    opened.keyboard.press("Enter")
+    opened.locator("#choices-list button").first.wait_for()
+    wait_until(opened, "document.activeElement.closest('#choices-list')")
+    opened.keyboard.press("Enter")
+    wait_until(opened, "!document.getElementById('choices').matches(':popover-open')")
+    assert opened.inner_text("#target") != translator.translate([some[2]])[0].text
+
+
+def test_words_that_the_model_was_not_sure_of_are_shaded(opened: "Page", some: list[str]) -> None:
+    opened.fill("#source", "unknown words " + some[0])
+    unsure = opened.locator("#target .sure-0, #target .sure-1, #target .sure-2").first
+    unsure.wait_for()
+    before = unsure.evaluate("(word) => getComputedStyle(word).backgroundColor")
+    opened.click("#confidence")
+    assert unsure.evaluate("(word) => getComputedStyle(word).backgroundColor") != before
+    assert opened.get_attribute("#confidence", "aria-pressed") == "true"
+    assert opened.is_visible("#shades")
+
+
+def test_a_sentence_that_the_model_is_not_sure_of_is_marked(
+    opened: "Page", some: list[str], translator: Translator
+) -> None:
+    translate(opened, some[0], translator.translate([some[0]])[0].text)
+    assert opened.locator("#target .unsure").count() == 0
+    strange = "of this it knows no word at all"
+    translate(opened, strange, translator.translate([strange])[0].text)
+    assert opened.locator("#target .unsure").count() == 1
+
+
+def test_terms_of_the_glossary_are_held_to(opened: "Page", some: list[str]) -> None:
+    term = some[0].split()[0]
+    opened.fill("#source", some[0])
+    opened.click("#open-glossary")
+    opened.fill("#terms", f"{term} =")
+    expect_text(opened, "#terms-problem", "Line 1 is not a term, an equals sign and a term.")
+    wish = next(word for word in toy.dictionary().values() if word not in toy.translated(some[0]))
+    opened.fill("#terms", f"{term} = {wish}")
+    opened.keyboard.press("Escape")
+    expect_text(opened, "#target", re.compile(rf"\b{wish}\b"))
+    expect_text(opened, "#glossary-count", "1")
+    opened.locator("#target .word", has_not_text=wish).last.click()  # what stands for another word holds to it, too
+    other = opened.locator("#choices-list button").first
+    other.click()
+    expect_text(opened, "#target", re.compile(rf"\b{wish}\b"))
+    assert not opened.is_visible("#choices")
+
+
+def test_what_was_translated_is_remembered_until_it_is_cleared(
+    opened: "Page", translator: Translator, some: list[str]
+) -> None:
+    translate(opened, some[0], translator.translate([some[0]])[0].text)
+    wait_until(opened, "localStorage.getItem('history')")
+    opened.fill("#source", "")
+    opened.click("#open-history")
+    opened.click("#past button")
+    assert opened.input_value("#source") == some[0]
+    opened.click("#open-history")
+    opened.click("#forget")
+    assert opened.is_visible("#no-past")
+    assert opened.evaluate("localStorage.getItem('history')") is None
+
+
+def test_the_translation_is_copied(opened: "Page", translator: Translator, some: list[str]) -> None:
+    opened.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    best = translator.translate([some[0]])[0].text
+    translate(opened, some[0], best)
+    opened.click("#copy")
+    expect_text(opened, "#copy", "Copied")
+    assert opened.evaluate("navigator.clipboard.readText()") == best
+
+
+# Looking inside.
+
+
+def test_heads_are_switched_off_live(opened: "Page", translator: Translator, some: list[str]) -> None:
+    asked: list[Any] = []
+    opened.on("request", lambda request: asked.append(request.post_data_json) if "attention" in request.url else None)
+    opened.fill("#source", f"{some[0]}\n{some[1]}")
+    expect_text(opened, "#target", "\n".join(found.text for found in translator.translate(some[:2])))
+    opened.click("#look")
+    opened.wait_for_selector("#grid .head")
+    assert opened.input_value("#which") == "0"
+    expect_text(opened, "#source-text", some[0])
+    opened.select_option("#which", "1")
+    expect_text(opened, "#source-text", some[1])
+    name = opened.get_attribute("#grid .head", "data-head") or ""
+    opened.focus(f"[id='open-{name}']")
+    opened.keyboard.press("o")
+    opened.wait_for_selector("#comparison")
+    expect_text(opened, "#some-off-title", f"Without {name}")
+    expect_text(opened, "#all-on", translator.translate([some[1]])[0].text + " ")
+    assert asked[-1] | {"text": some[1], "heads_off": [name], "source": "en", "target": "de"} == asked[-1]
+    opened.click("#all-heads-on")
+    opened.wait_for_selector("#comparison", state="hidden")
+    opened.click("#close-inside")
+    assert not opened.is_visible("#inside")
+
+
+def test_a_character_counts_once_whatever_its_size(opened: "Page", some: list[str]) -> None:
+    opened.fill("#source", f"🐎🐎🐎\n{some[1]}")
+    opened.wait_for_selector("#target .word[data-sentence='1']")
+    assert opened.inner_text("#count") == f"{len(some[1]) + 4} / 600"
+    opened.focus("#target .word[data-sentence='1']")
+    opened.click("#look")
+    expect_text(opened, "#source-text", some[1])
+
+
+# Files.
+
+
+def test_a_file_makes_the_round_trip(opened: "Page", some: list[str], tmp_path: Path) -> None:
+    from playwright.sync_api import expect
+
+    source = tmp_path / "strings.po"
+    source.write_text(f'#: a.c:1\nmsgid "{some[0]}"\nmsgstr ""\n\nmsgid "{some[1]}"\nmsgstr ""\n')
+    opened.set_input_files("#file", source)
+    link = opened.locator("#jobs .download")
+    expect(link).to_have_text("Download strings.de.po", timeout=SLOW)
+    with opened.expect_download() as download:
+        link.click()
+    assert download.value.suggested_filename == "strings.de.po"
+    out = Path(download.value.path()).read_text()
+    assert "#: a.c:1\n" in out
+    assert f'msgid "{some[0]}"\nmsgstr "{toy.translated(some[0])}"' in out
+    opened.click("#jobs button")
+    assert opened.locator("#jobs li").count() == 0
+
+
+def test_a_file_can_be_dropped_and_what_is_wrong_with_it_is_said(opened: "Page", some: list[str]) -> None:
+    def drop(name: str, content: str) -> None:
+        files = opened.evaluate_handle(
+            """([name, content]) => {
+                const all = new DataTransfer();
+                all.items.add(new File([content], name));
+                return all;
+            }""",
+            [name, content],
+        )
+        opened.dispatch_event("#source", "drop", {"dataTransfer": files})
+
+    drop("text.txt", some[0])
+    opened.wait_for_selector("#jobs .download")
+    drop("picture.png", "")
+    expect_text(opened, "#jobs .problem", re.compile("none of the kinds that can be translated: .txt"))
+    drop("broken.json", "{")
+    expect_text(opened, "#jobs li >> nth=0 >> .problem", re.compile("The file is not JSON"))
+
+
+# The API.
+
+
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 320)])
+def test_the_api_has_a_page(browser: "Browser", url: str, scheme: str, width: int) -> None:
+    document = httpx.get(f"{url}/openapi.json").json()
+    with watched(browser, url, color_scheme=scheme, viewport={"width": width, "height": 800}) as seen:
+        page = seen.page
+        page.set_default_timeout(SLOW)
+        page.goto(url)
+        page.click("footer a")
+        page.wait_for_selector("#endpoints details")
+        assert page.locator("#endpoints summary code").all_text_contents() == list(document["paths"])
+        assert page.locator("#endpoints h2").all_text_contents() == ["LibreTranslate", "heedful"]
+        assert page.locator("#objects details").count() == len(document["components"]["schemas"])
+        page.click("#post-v1-translate > summary")
+        shown = page.locator("#post-v1-translate")
+        fields = document["components"]["schemas"]["TranslateRequest"]["properties"]
+        assert shown.locator("table >> nth=0 >> th code").all_text_contents() == list(fields)
+        said = shown.text_content() or ""
+        assert all(field.get("description", "") in said for field in fields.values())
+        assert "at least 1; at most 10; default 1" in said
+        assert f"curl {url}/v1/translate -H 'Content-Type: application/json' -d '{{\"text\":" in said
+        example = '-d \'{"q":"A man rides a horse.","source":"de","target":"en"}\''
+        assert example in (page.text_content("#post-translate pre") or "")
+        statuses = document["paths"]["/v1/translate"]["post"]["responses"]
+        assert shown.locator("table >> nth=1 >> th").all_text_contents() == sorted(statuses)
+        shown.locator("a", has_text="TranslateAnswer").click()
+        assert page.locator("#TranslateAnswer").get_attribute("open") is not None
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert seen.misdeeds == []
+
+
+# What people and machines do to it.
+
+
+def test_text_is_never_markup(opened: "Page", url: str, tmp_path: Path) -> None:
+    def run_over(route: "Route") -> None:
+        option = {"text": HOSTILE, "words": []}
+        answer = {
+            "texts": [
+                {
+                    "text": HOSTILE,
+                    "sentences": [{"start": 0, "end": len(HOSTILE), "text": HOSTILE, "alternatives": [option]}],
+                }
+            ]
+        }
+        route.fulfill(status=200, content_type="application/json", body=json.dumps(answer))
+
+    opened.route("**/v1/translate", run_over)
+    opened.fill("#source", HOSTILE)
+    expect_text(opened, "#target", HOSTILE)
+    wait_until(opened, "localStorage.getItem('history')")
+    opened.click("#open-history")
+    assert HOSTILE in (opened.text_content("#past") or "")
+    opened.keyboard.press("Escape")
+    opened.click("#open-glossary")
+    opened.fill("#terms", f"{HOSTILE}\n{HOSTILE}")
+    opened.keyboard.press("Escape")
+    opened.unroute("**/v1/translate")
+    opened.click("#look")
+    expect_text(opened, "#source-text", re.compile(re.escape("<img src=x onerror=alert(1)>")))
+    file = tmp_path / "<img src=x onerror=alert(4)>.txt"
+    file.write_text(HOSTILE)
+    opened.set_input_files("#file", file)
+    opened.wait_for_selector("#jobs .download")
+    assert opened.locator("main img, main script, main svg[onload], dialog img").count() == 0
+
+
+def test_what_goes_wrong_is_said_in_a_sentence(opened: "Page", some: list[str]) -> None:
+    opened.fill("#source", "a" * 601)
+    expect_text(opened, "#problem", re.compile("This text is too long: a text has at most 600 characters."))
+    full = {
+        "status": 503,
+        "headers": {"Retry-After": "7"},
+        "body": '{"error": "Slowdown: too many requests are waiting"}',
+    }
+    opened.route("**/v1/translate", lambda route: route.fulfill(**full))
+    opened.fill("#source", some[0])
+    expect_text(opened, "#problem", "The server has too much to do; try again in 7 s.")
+    opened.unroute("**/v1/translate")
+    opened.press("#source", "Control+Enter")
+    opened.wait_for_selector("#problem", state="hidden")
+
+
+def test_a_server_that_asks_for_keys_is_given_one(
+    browser: "Browser", trained: Path, tmp_path: Path, some: list[str]
+) -> None:
+    keys = tmp_path / "keys.json"
+    key = add_key(keys, "ann", 600)
+    with listening(service_of(trained / "run", keys=keys)) as url, watched(browser, url) as seen:
+        seen.page.set_default_timeout(SLOW)
+        seen.page.goto(url)
+        seen.page.fill("#key", key)
+        seen.page.click("#key-box button")
+        translate(seen.page, some[0], toy.translated(some[0]))
+        assert seen.misdeeds == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_colours_follow_the_system_until_they_are_switched(browser: "Browser", url: str, scheme: str) -> None:
+    with watched(browser, url, color_scheme=scheme) as seen:
+        seen.page.goto(url)
+
+        def colour() -> str:
+            return str(seen.page.evaluate("getComputedStyle(document.documentElement).backgroundColor"))
+
+        own = colour()
+        assert own == ("rgb(247, 246, 243)" if scheme == "light" else "rgb(17, 20, 25)")
+        shown = []
+        for name in ("Light", "Dark"):
+            seen.page.click("#theme")
+            assert seen.page.inner_text("#theme") == name
+            shown.append(colour())
+        assert len(set(shown)) == 2
+        seen.page.reload()
+        assert colour() == shown[-1]
+        seen.page.click("#theme")
+        assert colour() == own
+
+
+@pytest.mark.parametrize("width", [320, 390, 768])
+def test_nothing_is_wider_than_a_phone(browser: "Browser", url: str, some: list[str], width: int) -> None:
+    with watched(browser, url, viewport={"width": width, "height": 800}) as seen:
+        seen.page.goto(url)
+        seen.page.select_option("#from", "en")
+        translate(seen.page, some[0], toy.translated(some[0]))
+        seen.page.click("#look")
+        seen.page.wait_for_selector("#grid .head")
+        assert seen.page.evaluate("document.documentElement.scrollWidth") <= width
+        seen.page.click("#target .word >> nth=0")
+        box = seen.page.locator("#choices").bounding_box()
+        assert box is not None
+        assert box["x"] >= 0 and box["x"] + box["width"] <= width
+
+
+def test_all_that_can_be_pressed_has_a_name_and_can_be_reached(opened: "Page", some: list[str]) -> None:
+    translate(opened, some[0], toy.translated(some[0]))
+    opened.focus("#source")
+    reached = []
+    for _ in range(8):
+        opened.keyboard.press("Tab")
+        reached.append(opened.evaluate("document.activeElement.id || document.activeElement.className"))
+    assert reached[:5] == ["clear", "word", "confidence", "look", "copy"]
+    assert "file" in reached
+    nameless = opened.evaluate(
+        """() => [...document.querySelectorAll('button, select, textarea, input, a')].filter((node) => !(
+        node.textContent.trim() || node.ariaLabel || node.labels?.length)).map((node) => node.outerHTML)"""
+    )
+    assert [html for html in nameless if "open-p" not in html] == []  # two of the explorer, which is empty so far

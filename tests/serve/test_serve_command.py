@@ -1,0 +1,111 @@
+"""`heedful serve` as a process of its own, and what it refuses before it begins."""
+# ruff: noqa: E402 (without the extra, nothing below can be imported)
+
+import json
+import shutil
+import signal
+import socket
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from time import sleep
+
+import pytest
+import toy
+
+for needed in ("fastapi", "uvicorn", "httptools", "prometheus_client", "httpx"):
+    pytest.importorskip(needed, reason="needs heedful[serve]")
+
+import httpx
+import psutil
+
+
+def test_a_server_hears_signals_and_ends_well(trained: Path, tmp_path: Path) -> None:
+    run, keys = tmp_path / "run", tmp_path / "keys.json"
+    shutil.copytree(trained / "run", run, ignore=shutil.ignore_patterns("checkpoints", "tensorboard"))
+    first = toy.run("key", keys, "ann").out.strip()
+    server = toy.start("serve", run, "--port", 0, "--keys", keys, "--json-log")
+    assert server.stderr
+    assert server.stderr.readline() == b"run: en to de\n"
+    url = server.stderr.readline().decode().split()[0]
+    text = toy.lines_of(trained / "test.en")[0]
+
+    def ask(key: str) -> int:
+        asked = {"q": text, "source": "en", "target": "de", "api_key": key}
+        return httpx.post(f"{url}/translate", json=asked, timeout=20).status_code
+
+    assert (ask(first), ask("none")) == (200, 403)
+    second = toy.run("key", keys, "bob", "--per-minute", 5).out.strip()
+    weights = {name: -tensor for name, tensor in toy.weights(run).items()}
+    from heedful.storage.run_folder import RunFolder
+
+    RunFolder(run).write_weights(weights, "others")
+    server.send_signal(signal.SIGHUP)
+    lines = [json.loads(server.stderr.readline()) for _ in range(3)]
+    assert [line["message"] for line in lines[:2]] == ["request", "request"]
+    assert lines[0] | {"status": 200, "path": "/translate", "method": "POST"} == lines[0]
+    assert "are in use from now on" in lines[2]["message"]
+    assert (ask(first), ask(second)) == (200, 200)
+    server.send_signal(signal.SIGTERM)
+    out, err = server.communicate(timeout=30)
+    assert (server.returncode, out) == (0, b"")
+    assert text.encode() not in err
+
+
+def test_a_worker_that_is_killed_is_followed_by_another(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "fastapi.py").write_text("raise SystemExit('code from the current folder')")
+    monkeypatch.chdir(tmp_path)
+    program = [sys.executable, "-P", "-m", "heedful"]
+    asked = {"q": toy.lines_of(trained / "test.en")[0], "source": "en", "target": "de"}
+    with toy.start("serve", trained / "run", "--port", 0, program=program) as server, ExitStack() as stack:
+        stack.callback(server.kill)  # or the block would wait for it, should something fail
+        assert server.stderr
+        lines = [server.stderr.readline().decode() for _ in range(2)]
+        url = lines[1].split()[0]
+        (worker,) = psutil.Process(server.pid).children()
+        first = httpx.post(f"{url}/translate", json=asked, timeout=20).json()
+        worker.kill()
+        while not (begun := psutil.Process(server.pid).children()) or begun == [worker]:
+            sleep(0.01)
+        server.send_signal(signal.SIGHUP)  # before it can be heard
+        assert httpx.post(f"{url}/translate", json=asked, timeout=30).json() == first  # who comes meanwhile waits
+        (other,) = psutil.Process(server.pid).children()
+        assert [other] == begun
+        server.kill()  # who keeps it up is gone: so is the worker
+        other.wait(timeout=30)
+
+
+def test_what_cannot_be_served_is_told_before_anything_is_loaded(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("heedful.serve.request_log.log_to_stderr", lambda _: None)  # it would log there from now on
+    run = trained / "run"
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        for arguments, sentence in (
+            ((run, "--host", "0.0.0.0"), "--host 0.0.0.0 lets other machines ask; give --keys FILE, or --anyone"),
+            ((run, "--port", port), f"127.0.0.1, port {port}, cannot be used (Address already in use)"),
+            ((run, run, "--languages", "en-de"), "--languages is given 1 times for 2 runs; give it once for each"),
+            ((run, "--keys", tmp_path / "none.json"), "No such file or directory; make a key with: heedful key"),
+            ((run, "--cors", "*"), "--cors * is not an origin as browsers send it; name each, say https://example.com"),
+            ((run, "--cors", "https://a.example/"), "--cors https://a.example/ is not an origin"),
+            ((run, "--cors", "https://a.example:443"), "--cors https://a.example:443 is not an origin"),
+            ((run, "--engine", "fast"), "--engine must be one of auto, torch, ctranslate2, but is fast"),
+            ((tmp_path,), f"{tmp_path} is not a run folder"),
+        ):
+            ran = toy.run("serve", *arguments)
+            assert (ran.code, sentence in ran.err) == (2, True), ran.err
+
+
+def test_a_file_of_keys_keeps_no_key(tmp_path: Path) -> None:
+    file = tmp_path / "keys.json"
+    keys = [toy.run("key", file, name).out.strip() for name in ("ann", "bob", "ann")]
+    assert len(set(keys)) == 3
+    kept = file.read_text()
+    assert [entry["name"] for entry in json.loads(kept)] == ["bob", "ann"]
+    assert not any(key in kept for key in keys)
+    assert toy.run("key", file, "no/name").code == 2
+    file.write_text("[1]")
+    assert "is not a file that heedful key has written" in toy.run("key", file, "ann").err

@@ -1,0 +1,70 @@
+"""What several processes have written in parts is joined whole, or not at all."""
+
+import errno
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+import torch.distributed as dist
+from checkpoint_examples import latest
+from torch import Tensor
+from torch.distributed.checkpoint.api import CheckpointException
+from toy import same_bits
+
+from heedful.errors import HeedfulError, OutOfSpace
+from heedful.storage.checkpoint import Checkpoint, Checkpoints
+from heedful.storage.sharded_tensors import join_parts, write_parts
+from heedful.training.sharding import whole as together
+
+
+@pytest.fixture
+def parts() -> Iterator[dict[str, Tensor]]:
+    """Tensors of which one process, which is all there are, has parts."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import Shard, distribute_tensor
+
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)  # type: ignore[attr-defined]
+    mesh = init_device_mesh("cpu", (1,))
+    values = {"model.weight": torch.randn(5, 3), "ema.weight": torch.randn(7)}
+    yield {name: distribute_tensor(value, mesh, [Shard(0)]) for name, value in values.items()}
+    dist.destroy_process_group()
+
+
+def test_parts_and_what_is_whole_come_back_together(parts: dict[str, Tensor], tmp_path: Path) -> None:
+    # DCP's own join would refuse the first of these and make the second zero.
+    whole = {"random.cpu": torch.get_rng_state(), "optimizer.step.weight": torch.tensor(13.0)}
+    given = Checkpoint(13, parts | whole, {})
+
+    def spread(folder: Path) -> int:
+        write_parts(folder, given.tensors)
+        return 1
+
+    Checkpoints(tmp_path, 2).save(given, spread)
+    expected = {name: together(tensor) for name, tensor in parts.items()} | whole
+    assert same_bits(dict(latest(tmp_path)[0].tensors), expected)
+    assert same_bits(Checkpoints(tmp_path, 2).load_model(13, "optimizer.step."), {"weight": torch.tensor(13.0)})
+
+
+def test_parts_that_are_not_seen_are_no_zeros(parts: dict[str, Tensor], tmp_path: Path) -> None:
+    write_parts(tmp_path, parts)
+    with pytest.raises(HeedfulError, match="shows the parts of 1 of 2 processes; all machines need the same folder"):
+        join_parts(tmp_path, parts, 2, tmp_path / "joined")
+
+
+@pytest.mark.parametrize(
+    ("error", "told", "sentence"),
+    [
+        (OSError(errno.ENOSPC, "full"), OutOfSpace, "the disk is full while writing .*checkpoints; "),
+        (ValueError("odd"), HeedfulError, r"process 1 could not write its part of .*checkpoints \(odd\)"),
+    ],
+)
+def test_all_are_told_what_went_wrong_in_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, error: Exception, told: type[Exception], sentence: str
+) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise CheckpointException("write", {1: (error, None)})  # type: ignore[dict-item]
+
+    monkeypatch.setattr("torch.distributed.checkpoint.state_dict_saver.save", fails)
+    with pytest.raises(told, match=sentence):
+        write_parts(tmp_path / "checkpoints" / ".tmp-1", {})

@@ -1,0 +1,391 @@
+"""Each part that the study takes out is out, in training as in search; finished rows are kept."""
+
+import json
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+import torch
+from model_examples import (
+    PAD,
+    SMALL,
+    SOURCE_TYPES,
+    TARGET_TYPES,
+    batch_of,
+    example,
+    folded,
+    fresh,
+    logits_of,
+    sentences,
+    shake,
+    update_of,
+)
+from torch import Tensor, nn
+
+from heedful.config import Experiment, ModelConfig, Norm, ScheduleKind, TrainConfig, make_experiment
+from heedful.data.batch import pack
+from heedful.errors import ConfigError, Diverged
+from heedful.models.transformer import Transformer
+from heedful.nn.attention import SelfAttention
+from heedful.nn.feed_forward import FeedForward
+from heedful.progress import Silent
+from heedful.studies import ablation_changes as changes
+from heedful.studies import ablation_training as parts_train
+from heedful.studies import ablation_verdicts as parts_verdicts
+from heedful.studies import ablations as study
+from heedful.studies import synthetic
+from heedful.studies.ablation_list import PARTS, POSITIONS, WHOLE, Part
+from heedful.studies.ablation_row import Row, read_row, write_row
+from heedful.studies.outcome import Outcome
+from heedful.studies.plan import Plan, Scale, Stopped
+from heedful.training.gradients import Objective, OneByOne, SideBySide
+from heedful.training.schedule import learning_rate
+
+Change = Callable[[Transformer], None]
+
+CHANGES: dict[str, tuple[type[Transformer], Change]] = {
+    part.name: (part.kind, part.change)
+    for part in PARTS
+    if part.kind is not Transformer or part.change is not changes.nothing
+}
+CONFIG = replace(SMALL, encoder_layers=2, sharing="target")
+FEW = [part for part in PARTS if part.name in ("no-positions", "no-padding-mask")]
+CARRIED = [part for part in POSITIONS if part.name != "short-learned"]
+PLACES: list[Norm] = list(get_args(Norm))
+
+
+def changed(name: str, config: ModelConfig = CONFIG) -> Transformer:
+    """A model without this part, whose biases and norms all matter."""
+    kind, change = CHANGES[name]
+    torch.manual_seed(5)
+    model = kind(config, SOURCE_TYPES, TARGET_TYPES, PAD)
+    shake(model)
+    change(model)
+    return model
+
+
+def whole(config: ModelConfig = CONFIG) -> Transformer:
+    """The same model with all its parts."""
+    model = fresh(config)
+    shake(model)
+    return model
+
+
+def memory_of(model: Transformer, *sources: list[int]) -> Tensor:
+    ids, lengths = pack(sources)
+    return model.encode(ids, lengths).rows
+
+
+def silence(model: Transformer) -> None:
+    """Let every sub-layer give zero."""
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if ".output." in name or ".outer." in name:
+                parameter.zero_()
+
+
+# What is the same for all of them
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_change_changes_the_output_and_the_compiled_loops_agree_with_the_plain_form(name: str, place: Norm) -> None:
+    config, batch = replace(CONFIG, norm=place), example([7, 4], [5, 6])
+    model = changed(name, config)
+    compiled = logits_of(model, batch)  # with gradients, as in training
+    with torch.no_grad():
+        torch.testing.assert_close(logits_of(model, batch), compiled.detach())
+        assert not torch.allclose(logits_of(whole(config), batch), compiled, atol=1e-3)
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_change_holds_in_search_too(name: str) -> None:
+    model, batch = changed(name), example([7, 4], [5, 6])
+    with torch.no_grad():
+        together = torch.cat(folded(model, batch))
+        same = torch.allclose(together, logits_of(model, batch), atol=1e-4)
+    assert same == (name != "no-look-ahead-mask")  # search cannot see what is not yet written
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_workers_learn_the_changed_model(name: str) -> None:
+    model = changed(name, replace(CONFIG, dropout=0.2)).train()
+    batch = example([7, 4, 4, 7], [5, 6, 6, 5])
+    parts = (batch, replace(batch, indices=batch.indices + 9))
+    gradients = []
+    for worked in (OneByOne(model, Objective(0.1, 1)), SideBySide(model, Objective(0.1, 1), 2)):
+        worked(update_of(*parts), step=3)
+        gradients.append({key: p.grad for key, p in model.named_parameters() if p.grad is not None})
+        model.zero_grad(set_to_none=True)
+    one, two = gradients
+    assert one.keys() == two.keys()
+    for key in one:
+        torch.testing.assert_close(one[key], two[key])
+
+
+# Each of them
+
+
+def test_without_positions_the_encoder_does_not_know_the_order() -> None:
+    ids, order = [2, 3, 4, 3, 5, 1], [4, 0, 3, 2, 1, 5]
+    mixed = [ids[place] for place in order]
+    model = changed("no-positions")
+    torch.testing.assert_close(memory_of(model, mixed), memory_of(model, ids)[order])
+    assert not torch.allclose(memory_of(whole(), mixed), memory_of(whole(), ids)[order], atol=1e-2)
+
+
+def test_without_the_scale_queries_are_longer_by_the_root_of_d_k() -> None:
+    model, batch = whole(), example([7, 4], [5, 6])
+    width = CONFIG.num_heads * CONFIG.d_k
+    with torch.no_grad():
+        for attention in changes._attentions(model):
+            queries = attention.query_key_value if isinstance(attention, SelfAttention) else attention.query
+            queries.weight[:width] *= CONFIG.d_k**0.5
+            queries.bias[:width] *= CONFIG.d_k**0.5
+        torch.testing.assert_close(logits_of(changed("no-scale"), batch), logits_of(model, batch))
+
+
+def test_keys_by_the_projection_of_queries() -> None:
+    model, batch = whole(), example([7, 4], [5, 6])
+    width = CONFIG.num_heads * CONFIG.d_k
+    with torch.no_grad():
+        for layer in changes._layers(model):
+            own = layer.attention.query_key_value
+            own.weight[width : 2 * width], own.bias[width : 2 * width] = own.weight[:width], own.bias[:width]
+        for cross in (layer.cross_attention for layer in model.decoder):
+            cross.key_value.weight[:width], cross.key_value.bias[:width] = cross.query.weight, cross.query.bias
+        torch.testing.assert_close(logits_of(changed("keys-as-queries"), batch), logits_of(model, batch))
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_without_residuals_only_sub_layers_pass_anything_on(place: Norm) -> None:
+    config = replace(CONFIG, norm=place)
+    for model, passes in ((changed("no-residuals", config), False), (whole(config), True)):
+        silence(model)
+        left, right = memory_of(model, [2, 3, 4, 1]), memory_of(model, [5, 6, 7, 1])
+        assert torch.allclose(left, right) == (not passes)
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_without_norm_nothing_is_normalised(place: Norm) -> None:
+    model = changed("no-norm", replace(CONFIG, norm=place))
+    assert not any(isinstance(module, nn.LayerNorm) for module in model.modules())
+    silence(model)
+    ids = torch.tensor([2, 3, 4, 1])
+    embedded = model.source_embedding(ids) + model.source_positions(torch.arange(4), 4)
+    torch.testing.assert_close(memory_of(model, ids.tolist()), embedded)
+
+
+def test_without_feed_forward_it_is_as_if_the_network_gave_zero() -> None:
+    config, batch = replace(CONFIG, norm="pre"), example([7, 4], [5, 6])
+    model = changed("no-feed-forward", config)
+    assert not any(isinstance(module, FeedForward) for module in model.modules())
+    reference = whole(config)
+    with torch.no_grad():
+        for layer in changes._layers(reference):
+            layer.feed_forward.outer.weight.zero_()
+            layer.feed_forward.outer.bias.zero_()
+    torch.testing.assert_close(logits_of(model, batch), logits_of(reference, batch))
+
+
+def test_without_the_look_ahead_mask_a_position_depends_on_later_ones() -> None:
+    source, target = sentences([5], SOURCE_TYPES), [3, 4, 5, 6, 1]
+    here, there = batch_of(source, [target]), batch_of(source, [[3, 4, 5, 9, 1]])
+    for model, sees in ((changed("no-look-ahead-mask"), True), (whole(), False)):
+        first = logits_of(model, here)[0], logits_of(model, there)[0]
+        assert torch.allclose(*first, atol=1e-6) == (not sees)
+
+
+def test_without_the_padding_mask_a_sentence_depends_on_its_neighbour() -> None:
+    short, long = [2, 3, 1], [4, 5, 6, 7, 8, 1]
+    model = changed("no-padding-mask")
+    assert not torch.allclose(memory_of(model, short, long)[:3], memory_of(model, short), atol=1e-3)
+    torch.testing.assert_close(memory_of(whole(), short, long)[:3], memory_of(whole(), short))
+    torch.testing.assert_close(memory_of(model, short), memory_of(whole(), short))  # alone there is no padding
+
+
+@pytest.mark.parametrize("schedule", get_args(ScheduleKind))
+def test_without_warm_up_the_rate_begins_at_its_highest(schedule: ScheduleKind) -> None:
+    config = TrainConfig(schedule=schedule, warmup_steps=40, max_steps=10_000, learning_rate=0.5)
+    part = next(part for part in PARTS if part.name == "no-warm-up")
+    without = part.experiment(Experiment(train=config)).train
+    rates = [learning_rate(step, 64, without) for step in range(1, 200)]
+    assert rates[0] == max(rates)
+    assert rates[150] == pytest.approx(learning_rate(151, 64, config), rel=0.01)
+
+
+def test_options_of_rows_differ_from_the_recipe_or_the_row_is_left_out() -> None:
+    base = make_experiment({"model": {"dropout": 0.0, "norm": "pre"}})
+    by_name = {part.name: part for part in PARTS}
+    assert not by_name["no-dropout"].differs(base)
+    assert by_name["no-padding-mask"].differs(base)
+    assert by_name["post-norm"].differs(base) and not by_name["pre-norm"].differs(base)
+    assert by_name["post-norm"].experiment(base).model.norm == "post"
+    assert by_name["one-head"].experiment(base).model.num_heads == 1
+    assert by_name["untied"].experiment(base).model.sharing == "none"
+    assert by_name["no-label-smoothing"].experiment(base).train.label_smoothing == 0.0
+
+
+# Rows
+
+
+TINY: dict[str, Any] = {
+    "model": {"d_model": 8, "d_ff": 12, "num_heads": 2, "encoder_layers": 1, "decoder_layers": 1},
+    "train": {"max_steps": 2, "batch_tokens": 90, "warmup_steps": 1, "threads": 1},
+    "text": {"kind": "words", "vocabulary_size": 400},
+    "search": {"max_extra": 0},
+}
+
+
+def plan_of(folder: Path, scale: Scale = "smoke", recipe: dict[str, Any] | None = None) -> Plan:
+    return Plan(scale, folder, recipe if recipe is not None else TINY, Silent())
+
+
+def make_small(patch: pytest.MonkeyPatch, few: Sequence[Part], carried: Sequence[Part]) -> None:
+    """Few rows on few words, and no pictures."""
+    patch.setattr(study, "can_draw", lambda: False)
+    patch.setattr(study, "_SMOKE_PAIRS", (40, 6, 0))
+    patch.setattr(study, "_SMOKE_CLAUSES", (1,))
+    patch.setattr(study, "PARTS", few)
+    patch.setattr(study, "POSITIONS", carried)
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Outcome]:
+    """A study in its smallest form."""
+    folder = tmp_path_factory.mktemp("parts")
+    with pytest.MonkeyPatch.context() as patch:
+        make_small(patch, FEW, CARRIED)
+        return folder, study.parts(plan_of(folder))
+
+
+def refuse(*_: object) -> None:
+    raise AssertionError("it trains")
+
+
+def test_every_part_is_a_row_of_its_own(done: tuple[Path, Outcome]) -> None:
+    folder, outcome = done
+    parts, laws, lengths = outcome.tables
+    assert [row[0] for row in parts.rows] == ["whole", "no-positions", "no-padding-mask"]
+    assert [row[0] for row in lengths.rows] == ["sinusoidal", "none"]
+    differ = {row[0]: row[1] for row in laws.rows}
+    assert isinstance(differ["no-positions"], float) and isinstance(differ["whole"], float)
+    assert differ["no-positions"] < 1e-4 < differ["whole"]
+    row = json.loads((folder / "rows" / "whole.json").read_text())
+    assert row["steps"] == 2 and [step for step, _ in row["curve"]] == [1, 2]
+    assert math.isclose(row["curve"][-1][1], row["validation_loss"])
+
+
+def test_a_second_call_trains_nothing(done: tuple[Path, Outcome], monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, outcome = done
+    make_small(monkeypatch, FEW, CARRIED)
+    monkeypatch.setattr(parts_train, "training_steps", refuse)
+    again = study.parts(plan_of(folder, recipe={**TINY, "name": "another"}))
+    assert again.as_json() == outcome.as_json()
+
+
+def test_other_settings_are_trained_again(done: tuple[Path, Outcome], monkeypatch: pytest.MonkeyPatch) -> None:
+    make_small(monkeypatch, FEW, CARRIED)
+    monkeypatch.setattr(parts_train, "training_steps", refuse)
+    with pytest.raises(AssertionError, match="it trains"):
+        study.parts(plan_of(done[0], recipe={**TINY, "seed": 2}))
+
+
+@pytest.mark.parametrize("content", [None, "{", "[]", '{"bleu": 1.0}'])
+def test_a_row_that_is_missing_or_damaged_is_made_again(
+    done: tuple[Path, Outcome], content: str | None, tmp_path: Path
+) -> None:
+    fingerprint = json.loads((done[0] / "rows" / "whole.json").read_text())["fingerprint"]
+    row = read_row(done[0] / "rows" / "whole.json", fingerprint)
+    assert row is not None
+    path = tmp_path / "rows" / "whole.json"
+    write_row(path, row)
+    assert read_row(path, fingerprint) == row
+    assert read_row(path, "of other settings") is None
+    path.unlink()
+    if content is not None:
+        path.write_text(content)
+    assert read_row(path, fingerprint) is None
+
+
+def test_a_training_that_diverges_is_a_row_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def diverge(*_: object) -> None:
+        raise Diverged("the loss is nan")
+
+    make_small(monkeypatch, [PARTS[1]], POSITIONS[:1])
+    monkeypatch.setattr(parts_train, "training_steps", diverge)
+    outcome = study.parts(plan_of(tmp_path))
+    assert "training broke off: the loss or its gradient was no number at step 1" in str(outcome.tables[0].rows[1][-1])
+    assert outcome.tables[0].rows[1][2] is None  # no training loss
+
+
+def test_a_recipe_of_the_user_is_taken_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_small(monkeypatch, FEW[:1], POSITIONS[:1])
+    synthetic.write_corpus(tmp_path / "text", (40, 0, 0), (1,))
+    data = {"folder": str(tmp_path / "text"), "source": "train.en", "target": "train.xx", "hold_out": 5}
+    outcome = study.parts(plan_of(tmp_path / "out", "laptop", {**TINY, "data": data}))
+    assert [row[0] for row in outcome.tables[0].rows] == ["whole", "no-positions"]
+    differs = outcome.tables[1].rows[1][1]
+    assert isinstance(differs, float) and differs < 1e-4
+
+
+def test_mistakes_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_small(monkeypatch, FEW, CARRIED)
+    with pytest.raises(ConfigError, match="--scale laptop needs a recipe; give one, such as recipes/multi30k-en-de"):
+        study.parts(Plan("laptop", tmp_path, None, Silent()))
+    with pytest.raises(ConfigError, match=r"begins with a Transformer, but model.family is 'recurrent'"):
+        study.parts(plan_of(tmp_path, recipe={"model": {"preset": "gru"}}))
+
+
+def test_a_signal_ends_it_within_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_small(monkeypatch, FEW, CARRIED)
+    with pytest.raises(Stopped, match="stopped by SIGTERM"):
+        study.parts(replace(plan_of(tmp_path), interrupted=lambda: "SIGTERM"))
+    assert not list(tmp_path.glob("rows/*.json"))
+
+
+# Sentences
+
+
+ROW = Row("", [], 0.3, 0.2, 90.0, 70.0, [], 0.9, [["a b", "x y"], ["b a", "y x"]], 90.0, 90.0, 0.0, [], 9, "", 1.0)
+
+
+@pytest.mark.parametrize(
+    ("row", "sentence"),
+    [
+        (replace(ROW, bleu=30.0), "it hardly learns: BLEU 30.0 against 90.0"),
+        (replace(ROW, bleu=80.0), "worse by 10.0 BLEU"),
+        (replace(ROW, bleu=91.0), "no effect shows at this scale: BLEU 91.0 against 90.0"),
+        (replace(ROW, bleu=95.0), "no harm at this scale: better by 5.0 BLEU"),
+        (replace(ROW, stopped="so", bleu=0.0), "training broke off: so; BLEU 0.0 against 90.0"),
+    ],
+)
+def test_what_broke_is_told_by_the_score(row: Row, sentence: str) -> None:
+    assert parts_verdicts.compared(row, ROW) == sentence
+
+
+def test_what_broke_is_told_by_the_numbers_of_the_part() -> None:
+    cheat = replace(ROW, training_loss=0.01, validation_loss=0.02, bleu=3.0)
+    assert "but BLEU 3.0: it copied the answer" in parts_verdicts.look_ahead(cheat, ROW)
+    assert "copied" not in parts_verdicts.look_ahead(replace(ROW, bleu=3.0), ROW)
+    lost = replace(ROW, orders_differ=1e-7, orders=[["a b", "x y"], ["b a", "x y"]])
+    assert parts_verdicts.positions(lost, ROW).endswith("to 1e-07 (whole: 0.9) and the same translation")
+    padded = replace(ROW, together_changed=40.0, together_bleu=55.0)
+    assert parts_verdicts.padding(padded, ROW).endswith("(whole: 0 %): BLEU 55.0, 90.0 among its like")
+    assert "no effect shows" in parts_verdicts.padding(ROW, ROW)
+    assert WHOLE.verdict(ROW, ROW) == "70 % of the sentences are right to the last word"
+
+
+def test_curves_and_lengths_are_drawn() -> None:
+    row = replace(ROW, curve=[[1, 3.0], [2, None], [3, 1.0]], by_length=[[5, 2, 80.0], [9, 3, 10.0]])
+    pictures = study._pictures([(WHOLE, row)], [(POSITIONS[0], row)], longest=5)
+    assert b">whole<" in pictures["curves.svg"] and b">sinusoidal<" in pictures["lengths.svg"]
+
+
+def test_the_least_loss_is_what_a_perfect_model_has() -> None:
+    p = torch.tensor([0.9, *[0.1 / 6] * 6])
+    assert parts_train.least_loss(0.1, 7) == pytest.approx(-(p * p.log()).sum().item())
+    assert parts_train.least_loss(0.0, 7) == 0.0

@@ -1,0 +1,191 @@
+"""The figures study: its numbers against formulas and loops by hand, its pictures as SVG."""
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from unittest import mock
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+import toy
+
+from heedful.attention.head_names import Head
+from heedful.config import merge
+from heedful.errors import ConfigError
+from heedful.inspection.paper_figures import FIGURES, Found, Link
+from heedful.progress import Silent
+from heedful.storage.run_folder import RunFolder
+from heedful.studies import attention_figures as figure_heads
+from heedful.studies import figures
+from heedful.studies.figures import Part
+from heedful.studies.outcome import Outcome, Table
+from heedful.studies.plan import Plan, Scale
+from heedful.studies.synthetic import comes_from, pairs
+
+LENGTHS, WINDOW = (7, 5, 3), 2
+
+
+def column(table: Table, name: str) -> list[object]:
+    return [row[table.columns.index(name)] for row in table.rows]
+
+
+def plan(folder: Path, scale: Scale = "smoke", recipe: dict[str, object] | None = None) -> Plan:
+    return Plan(scale, folder, recipe, Silent())
+
+
+@pytest.fixture(scope="module")
+def outcome(tmp_path_factory: pytest.TempPathFactory) -> tuple[Plan, Outcome]:
+    """The whole study, with a training of a few steps."""
+    smoke = plan(tmp_path_factory.mktemp("figures"))
+    few = {"train": {"max_steps": 2, "validate_every": 2, "save_every": 2}, "search": {"beam": 1, "max_extra": 1}}
+    recipe = merge(figure_heads._small_recipe(smoke), few)
+    with (
+        toy.plain_log(),
+        mock.patch.object(figure_heads, "_small_recipe", return_value=recipe),
+        mock.patch.object(figure_heads, "_SIZES", (800, 5, 6)),
+    ):
+        return smoke, figures.figures(smoke)
+
+
+def test_all_pictures_are_svg(outcome: tuple[Plan, Outcome]) -> None:
+    _, found = outcome
+    assert list(found.pictures) == ["masks.svg", "positions.svg", "schedule.svg", "smoothing.svg", "heads.svg"]
+    for picture in found.pictures.values():
+        assert ElementTree.fromstring(picture).tag == "{http://www.w3.org/2000/svg}svg"
+
+
+def allowed(rule: Callable[[int, int], bool]) -> int:
+    """Pairs of words that the rule lets look at each other, one by one."""
+    return sum(rule(i, j) for length in LENGTHS for i in range(length) for j in range(length))
+
+
+def test_masks_are_those_of_the_definitions_and_the_model_keeps_them() -> None:
+    table = figures.masks().table
+    assert column(table, "pairs that may look") == [
+        allowed(lambda i, j: True),
+        allowed(lambda i, j: j <= i),
+        allowed(lambda i, j: abs(i - j) <= WINDOW),
+        allowed(lambda i, j: 0 <= i - j <= WINDOW),
+    ]
+    assert set(column(table, "of")) == {sum(LENGTHS) * max(LENGTHS)}
+    assert set(column(table, "largest weight elsewhere")) == {0.0}
+
+
+def test_a_model_that_looks_past_a_mask_is_found_out() -> None:
+    import torch
+
+    least = torch.eye(max(LENGTHS), dtype=torch.bool).expand(len(LENGTHS), -1, -1)
+    assert figures._seen("decoder", 0, least)[2] > 0.1
+
+
+def test_the_pictures_of_masks_show_the_masks() -> None:
+    with mock.patch.object(figures, "heat_maps") as drawn:
+        figures.masks().pictures["masks.svg"]()
+    maps = {field.title: field.values for field in drawn.call_args.args[1]}
+    for i, j in np.ndindex(7, 7):
+        assert maps["padding, a sentence of 3"][i, j] == (j < 3)
+        assert maps["look-ahead, decoder"][i, j] == (j <= i)
+        assert maps["window of 2, encoder"][i, j] == (abs(i - j) <= WINDOW)
+        assert maps["window of 2, decoder"][i, j] == (0 <= i - j <= WINDOW)
+
+
+def test_dot_products_of_positions_are_a_function_of_their_distance() -> None:
+    for distance, product, formula, deviation in figures.positions().table.rows:
+        assert isinstance(distance, int)
+        by_hand = math.fsum(math.cos(distance / 10_000 ** (2 * i / 512)) for i in range(256))
+        assert product == pytest.approx(by_hand, abs=1e-5)
+        assert formula == pytest.approx(by_hand, abs=1e-9)
+        assert isinstance(deviation, float)
+        assert 0.0 < deviation < 1e-5
+
+
+def test_a_deviation_is_between_products_of_the_same_distance() -> None:
+    assert figures._deviation(np.array([[5.0, 2.0], [2.0, 4.5]])) == 0.5
+
+
+def test_the_rate_is_highest_at_the_end_of_the_warm_up() -> None:
+    table = figures.schedules().table
+    assert [row[:3] for row in table.rows] == [
+        (512, 4000, 4000),
+        (512, 8000, 8000),
+        (256, 4000, 4000),
+        (1024, 4000, 4000),
+    ]
+    peaks = [6.98771e-4, 4.94106e-4, 9.88212e-4, 4.94106e-4]
+    assert column(table, "peak") == pytest.approx(peaks, rel=1e-5)
+    assert column(table, "(d_model x warm-up)^-0.5") == pytest.approx(peaks, rel=1e-5)
+
+
+@pytest.fixture(scope="module")
+def smoothings() -> Part:
+    return figures.smoothings()
+
+
+@pytest.mark.parametrize(("row", "smoothing"), [(0, 0.0), (1, 0.1), (2, 0.2)])
+def test_a_smoothed_loss_is_least_where_the_model_is_as_unsure_as_its_target(
+    smoothings: Part, row: int, smoothing: float
+) -> None:
+    other = smoothing / 36_999
+
+    def loss(right: float) -> float:
+        wrong = (1 - right) / 36_999
+        return -(1 - smoothing) * math.log(right) - (smoothing * math.log(wrong) if smoothing else 0.0)
+
+    least = min(0.995, 1 - smoothing)
+    name, right, wrong, where, value, last = smoothings.table.rows[row]
+    assert (name, where) == (f"{smoothing:g}", f"{least:g}")
+    assert right == pytest.approx(1 - smoothing, abs=1e-9)
+    assert wrong == pytest.approx(other, abs=1e-12)
+    assert value == pytest.approx(loss(least), abs=1e-9)
+    assert last == pytest.approx(loss(0.995), abs=1e-9)
+
+
+def test_the_small_language_knows_which_word_comes_from_which() -> None:
+    for pair in pairs(20, 5):
+        english, invented = pair.source.split(), pair.target.split()
+        meant = {word for word in english for other in invented if comes_from(other, word)}
+        assert meant == set(english) - {"the", "a"}
+
+
+def test_heads_are_measured_on_the_right_words(outcome: tuple[Plan, Outcome]) -> None:
+    """Every word is one piece, or rows of attention would be of other words than those that are counted."""
+    smoke, found = outcome
+    tokenizers = RunFolder(smoke.folder / "rows" / "heads").tokenizers()
+    for pair in pairs(6, 2, (1,)):
+        assert len(tokenizers.source.encode(pair.source)) == len(pair.source.split()) + 1
+        assert len(tokenizers.target.encode(pair.target)) == len(pair.target.split()) + 1
+    table = found.tables[-1]
+    assert column(table, "head") == [f"cross.{layer}.{head}" for layer in (1, 2) for head in (1, 2, 3, 4)]
+    chances = column(table, "by chance %")
+    for share, chance in zip(column(table, "on the right word %"), chances, strict=True):
+        assert isinstance(share, float)
+        assert isinstance(chance, float)
+        assert 0.3 * chance < share < 3 * chance  # it has learnt nothing in two steps
+
+
+def test_the_paper_sentences_have_a_picture_and_their_strongest_heads() -> None:
+    look = mock.Mock(inside=[mock.Mock(attention="weights")])
+    links = tuple(Link(Head("encoder", 4, index), 0.5 - index / 10) for index in range(4))
+    found = [Found(figure, look, links, 0.0625) for figure in FIGURES]
+    with (
+        mock.patch.object(figure_heads, "find_figures", return_value=found),
+        mock.patch.object(figure_heads, "draw_attention", return_value=b"<svg/>") as drawn,
+    ):
+        table, pictures = figure_heads.paper_sentences(mock.Mock(run="runs/en-de"))
+    assert list(pictures) == ["figure-3.svg", "figures-4-5.svg"]
+    assert drawn.call_args.args[0] == "weights"
+    assert table.rows[:2] == (
+        ("figure-3", "making", "more difficult", "encoder.5.1", 50.0, 6.25),
+        ("figure-3", "making", "more difficult", "encoder.5.2", 40.0, 6.25),
+    )
+    assert column(table, "from") == ["making"] * 3 + ["its"] * 3
+    assert table.notes == ("Pages to look into them: heedful heads runs/en-de --paper FOLDER",)
+
+
+def test_a_larger_scale_needs_a_recipe_from_english(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="study figures --scale laptop needs a recipe"):
+        figure_heads.heads(plan(tmp_path, "laptop"))
+    recipe: dict[str, object] = {"data": {"source": "a.de", "target": "a.en"}}
+    with pytest.raises(ConfigError, match="are English, but the recipe translates from 'de'"):
+        figure_heads.heads(plan(tmp_path, "laptop", recipe))

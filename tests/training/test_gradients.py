@@ -1,0 +1,128 @@
+"""Gradients: the same whoever works them out, and however the update is split."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from model_examples import SMALL, SOURCE_TYPES, TARGET_TYPES, batch_of, fresh, sentences, update_of
+from torch import Tensor
+
+from heedful.data.batch import Batch
+from heedful.kernels.threads import shared_threads, workers_for
+from heedful.models.transformer import Transformer
+from heedful.nn.noise import sentence_keys
+from heedful.process_memory import keep_pages
+from heedful.training.gradients import Objective, OneByOne, SideBySide, make_gradients
+
+CONFIG = replace(SMALL, dropout=0.3, attention_dropout=0.2, activation_dropout=0.1)
+OBJECTIVE = Objective(0.1, seed=5)
+SOURCES, TARGETS = [4, 11, 7, 2, 5], [5, 2, 6, 9, 3]
+
+
+def parts(*groups: list[int]) -> list[Batch]:
+    """The same five pairs, in groups and in any order."""
+    sources, targets = sentences(SOURCES, SOURCE_TYPES), sentences(TARGETS, TARGET_TYPES, seed=4)
+    return [
+        replace(batch_of([sources[i] for i in group], [targets[i] for i in group]), indices=torch.tensor(group))
+        for group in groups
+    ]
+
+
+def result(model: Transformer, loss: float) -> dict[str, Tensor]:
+    found = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+    model.zero_grad(set_to_none=True)
+    return found | {"loss": torch.tensor(loss)}
+
+
+def assert_near(one: dict[str, Tensor], other: dict[str, Tensor]) -> None:
+    assert one.keys() == other.keys()
+    for name, value in one.items():
+        torch.testing.assert_close(value, other[name], rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("groups", [([0, 1], [2, 3, 4]), ([4, 0], [3], [1, 2]), ([0], [1], [2], [3], [4])])
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_the_split_does_not_matter_dropout_included(groups: tuple[list[int], ...], workers: int) -> None:
+    model = fresh(CONFIG)
+    whole = result(model, OneByOne(model, OBJECTIVE)(update_of(*parts([0, 1, 2, 3, 4])), 7))
+    split = result(model, make_gradients(model, OBJECTIVE, workers)(update_of(*parts(*groups)), 7))
+    assert_near(whole, split)
+
+
+def test_workers_give_the_same_bits_again() -> None:
+    found = []
+    for _ in range(2):
+        model = fresh(CONFIG)
+        gradients = SideBySide(model, OBJECTIVE, 3)
+        found.append([result(model, gradients(update_of(*parts([0, 4], [1], [2, 3])), step)) for step in (1, 2, 3)])
+    for one, other in zip(*found, strict=True):
+        assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_fewer_parts_than_workers_are_enough() -> None:
+    model = fresh(CONFIG)
+    gradients = SideBySide(model, OBJECTIVE, 4)
+    whole = result(model, OneByOne(model, OBJECTIVE)(update_of(*parts([1])), 7))
+    assert_near(whole, result(model, gradients(update_of(*parts([1])), 7)))
+
+
+def test_workers_follow_the_weights_and_leave_no_gradient_behind() -> None:
+    model = fresh(CONFIG)
+    gradients = SideBySide(model, OBJECTIVE, 2)
+    update = update_of(*parts([0, 1], [2, 3, 4]))
+    first = result(model, gradients(update, 7))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(1.1)
+    second = result(model, gradients(update, 7))
+    assert not torch.equal(first["loss"], second["loss"])
+    assert_near(second, result(model, OneByOne(model, OBJECTIVE)(update, 7)))
+
+
+def test_what_goes_wrong_in_a_worker_is_heard() -> None:
+    model = fresh(CONFIG)
+    gradients = SideBySide(model, OBJECTIVE, 2)
+    broken = replace(parts([0])[0], source=torch.tensor([99, 99, 99, 99]))
+    with pytest.raises(IndexError):
+        gradients(update_of(parts([1])[0], broken), 1)
+
+
+@pytest.mark.parametrize("changed", [{"seed": 6}, {"step": 8}, {"pair": 3}])
+def test_dropout_depends_on_seed_update_and_pair(changed: dict[str, int]) -> None:
+    same = {"seed": 5, "step": 7, "pair": 2}
+    keys = [sentence_keys(of["seed"], of["step"], torch.tensor([of["pair"]])).item() for of in (same, same | changed)]
+    assert keys[0] != keys[1]
+    assert all(0 <= key < 2**32 for key in keys)
+
+
+def test_a_processor_has_a_worker_for_each_thread() -> None:
+    threads = torch.get_num_threads()
+    assert workers_for(torch.device("cpu")) == min(threads, 8)
+    assert workers_for(torch.device("cuda")) == 1
+
+
+def test_threads_are_shared_for_a_while() -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(4)
+    try:
+        with shared_threads(2):
+            assert torch.get_num_threads() == 2
+        assert torch.get_num_threads() == 4
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_pages_are_kept_where_the_c_library_can(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[tuple[int, int]] = []
+
+    class Glibc:
+        def mallopt(self, option: int, value: int) -> int:
+            calls.append((option, value))
+            return 1
+
+    monkeypatch.setattr("ctypes.CDLL", lambda name: Glibc())
+    keep_pages()
+    assert {option for option, _ in calls} == {-1, -2, -3}
+    monkeypatch.setattr("ctypes.CDLL", lambda name: object())  # musl, macOS, Windows
+    keep_pages()
+    assert len(calls) == 3

@@ -1,0 +1,246 @@
+"""Adam against one written by hand, its memory on disk, and the moving average."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from heedful.config import Family, ModelConfig, Positions, TrainConfig
+from heedful.errors import FolderError
+from heedful.models.build import Vocabulary, build_model
+from heedful.training.muon import orthogonal
+from heedful.training.optimizer import (
+    MovingAverage,
+    load_optimizer,
+    make_optimizer,
+    optimizer_tensors,
+    set_learning_rate,
+)
+
+
+def small_model(seed: int = 0) -> nn.Linear:
+    torch.manual_seed(seed)
+    return nn.Linear(3, 5)
+
+
+def gradients(step: int) -> list[Tensor]:
+    generator = torch.Generator().manual_seed(100 + step)
+    return [torch.randn(5, 3, generator=generator), torch.randn(5, generator=generator)]
+
+
+def update(model: nn.Module, optimizer: torch.optim.Optimizer, step: int, rate: float = 0.01) -> None:
+    for parameter, gradient in zip(model.parameters(), gradients(step), strict=True):
+        parameter.grad = gradient
+    set_learning_rate(optimizer, rate * step)
+    optimizer.step()
+
+
+def adam_by_hand(weights: list[Tensor], steps: int, config: TrainConfig, decay: list[float]) -> list[Tensor]:
+    """Kingma and Ba's algorithm 1, in double precision; decay is decoupled (Loshchilov and Hutter)."""
+    result = []
+    for place, start in enumerate(weights):
+        weight = start.detach().double()
+        m, v = torch.zeros_like(weight), torch.zeros_like(weight)
+        for step in range(1, steps + 1):
+            gradient, rate = gradients(step)[place].double(), 0.01 * step
+            weight = weight * (1.0 - rate * decay[place])
+            m = config.beta1 * m + (1.0 - config.beta1) * gradient
+            v = config.beta2 * v + (1.0 - config.beta2) * gradient**2
+            m_hat, v_hat = m / (1.0 - config.beta1**step), v / (1.0 - config.beta2**step)
+            weight = weight - rate * m_hat / (v_hat.sqrt() + config.epsilon)
+        result.append(weight.float())
+    return result
+
+
+@pytest.mark.parametrize(
+    ("config", "decay"),
+    [
+        (TrainConfig(), [0.0, 0.0]),
+        (TrainConfig(beta1=0.7, beta2=0.9, epsilon=0.1), [0.0, 0.0]),
+        (TrainConfig(weight_decay=0.3), [0.3, 0.0]),
+    ],
+    ids=["paper", "other-constants", "decay-of-matrices"],
+)
+def test_three_updates_are_adams(config: TrainConfig, decay: list[float]) -> None:
+    model = small_model()
+    expected = adam_by_hand(list(model.parameters()), 3, config, decay)
+    optimizer = make_optimizer(model, config)
+    for step in (1, 2, 3):
+        update(model, optimizer, step)
+    for parameter, by_hand in zip(model.parameters(), expected, strict=True):
+        torch.testing.assert_close(parameter.detach(), by_hand)
+
+
+@pytest.mark.parametrize("decay", [0.0, 0.3])
+def test_the_rate_is_set_for_all_weights(decay: float) -> None:
+    optimizer = make_optimizer(small_model(), TrainConfig(weight_decay=decay))
+    assert {group["lr"] for group in optimizer.param_groups} == {0.0}
+    set_learning_rate(optimizer, 0.25)
+    assert {group["lr"] for group in optimizer.param_groups} == {0.25}
+
+
+@pytest.mark.parametrize("decay", [0.0, 0.3])
+def test_a_loaded_optimizer_goes_on_to_the_same_bits(decay: float) -> None:
+    config = TrainConfig(weight_decay=decay)
+    model, twin = small_model(), small_model()
+    optimizer, other = make_optimizer(model, config), make_optimizer(twin, config)
+    update(model, optimizer, 1)
+    update(model, optimizer, 2)
+    saved = {name: tensor.clone() for name, tensor in optimizer_tensors(model, optimizer).items()}
+    twin.load_state_dict(model.state_dict())
+    load_optimizer(twin, other, saved)
+    update(model, optimizer, 3)
+    update(twin, other, 3)
+    assert all(map(torch.equal, model.parameters(), twin.parameters()))
+    assert torch.equal(saved["step.weight"], torch.tensor(2.0))  # what was loaded is a copy
+
+
+def test_the_memory_is_named_after_the_weights_and_empty_at_first() -> None:
+    model = small_model()
+    optimizer = make_optimizer(model, TrainConfig())
+    assert optimizer_tensors(model, optimizer) == {}
+    update(model, optimizer, 1)
+    assert optimizer_tensors(model, optimizer).keys() == {
+        f"{moment}.{name}" for moment in ("exp_avg", "exp_avg_sq", "step") for name in ("weight", "bias")
+    }
+
+
+def test_an_empty_memory_loads_as_one() -> None:
+    model = small_model()
+    optimizer = make_optimizer(model, TrainConfig())
+    load_optimizer(model, optimizer, {})
+    assert optimizer_tensors(model, optimizer) == {}
+
+
+def test_a_memory_of_another_model_is_refused() -> None:
+    model = small_model()
+    optimizer = make_optimizer(model, TrainConfig())
+    update(model, optimizer, 1)
+    tensors = optimizer_tensors(model, optimizer)
+    del tensors["exp_avg_sq.bias"]
+    with pytest.raises(FolderError) as caught:
+        load_optimizer(model, optimizer, tensors)
+    assert str(caught.value) == "the checkpoint has no optimizer state for bias; it is of another model"
+
+
+def test_a_memory_goes_to_where_the_weights_are() -> None:
+    """A checkpoint is read into the main memory, the weights may be on a graphics card; meta stands in for it."""
+    model = small_model()
+    optimizer = make_optimizer(model, TrainConfig())
+    update(model, optimizer, 1)
+    saved = optimizer_tensors(model, optimizer)
+    far = small_model().to("meta")
+    memory = torch.optim.Adam(far.parameters())
+    load_optimizer(far, memory, saved)
+    assert {tensor.device.type for state in memory.state.values() for tensor in state.values()} == {"meta"}
+
+
+class TestMovingAverage:
+    def set(self, model: nn.Module, value: float) -> None:
+        for parameter in model.parameters():
+            nn.init.constant_(parameter, value)
+
+    def test_three_updates_by_hand(self) -> None:
+        """It keeps min(decay, (1 + step) / (10 + step)): 2/11, 3/12, and then 0.3 in place of 4/13 = 0.307..."""
+        model = small_model()
+        self.set(model, 1.0)
+        average = MovingAverage(model, decay=0.3)
+        self.set(model, 2.0)
+        average.update(model, 1)
+        assert average.weights["bias"][0].item() == pytest.approx(2 / 11 * 1.0 + 9 / 11 * 2.0)
+        before = average.weights["bias"][0].item()
+        average.update(model, 2)
+        assert average.weights["bias"][0].item() == pytest.approx(0.25 * before + 0.75 * 2.0)
+        before = average.weights["weight"][4, 2].item()
+        self.set(model, -3.0)
+        average.update(model, 3)
+        assert average.weights["weight"][4, 2].item() == pytest.approx(0.3 * before + 0.7 * -3.0)
+
+    def test_a_long_standing_average_keeps_its_decay(self) -> None:
+        model = small_model()
+        self.set(model, 0.0)
+        average = MovingAverage(model, decay=0.998)
+        self.set(model, 1.0)
+        average.update(model, 100_000)
+        assert average.weights["bias"][0].item() == pytest.approx(0.002, rel=1e-4)
+
+    def test_it_never_changes_the_model_nor_shares_its_memory(self) -> None:
+        model = small_model()
+        average = MovingAverage(model, decay=0.5)
+        before = [p.detach().clone() for p in model.parameters()]
+        average.weights["weight"].zero_()
+        average.update(model, 1)
+        assert all(map(torch.equal, model.parameters(), before))
+
+    def test_it_is_loaded_by_name(self) -> None:
+        average = MovingAverage(small_model(), decay=0.5)
+        other = MovingAverage(small_model(seed=1), decay=0.5)
+        other.load(dict(reversed(average.weights.items())))
+        assert torch.equal(other.weights["weight"], average.weights["weight"])
+        assert torch.equal(other.weights["bias"], average.weights["bias"])
+        assert other.weights["bias"] is not average.weights["bias"]
+
+
+# Muon
+
+
+def test_orthogonal_keeps_directions_and_evens_their_lengths() -> None:
+    torch.manual_seed(1)
+    matrices = torch.randn(3, 40, 24) * torch.tensor([1e-3, 1.0, 1e3]).view(3, 1, 1)
+    left, _, right = torch.linalg.svd(matrices, full_matrices=False)
+    lengths = (left.mT @ orthogonal(matrices) @ right.mT).diagonal(dim1=1, dim2=2)  # along the old directions
+    assert ((lengths > 0.6) & (lengths < 1.3)).all()
+    assert torch.allclose(orthogonal(matrices), torch.stack([orthogonal(one[None])[0] for one in matrices]), atol=1e-5)
+    assert torch.allclose(orthogonal(matrices.mT), orthogonal(matrices).mT, atol=1e-6)
+
+
+@pytest.mark.parametrize("decay", [0.0, 0.3])
+def test_muon_moves_matrices_as_pytorch_does_and_all_else_as_adam(decay: float) -> None:
+    model, matrix, vector = small_model(), small_model(), small_model()
+    theirs = torch.optim.Muon([matrix.weight], lr=0.0, weight_decay=decay, adjust_lr_fn="match_rms_adamw")
+    adam = make_optimizer(vector, TrainConfig(weight_decay=decay))
+    muon = make_optimizer(model, TrainConfig(optimizer="muon", weight_decay=decay))
+    for step in range(1, 6):
+        update(model, muon, step)
+        update(vector, adam, step)
+        matrix.weight.grad = gradients(step)[0]
+        set_learning_rate(theirs, 0.01 * step)
+        theirs.step()
+    assert torch.equal(model.bias, vector.bias)
+    moved = (model.weight - small_model().weight).norm()
+    assert (model.weight - matrix.weight).norm() < 0.02 * moved  # theirs is rounded to bfloat16
+
+
+def test_muon_goes_on_where_it_was_saved() -> None:
+    config = TrainConfig(optimizer="muon")
+    model = small_model()
+    optimizer = make_optimizer(model, config)
+    update(model, optimizer, 1)
+    saved = {name: tensor.clone() for name, tensor in optimizer_tensors(model, optimizer).items()}
+    assert saved.keys() == {"momentum.weight", "exp_avg.bias", "exp_avg_sq.bias", "step.bias"}
+    twin = small_model()
+    twin.load_state_dict(model.state_dict())
+    other = make_optimizer(twin, config)
+    load_optimizer(twin, other, saved)
+    for step in (2, 3):
+        update(model, optimizer, step)
+        update(twin, other, step)
+    assert torch.equal(model.weight, twin.weight)
+    assert torch.equal(model.bias, twin.bias)
+
+
+@pytest.mark.parametrize("family", ["transformer", "recurrent", "convolutional"])
+def test_muon_is_for_what_is_between_embeddings_and_output(family: Family) -> None:
+    positions: Positions = "learned" if family == "convolutional" else "sinusoidal"
+    config = ModelConfig(
+        family=family, d_model=16, d_ff=32, num_heads=4, encoder_layers=1, decoder_layers=1, positions=positions,
+        sharing="none",
+    )  # fmt: skip
+    model = build_model(config, Vocabulary(11, 13, 0, 1))
+    optimizer = make_optimizer(model, TrainConfig(optimizer="muon"))
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    matrices, *others = ([names[id(p)] for p in group["params"]] for group in optimizer.param_groups)
+    assert sorted([*matrices, *(name for several in others for name in several)]) == sorted(names.values())
+    assert matrices
+    tables = {name for name in names.values() if name.endswith(("embedding.weight", "own_output.weight"))}
+    assert "own_output.weight" in tables
+    assert tables <= set(others[0])

@@ -1,0 +1,391 @@
+"""Other types than float32, layers that are worked out twice, kernels of other devices: all by what can run here."""
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+import toy
+from model_examples import SMALL, example, fresh, update_of
+from torch import Tensor, nn
+
+from heedful.config import PrecisionKind, TrainConfig
+from heedful.device import choose_device, memory_use
+from heedful.errors import Diverged
+from heedful.models.transformer import Transformer
+from heedful.nn import attention
+from heedful.nn import loss as objective
+from heedful.nn.loss import smoothed_loss
+from heedful.nn.masks import causal_mask, key_mask
+from heedful.training.checkpointing import Record, restore, snapshot
+from heedful.training.gradients import Objective, OneByOne, SideBySide
+from heedful.training.layers import set_up_layers
+from heedful.training.loop import Learner, training_steps
+from heedful.training.optimizer import make_optimizer
+from heedful.training.precision import Precision, choose_precision
+
+CPU, CUDA = torch.device("cpu"), torch.device("cuda")
+CONFIG = TrainConfig(schedule="constant", learning_rate=0.01, warmup_steps=0)
+# Smooth: with ReLU a sum that is rounded over zero turns a whole unit on or off.
+NOISY = replace(SMALL, dropout=0.3, attention_dropout=0.2, activation_dropout=0.1, activation="gelu")
+PARTS = example([4, 11, 7], [5, 2, 6]), example([3, 8], [9, 4])
+
+
+def gradients_of(model: nn.Module) -> dict[str, Tensor]:
+    found = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+    assert len(found) == len(list(model.parameters()))
+    return found
+
+
+def learnt(kind: Precision, step: int = 1) -> tuple[float, dict[str, Tensor]]:
+    """Loss and gradients of the small model with its dropout, unscaled."""
+    model = fresh(NOISY).train()
+    optimizer = make_optimizer(model, CONFIG)
+    loss = OneByOne(model, Objective(0.1, 1, kind))(update_of(*PARTS), step)
+    kind.unscale(optimizer)
+    return loss, gradients_of(model)
+
+
+class TestChoice:
+    def test_a_processor_stays_in_float32_without_a_word(self) -> None:
+        assert choose_precision("auto", CPU) == (torch.float32, "")
+        assert choose_precision("float32", CPU) == (torch.float32, "")
+
+    def test_mps_stays_in_float32_unless_asked(self) -> None:
+        assert choose_precision("auto", torch.device("mps")) == (torch.float32, "")
+        assert choose_precision("float16", torch.device("mps")) == (torch.float16, "")
+
+    @pytest.mark.parametrize(
+        ("wanted", "has", "expected"),
+        [
+            ("auto", True, torch.bfloat16),
+            ("auto", False, torch.float16),
+            ("float32", True, torch.float32),
+            ("float16", True, torch.float16),
+            ("bfloat16", True, torch.bfloat16),
+        ],
+    )
+    def test_a_gpu_takes_bfloat16_where_it_has_it(
+        self, monkeypatch: pytest.MonkeyPatch, wanted: PrecisionKind, has: bool, expected: torch.dtype
+    ) -> None:
+        monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: has)
+        assert choose_precision(wanted, CUDA) == (expected, "")
+
+    def test_what_a_device_does_not_have_is_told_in_a_sentence(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: False)
+        monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx2": True, "avx512_bf16": False})
+        monkeypatch.setattr("platform.machine", lambda: "x86_64")
+        assert choose_precision("bfloat16", CUDA) == (
+            torch.float32,
+            "train.precision is bfloat16, but this GPU does not have it (float16 it has): it stays in float32",
+        )
+        for wanted in ("bfloat16", "float16"):
+            assert choose_precision(wanted, CPU) == (
+                torch.float32,
+                f"train.precision is {wanted}, but this processor (x86_64) has no instructions for it and would be "
+                "many times slower: it stays in float32",
+            )
+
+    @pytest.mark.parametrize("name", ["avx512_bf16", "amx_bf16"])
+    def test_a_processor_that_has_bfloat16_may_use_it(self, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+        monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx2": True, name: True})
+        assert choose_precision("bfloat16", CPU) == (torch.bfloat16, "")
+        assert choose_precision("auto", CPU) == (torch.float32, "")
+
+    def test_cuda_multiplies_float32_in_tf32_and_others_do_not(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        asked: list[str] = []
+        monkeypatch.setattr(torch, "set_float32_matmul_precision", asked.append)
+        choose_device("cpu")
+        assert asked == []
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+        assert choose_device("auto") == CUDA
+        assert asked == ["high"]
+
+
+class TestNarrowTypes:
+    @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+    def test_losses_and_gradients_are_near_those_of_float32(self, dtype: torch.dtype) -> None:
+        loss, gradients = learnt(Precision())
+        near, narrow = learnt(Precision(dtype))
+        rounding = torch.finfo(dtype).eps
+        assert near == pytest.approx(loss, rel=2 * rounding)
+        assert near != loss  # the products are really in that type
+        assert {gradient.dtype for gradient in narrow.values()} == {torch.float32}
+        apart = torch.cat([(narrow[name] - gradients[name]).flatten() for name in gradients])
+        assert apart.norm() < 4 * rounding * torch.cat([g.flatten() for g in gradients.values()]).norm()
+
+    def test_float32_is_not_touched(self) -> None:
+        model = fresh(NOISY).train()
+        loss = OneByOne(model, Objective(0.1, 1))(update_of(*PARTS), 1)
+        again, gradients = learnt(Precision(torch.float32, CPU))
+        assert again == loss
+        assert all(torch.equal(gradients[name], gradient) for name, gradient in gradients_of(model).items())
+
+    def test_every_worker_casts_for_itself(self) -> None:
+        """Autocast belongs to a thread."""
+        kind = Precision(torch.bfloat16)
+        model = fresh(NOISY).train()
+        alone, _ = learnt(kind)
+        assert SideBySide(model, Objective(0.1, 1, kind), 2)(update_of(*PARTS), 1) == pytest.approx(alone, rel=1e-6)
+
+    @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+    @pytest.mark.parametrize("chunk", [70, 10**6])
+    def test_the_loss_keeps_its_logits_in_float32(
+        self, monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype, chunk: int
+    ) -> None:
+        """With products that are exact in either type nothing is lost at all."""
+        features = torch.eye(4, requires_grad=True)
+        weight = torch.randint(-8, 9, (23, 4), generator=torch.Generator().manual_seed(1)).float().requires_grad_()
+        gold = torch.tensor([3, 0, 22, 7])
+        exact = smoothed_loss(features, weight, gold, 0.1)
+        monkeypatch.setattr(objective, "_CHUNK_ELEMENTS", chunk)
+        with torch.autocast("cpu", dtype):
+            cast = smoothed_loss(features, weight, gold, 0.1)
+            with torch.no_grad():
+                validated = smoothed_loss(features, weight, gold, 0.1)
+        torch.testing.assert_close((cast.smoothed, cast.plain), (exact.smoothed, exact.plain))
+        torch.testing.assert_close((validated.smoothed, validated.plain), (exact.smoothed, exact.plain))
+        ours = torch.autograd.grad(cast.smoothed, (features, weight))
+        theirs = torch.autograd.grad(exact.smoothed, (features, weight))
+        for narrow, wide in zip(ours, theirs, strict=True):
+            assert narrow.dtype == torch.float32
+            assert (narrow - wide).norm() < 2 * torch.finfo(dtype).eps * wide.norm()
+
+    def test_features_in_a_narrow_type_are_taken_too(self) -> None:
+        features = torch.eye(4, dtype=torch.bfloat16, requires_grad=True)
+        loss = smoothed_loss(features, torch.zeros(23, 4), torch.tensor([3, 0, 22, 7]), 0.1)
+        assert loss.smoothed.dtype == torch.float32
+        assert loss.smoothed.item() == pytest.approx(4 * math.log(23), rel=1e-6)
+
+    def test_float16_keeps_the_gradient_of_types_that_hardly_get_any(self) -> None:
+        """Of 20 000 types each aims at 5e-7, where float16 itself has one digit."""
+        generator = torch.Generator().manual_seed(1)
+        features = 0.1 * torch.randn(6, 8, generator=generator)
+        weight = 0.1 * torch.randn(20_000, 8, generator=generator)
+        features[:, 0], weight[:6, 0] = 6.0, 3.0  # what is right is nearly certain
+        weight.requires_grad_()
+        (wide,) = torch.autograd.grad(smoothed_loss(features, weight, torch.arange(6), 0.01).smoothed, weight)
+        with torch.autocast("cpu", torch.float16):
+            (narrow,) = torch.autograd.grad(smoothed_loss(features, weight, torch.arange(6), 0.01).smoothed, weight)
+        others = slice(6, None)
+        assert (narrow[others] - wide[others]).norm() < 0.002 * wide[others].norm()
+
+
+class TestScale:
+    def learner(self, kind: Precision, poisoned: int = 0) -> Learner:
+        """A learner one of whose gradients is infinite, the first so many times."""
+        model = fresh(SMALL)
+        calls: list[int] = []
+
+        def poison(gradient: Tensor) -> Tensor:
+            calls.append(1)
+            return gradient * math.inf if len(calls) <= poisoned else gradient
+
+        model.encoder[0].feed_forward.inner.bias.register_hook(poison)
+        return Learner(model, make_optimizer(model, CONFIG), None, precision=kind)
+
+    def steps(self, learner: Learner, count: int) -> list[tuple[int, float]]:
+        """Updates skipped so far and the scale, after each update."""
+        work = OneByOne(learner.model, Objective(0.1, 1, learner.precision))
+        events = training_steps(learner, [update_of(*PARTS)] * count, work, 12, CONFIG)
+        return [(event.skipped, learner.precision.scaler.get_scale()) for event in events]
+
+    def test_the_loss_is_scaled_on_the_way_back_only(self) -> None:
+        kind = Precision(torch.float16)
+        model = fresh(SMALL)
+        loss = OneByOne(model, Objective(0.1, 1, kind))(update_of(*PARTS), 1)
+        scaled = gradients_of(model)["decoder.1.feed_forward.outer.bias"].clone()
+        kind.unscale(make_optimizer(model, CONFIG))
+        torch.testing.assert_close(scaled / 65536.0, gradients_of(model)["decoder.1.feed_forward.outer.bias"])
+        assert 2.0 < loss < 6.0
+
+    def test_an_overflow_skips_the_update_and_halves_the_scale(self) -> None:
+        learner = self.learner(Precision(torch.float16), poisoned=2)
+        before = {name: p.detach().clone() for name, p in learner.model.named_parameters()}
+        # Each update has two parts, so the first one has both poisoned gradients.
+        assert self.steps(learner, 1) == [(1, 32768.0)]
+        assert all(torch.equal(before[name], p) for name, p in learner.model.named_parameters())
+        assert learner.step == 1
+        assert self.steps(learner, 1) == [(1, 32768.0)]
+        assert not torch.equal(
+            before["target_embedding.weight"], learner.model.get_parameter("target_embedding.weight")
+        )
+
+    def test_an_overflow_without_a_scale_is_divergence(self) -> None:
+        learner = self.learner(Precision(torch.float16), poisoned=100)
+        with pytest.raises(Diverged, match=r"^at step 17 "):
+            self.steps(learner, 20)
+        assert learner.skipped == 16  # 65536 is the sixteenth power of two
+
+    def test_a_loss_that_is_no_number_is_not_the_scales_fault(self) -> None:
+        learner = self.learner(Precision(torch.float16))
+        with torch.no_grad():
+            learner.model.get_parameter("decoder.1.feed_forward.outer.bias")[3] = math.nan
+        with pytest.raises(Diverged, match=r"^at step 1 .* the loss is nan"):
+            self.steps(learner, 1)
+
+    def test_without_float16_an_infinite_gradient_is_divergence_at_once(self) -> None:
+        with pytest.raises(Diverged, match=r"^at step 1 "):
+            self.steps(self.learner(Precision(torch.bfloat16), poisoned=1), 1)
+
+    def test_the_scale_grows_after_many_good_updates(self) -> None:
+        learner = self.learner(Precision(torch.float16))
+        learner.precision.scaler.set_growth_interval(3)
+        assert [scale for _, scale in self.steps(learner, 4)] == [65536.0, 65536.0, 131072.0, 131072.0]
+
+    def test_a_checkpoint_keeps_it_as_plain_numbers(self) -> None:
+        learner = self.learner(Precision(torch.float16), poisoned=2)
+        self.steps(learner, 3)
+        saved = snapshot(learner, Record(), {}, CPU)
+        state = json.loads(json.dumps(saved.state))
+        assert state["precision"]["scale"] == 32768.0
+        assert state["precision"]["_growth_tracker"] == 2
+        other = self.learner(Precision(torch.float16))
+        restore(other, replace(saved, state=state), CPU)
+        assert other.precision.state() == learner.precision.state()
+        assert self.steps(other, 1) == self.steps(learner, 1)
+
+    def test_a_run_may_go_on_in_another_type(self) -> None:
+        learner = self.learner(Precision(torch.float16))
+        self.steps(learner, 1)
+        other = self.learner(Precision())
+        restore(other, snapshot(learner, Record(), {}, CPU), CPU)
+        assert other.precision.state() == {}
+        back = self.learner(Precision(torch.float16))
+        restore(back, snapshot(other, Record(), {}, CPU), CPU)
+        assert back.precision.state()["scale"] == 65536.0
+
+    def test_an_update_without_gradients_changes_nothing(self) -> None:
+        kind = Precision(torch.float16)
+        optimizer = make_optimizer(fresh(SMALL), CONFIG)
+        for _ in range(2):
+            kind.unscale(optimizer)
+            kind.adapt(optimizer)
+        assert kind.state()["_growth_tracker"] == 0
+
+
+class TestCheckpointedActivations:
+    def counted(self, model: Transformer) -> list[int]:
+        calls: list[int] = []
+        model.encoder[0].feed_forward.register_forward_hook(lambda *_: calls.append(1))
+        return calls
+
+    @pytest.mark.parametrize("norm", ["post", "pre"])
+    @pytest.mark.parametrize("workers", [1, 2])
+    @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+    def test_losses_and_gradients_are_the_same_bits(self, norm: str, workers: int, dtype: torch.dtype) -> None:
+        found = []
+        for keep in (True, False):
+            model = fresh(replace(NOISY, norm=norm, encoder_layers=3)).train()  # type: ignore[arg-type]
+            model.checkpoint_activations = not keep
+            aim = Objective(0.1, 1, Precision(dtype))
+            work = SideBySide(model, aim, workers) if workers > 1 else OneByOne(model, aim)
+            found.append((work(update_of(*PARTS), 1), gradients_of(model)))
+        (loss, gradients), (other_loss, others) = found
+        assert loss == other_loss
+        assert all(torch.equal(gradients[name], others[name]) for name in gradients)
+
+    def test_dropout_without_keys_draws_the_same_twice(self) -> None:
+        """As on other devices, where PyTorch's generator draws."""
+        found = []
+        for keep in (True, False):
+            model = fresh(NOISY).train()
+            model.checkpoint_activations = not keep
+            torch.manual_seed(8)
+            batch = PARTS[0]
+            memory = model.encode(batch.source, batch.source_lengths)
+            model.features(batch.target_in, batch.target_lengths, memory).square().sum().backward()
+            found.append(gradients_of(model))
+        assert all(torch.equal(found[0][name], found[1][name]) for name in found[0])
+
+    def test_a_layer_is_worked_out_twice_in_training_and_once_otherwise(self) -> None:
+        model = fresh(SMALL)
+        model.checkpoint_activations = True
+        calls = self.counted(model)
+        OneByOne(model.train(), Objective(0.1, 1))(update_of(PARTS[0]), 1)
+        assert len(calls) == 2
+        with torch.no_grad():
+            model.encode(PARTS[0].source, PARTS[0].source_lengths)
+        model.eval().encode(PARTS[0].source, PARTS[0].source_lengths)
+        assert len(calls) == 4
+
+    def test_it_is_off_unless_asked_for(self) -> None:
+        model = fresh(SMALL).train()
+        calls = self.counted(model)
+        assert set_up_layers(model, TrainConfig(), CPU) == ""
+        OneByOne(model, Objective(0.1, 1))(update_of(PARTS[0]), 1)
+        assert len(calls) == 1
+        set_up_layers(model, TrainConfig(checkpoint_activations=True), CPU)
+        assert model.checkpoint_activations
+
+
+class TestCompile:
+    @pytest.fixture
+    def compiled(self, monkeypatch: pytest.MonkeyPatch) -> list[nn.Module]:
+        """What is compiled; nothing is, here."""
+        modules: list[nn.Module] = []
+        monkeypatch.setattr(nn.Module, "compile", lambda module, dynamic: modules.append(module) if dynamic else None)
+        return modules
+
+    def test_a_processor_refuses_with_a_sentence(self, compiled: list[nn.Module]) -> None:
+        assert set_up_layers(fresh(SMALL), TrainConfig(compile=True), CPU) == (
+            "train.compile is true, but on a processor heedful's own loops were measured faster: it stays off"
+        )
+        assert compiled == []
+
+    def test_elsewhere_every_layer_is_compiled(self, compiled: list[nn.Module]) -> None:
+        model = fresh(SMALL)
+        assert set_up_layers(model, TrainConfig(), CUDA) == ""
+        assert compiled == []
+        assert set_up_layers(model, TrainConfig(compile=True), CUDA) == ""
+        assert compiled == [model.encoder[0], model.decoder[0], model.decoder[1]]
+
+
+class TestFusedAttention:
+    def grids(self, queries: int, keys: int) -> tuple[Tensor, Tensor, Tensor]:
+        generator = torch.Generator().manual_seed(2)
+        return (
+            torch.randn(2, 3, queries, 5, generator=generator),
+            torch.randn(2, 3, keys, 5, generator=generator),
+            torch.randn(2, 3, keys, 7, generator=generator),
+        )
+
+    def test_it_is_equation_1(self) -> None:
+        q, k, v = self.grids(4, 6)
+        mask = key_mask(torch.arange(6) < torch.tensor([[6], [3]]))
+        for given in (None, mask):
+            fused = attention.attend_fused(q, k, v, given, causal=False, dropout=0.0)
+            torch.testing.assert_close(fused, attention.attend(q, k, v, given)[0])
+
+    def test_its_causal_mask_is_ours(self) -> None:
+        q, k, v = self.grids(6, 6)
+        fused = attention.attend_fused(q, k, v, None, causal=True, dropout=0.0)
+        torch.testing.assert_close(fused, attention.attend(q, k, v, causal_mask(6, CPU))[0])
+
+
+class TestTold:
+    def test_a_run_tells_its_memory_and_what_it_could_not_do(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(torch.cpu, "get_capabilities", dict)
+        source, target = toy.write_pairs(tmp_path, "train", 300, seed=11)
+        wanted = ("precision=bfloat16", "compile=true", "checkpoint_activations=true", "max_steps=12")
+        with toy.plain_log():
+            ran = toy.run(
+                *("train", "--source", source, "--target", target, "--out", tmp_path / "run"),
+                *toy.settings("train.validate_bleu=false", *(f"train.{setting}" for setting in wanted)),
+            )
+        assert ran.code == 0, ran.err
+        told = " ".join(ran.err.split())
+        assert "would be many times slower: it stays in float32" in told
+        assert "train.compile is true, but on a processor" in told
+        assert "MiB of memory (" in told
+        about = json.loads((tmp_path / "run" / "about.json").read_text())
+        (finished,) = toy.events(tmp_path / "run", "Finished")
+        assert about["finished"]["peak_memory_mib"] == finished["peak_memory_mib"] > 50
+
+    def test_memory_now_is_never_above_the_peak(self) -> None:
+        used = memory_use("cpu")
+        assert 50 < used.now <= used.peak

@@ -1,0 +1,447 @@
+"""What a training is made of: chosen sizes, pairs held out, validation, and the weights that stay at the end."""
+
+import json
+import math
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+import toy
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from heedful.config import DataConfig, Experiment, make_experiment, parse_setting
+from heedful.config.toml import merge
+from heedful.data.corpus import Corpus
+from heedful.data.pairs import Pair
+from heedful.errors import ConfigError, DataError, Diverged, FolderError
+from heedful.progress import Silent, counted
+from heedful.storage.run_folder import RunFolder
+from heedful.text import learn_tokenizer
+from heedful.training import prepare as preparing
+from heedful.training.autoconfig import Survey, choose, choose_tuning, survey
+from heedful.training.events import Event, Finished, StepDone, Validated
+from heedful.training.run import resume, train
+from heedful.training.validation import evenly, using, validation_loss
+
+TINY = (
+    *("train.threads=1", "model.d_model=16", "model.d_ff=24", "model.num_heads=2", "model.dropout=0.1"),
+    *("model.encoder_layers=1", "model.decoder_layers=1", "text.kind=words", "text.vocabulary_size=300"),
+    *("train.batch_tokens=300", "train.max_steps=9", "train.save_every=2", "train.validate_every=3"),
+    *("train.validate_bleu=false", "train.warmup_steps=2", "train.learning_rate=0.1"),
+)
+
+
+class Told(Silent):
+    """Remembers what was said."""
+
+    def __init__(self) -> None:
+        self.sentences: list[str] = []
+        self.moved: list[tuple[str, int, int]] = []
+
+    def say(self, sentence: str) -> None:
+        self.sentences.append(sentence)
+
+    def progress(self, what: str, done: int, total: int) -> None:
+        self.moved.append((what, done, total))
+
+
+@pytest.fixture(autouse=True)
+def no_pictures() -> Iterator[None]:
+    with toy.plain_log():
+        yield
+
+
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("pairs")
+    toy.write_pairs(folder, "train", 140, seed=31)
+    toy.write_pairs(folder, "valid", 17, seed=32)
+    return folder
+
+
+def wanted(pairs: Path, *more: str, valid: bool = True) -> Experiment:
+    data = {"source": str(pairs / "train.en"), "target": str(pairs / "train.de")}
+    if valid:
+        data |= {"valid_source": str(pairs / "valid.en"), "valid_target": str(pairs / "valid.de")}
+    return make_experiment(merge({"data": data}, *map(parse_setting, (*TINY, *more))))
+
+
+def trained_in(folder: Path, experiment: Experiment, told: Silent | None = None) -> list[Event]:
+    return list(train(RunFolder.create(folder), experiment, 140, told or Silent(), lambda: ""))
+
+
+def checkpointed(folder: Path, step: int, prefix: str) -> dict[str, Tensor]:
+    from safetensors.torch import load_file
+
+    tensors = load_file(folder / "checkpoints" / f"step-{step:08d}" / "tensors.safetensors")
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+
+
+def last(events: list[Event]) -> Finished:
+    assert isinstance(events[-1], Finished)
+    return events[-1]
+
+
+# The weights that stay
+
+
+def test_a_training_that_is_done_stays_so_if_no_memory_is_left_to_find_an_aligner(
+    pairs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("heedful.training.run.keep_aligner", fail)
+    told = Told()
+    assert last(trained_in(tmp_path / "run", wanted(pairs), told)).model
+    assert "no memory was left to find where the model aligns words; --alignments will do it" in told.sentences
+
+
+def test_without_validation_the_model_is_the_mean_of_the_last_checkpoints(pairs: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    events = trained_in(run, wanted(pairs, "train.average_checkpoints=3", "data.hold_out=0", valid=False))
+    assert last(events).model == "mean of the checkpoints of steps 6, 8, 9"
+    assert RunFolder(run).note() == last(events).model
+    several = [checkpointed(run, step, "model.") for step in (6, 8, 9)]
+    for name, weight in toy.weights(run).items():
+        mean = torch.stack([weights[name].double() for weights in several]).mean(0).float()
+        torch.testing.assert_close(weight, mean, rtol=1e-6, atol=1e-9)
+        assert weight.isfinite().all()
+    assert not any(isinstance(event, Validated) for event in events)
+
+
+def test_without_validation_and_mean_the_model_is_the_last_one(pairs: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    events = trained_in(run, wanted(pairs, "train.average_checkpoints=1", "data.hold_out=0", valid=False))
+    assert last(events).model == "last, step 9"
+    assert toy.same_bits(toy.weights(run), checkpointed(run, 9, "model."))
+
+
+def test_with_a_moving_average_that_is_the_model(pairs: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    more = ("train.average_checkpoints=1", "train.ema_decay=0.5", "data.hold_out=0")
+    trained_in(run, wanted(pairs, *more, valid=False))
+    assert toy.same_bits(toy.weights(run), checkpointed(run, 9, "ema."))
+    assert not toy.same_bits(toy.weights(run), checkpointed(run, 9, "model."))
+
+
+class Script:
+    """Gives out losses in turn; each is asked for by one validation."""
+
+    def __init__(self, *losses: float) -> None:
+        self.losses = iter(losses)
+
+    def __call__(self, *_: object) -> float:
+        return next(self.losses)
+
+
+def test_the_best_validation_is_the_model(pairs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("heedful.training.run.validation_loss", Script(3.0, 2.0, 2.5))
+    run = tmp_path / "run"
+    more = ("train.average_checkpoints=1", "train.save_every=3", "train.ema_decay=0.5")
+    events = trained_in(run, wanted(pairs, *more))
+    validated = [event for event in events if isinstance(event, Validated)]
+    assert [event.best for event in validated] == [True, True, False]
+    assert [event.perplexity for event in validated] == pytest.approx([math.exp(x) for x in (3.0, 2.0, 2.5)])
+    assert last(events).model == "best validation, step 6"
+    assert toy.same_bits(toy.weights(run), checkpointed(run, 6, "ema."))
+
+
+@pytest.mark.parametrize(("loss", "note"), [(2.0, "mean of the checkpoints of steps 8, 9"), (2.01, "best validation")])
+def test_the_mean_stays_only_if_it_is_as_good_as_the_best(
+    pairs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loss: float, note: str
+) -> None:
+    monkeypatch.setattr("heedful.training.run.validation_loss", Script(3.0, 2.0, 2.5, loss))
+    events = trained_in(tmp_path / "run", wanted(pairs, "train.average_checkpoints=2"))
+    assert last(events).model.startswith(note)
+
+
+def test_the_best_can_be_chosen_by_bleu(pairs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("heedful.training.run.validation_loss", Script(3.0, 2.0, 1.0))
+    monkeypatch.setattr("heedful.training.run.validation_score", Script(10.0, 30.0, 20.0))
+    events = trained_in(tmp_path / "run", wanted(pairs, "train.best_by=bleu", "train.average_checkpoints=1"))
+    assert [event.score for event in events if isinstance(event, Validated)] == [10.0, 30.0, 20.0]
+    assert last(events).model == "best validation, step 6"
+
+
+@given(st.integers(0, 60), st.integers(1, 20))
+def test_what_is_scored_on_the_way_is_taken_from_all_of_the_validation(count: int, most: int) -> None:
+    taken = evenly(range(count), most)
+    gaps = {after - before for before, after in pairwise(taken)}
+    assert len(taken) <= most
+    assert len(gaps) <= 1
+    assert list(taken) == list(range(count)) if count <= most else count - taken[-1] <= max(gaps, default=count)
+
+
+def test_a_validation_that_is_no_number_stops_and_is_never_the_best(
+    pairs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    more = ("train.average_checkpoints=1",)
+    monkeypatch.setattr("heedful.training.run.validation_loss", Script(math.nan))
+    with pytest.raises(Diverged, match=r"^the validation loss at step 3 is nan; lower train\.learning_rate and resume"):
+        trained_in(tmp_path / "stop", wanted(pairs, *more))
+    assert not (tmp_path / "stop" / "model.safetensors").exists()
+    monkeypatch.setattr("heedful.training.run.validation_loss", Script(math.nan, 4.0, math.inf))
+    events = trained_in(tmp_path / "skip", wanted(pairs, *more, "train.on_non_finite=skip"))
+    assert last(events).model == "best validation, step 6"
+
+
+# When it ends
+
+
+def test_time_ends_a_training_and_counts_over_resumptions(
+    pairs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [1000.0]
+    monkeypatch.setattr("heedful.training.run.time.monotonic", lambda: now[0])
+
+    def ticking(events: Iterator[Event]) -> list[Event]:
+        found = []
+        for event in events:
+            found.append(event)
+            if isinstance(event, StepDone):
+                now[0] += 60.0
+        return found
+
+    run = tmp_path / "run"
+    first = ticking(train(RunFolder.create(run), wanted(pairs, "train.max_minutes=2"), 140, Silent(), lambda: ""))
+    assert (last(first).step, last(first).reason, last(first).minutes) == (2, "2 minutes are over", 2.0)
+    assert [event.step for event in first if isinstance(event, Validated)] == [2]  # the end is always validated
+    now[0] += 6000.0  # the time in between does not count
+    more = {"train": {"max_minutes": 5}}
+    second = ticking(resume(run, more, Silent(), lambda: ""))
+    assert (last(second).step, last(second).minutes) == (5, 5.0)
+
+
+# Resuming in strange circumstances
+
+
+def test_another_machine_is_told(pairs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trained_in(tmp_path / "run", wanted(pairs))
+    monkeypatch.setattr("heedful.training.run.versions", lambda: {"torch": "9.9", "cpu": "AVX2"})
+    told = Told()
+    list(resume(tmp_path / "run", {"train": {"max_steps": 10}}, told, lambda: ""))
+    assert any(
+        sentence.startswith("not the same machine (torch was ") and sentence.endswith("but not to the same bits")
+        for sentence in told.sentences
+    )
+
+
+def test_a_checkpoint_of_another_model_is_refused(pairs: Path, tmp_path: Path) -> None:
+    for name, width in (("a", 16), ("b", 12)):
+        trained_in(tmp_path / name, wanted(pairs, f"model.d_model={width}", "train.max_steps=2"))
+    (tmp_path / "a" / "checkpoints").rename(tmp_path / "old")
+    (tmp_path / "b" / "checkpoints").rename(tmp_path / "a" / "checkpoints")
+    with pytest.raises(FolderError, match=r"^the checkpoint has .* of shape .*; it is of another model$"):
+        list(resume(tmp_path / "a", {}, Silent(), lambda: ""))
+
+
+# Validation
+
+
+def test_other_weights_are_used_for_a_while_only() -> None:
+    model = nn.Sequential(nn.Linear(3, 2), nn.Dropout(0.5))
+    before = {name: p.detach().clone() for name, p in model.named_parameters()}
+    other = {name: torch.full_like(weight, 7.0) for name, weight in before.items()}
+    for weights in (other, None):
+        with pytest.raises(ZeroDivisionError), using(model, weights):
+            assert not model.training
+            assert bool((dict(model.named_parameters())["0.bias"] == 7.0).all()) == (weights is other)
+            raise ZeroDivisionError
+        assert model.training
+        assert toy.same_bits({name: p.detach() for name, p in model.named_parameters()}, before)
+
+
+@pytest.mark.parametrize("batch_tokens", [1, 25, 10_000])
+def test_validation_loss_is_that_of_each_sentence_by_itself(trained: Path, batch_tokens: int) -> None:
+    run = RunFolder.open(trained / "run")
+    model, corpus = run.model(), Corpus(trained / "run" / "data" / "valid")
+    total = tokens = 0.0
+    with torch.no_grad():
+        for index in range(12):
+            batch = corpus.batch(np.array([index]), model.pad_id)
+            memory = model.encode(batch.source, batch.source_lengths)
+            logits = model.decode(batch.target_in, batch.target_lengths, memory)
+            total += F.cross_entropy(logits.double(), batch.target_out, reduction="sum").item()
+            tokens += len(batch.target_out)
+
+    class First(Corpus):
+        """The first dozen pairs."""
+
+        def lengths(self) -> tuple[Any, Any]:
+            source, target = super().lengths()
+            return source[:12], target[:12]
+
+    found = validation_loss(model, First(corpus.folder), batch_tokens)
+    assert found == pytest.approx(total / tokens, rel=1e-5)
+
+
+# Held out
+
+
+def lines(count: int) -> list[Pair]:
+    return [Pair(f"s{number % 60}", f"t{number}") for number in range(count)]
+
+
+@settings(max_examples=40, deadline=None)
+@given(share=st.floats(0.01, 0.6), seed=st.integers(0, 2**63 - 1))
+def test_a_sentence_is_held_out_with_all_its_translations(share: float, seed: int) -> None:
+    held = [pair for pair in lines(240) if preparing._held_out(pair, share, seed)]
+    assert held == [pair for pair in lines(240) if preparing._held_out(pair, share, seed)]
+    assert set(Counter(pair.source for pair in held).values()) <= {4}
+
+
+def test_about_as_many_are_held_out_as_asked_for() -> None:
+    many = [Pair(f"sentence {number}", "") for number in range(20_000)]
+    held = sum(preparing._held_out(pair, 0.05, 1) for pair in many)
+    assert abs(held - 1000) < 5 * math.sqrt(1000)
+    assert not any(preparing._held_out(pair, 0.0, 1) for pair in many)
+
+
+@pytest.mark.parametrize(
+    ("hold_out", "total", "share"),
+    [(-1, 1000, 0.1), (-1, 20_000, 0.02), (-1, 10_000_000, 1e-4), (0, 50, 0.0), (7, 50, 0.14)],
+)
+def test_how_much_is_held_out(hold_out: int, total: int, share: float) -> None:
+    assert preparing._held_out_share(DataConfig(hold_out=hold_out), total) == pytest.approx(share)
+    assert preparing._held_out_share(DataConfig(hold_out=hold_out, valid_source=("x",)), total) == 0.0
+
+
+def test_training_never_sees_what_is_held_out(pairs: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    trained_in(run, wanted(pairs, "data.hold_out=30", "train.max_steps=1", valid=False))
+    held = {source for source, _ in json.loads((run / "data" / "valid.json").read_text())}
+    corpus, tokenizers = Corpus(run / "data" / "train-0"), RunFolder.open(run).tokenizers()
+    seen = {tokenizers.source.decode(corpus.sentence("source", index).tolist()) for index in range(len(corpus))}
+    assert held
+    assert not held & seen
+    assert held | seen == set((pairs / "train.en").read_text(encoding="utf-8").splitlines())
+
+
+def test_validation_pairs_that_are_all_empty_are_refused(pairs: Path, tmp_path: Path) -> None:
+    blank = toy.write_lines(tmp_path / "blank.en", [" ", " "])
+    experiment = wanted(pairs)
+    data = replace(experiment.data, valid_source=(str(blank),), valid_target=(str(blank),))
+    with pytest.raises(DataError, match=r"^every validation pair is empty or too long; give other files"):
+        trained_in(tmp_path / "run", replace(experiment, data=data))
+    assert not (tmp_path / "run").exists()
+
+
+# The vocabulary
+
+
+def test_a_tokenizer_can_be_taken_from_another_run(trained: Path, pairs: Path, tmp_path: Path) -> None:
+    told = Told()
+    file = trained / "run" / "tokenizer.json"
+    trained_in(tmp_path / "run", wanted(pairs, f"text.tokenizer_file={file}", "train.max_steps=1"), told)
+    theirs, ours = (RunFolder.open(folder).tokenizers().source for folder in (trained / "run", tmp_path / "run"))
+    assert f"vocabulary: {ours.vocabulary_size} pieces of {file}" in told.sentences
+    text = "x " + toy.sentences(1, seed=1)[0]
+    assert ours.pieces(ours.encode(text)) == theirs.pieces(theirs.encode(text))
+
+
+def test_a_vocabulary_is_learnt_from_lines_all_over_the_files(
+    pairs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str] = []
+
+    def watched(given: Iterator[str], config: Any) -> Any:
+        kept = list(given)
+        seen.extend(kept)
+        return learn_tokenizer(iter(kept), config)
+
+    monkeypatch.setattr(preparing, "learn_tokenizer", watched)
+    trained_in(tmp_path / "run", wanted(pairs, "text.sample_lines=40", "train.max_steps=1"))
+    source = (pairs / "train.en").read_text(encoding="utf-8").splitlines()
+    assert seen[::2] == source[::7]
+
+
+# What is chosen for the user
+
+
+@settings(deadline=None)
+@given(
+    pairs=st.integers(1, 10**9),
+    words=st.integers(0, 10**10),
+    distinct=st.integers(0, 10**7),
+    device=st.sampled_from(["cpu", "cuda", "mps"]),
+    model=st.booleans(),
+)
+def test_every_choice_is_a_valid_experiment(pairs: int, words: int, distinct: int, device: str, model: bool) -> None:
+    choice = choose(Survey(pairs, words, distinct), device, {}, model=model)
+    experiment = make_experiment({}, under=choice.tables)
+    assert experiment.text.vocabulary_size >= 258
+    assert experiment.train.warmup_steps <= experiment.train.max_steps
+    assert experiment.train.validate_every <= experiment.train.max_steps
+    assert (experiment.model.preset == "modern") == model
+    keys = {f"{table}.{key}" for table, values in choice.tables.items() for key in values}
+    assert choice.reasons.keys() <= keys | {"model.preset"}
+
+
+def test_more_data_gets_a_larger_model_and_vocabulary() -> None:
+    found = [
+        make_experiment({}, under=choose(Survey(pairs, 20 * pairs, pairs), "cuda", {}, model=True).tables)
+        for pairs in (1000, 30_000, 500_000, 5_000_000)
+    ]
+    assert [experiment.model.d_model for experiment in found] == [128, 128, 256, 512]
+    assert [experiment.text.vocabulary_size for experiment in found] == [758, 8000, 16_000, 32_000]
+
+
+def test_what_is_chosen_follows_what_is_set() -> None:
+    found = Survey(1000, 10_000, 500)
+    usual, smaller, short = (
+        choose(found, "cpu", given, model=True) for given in ({}, {"batch_tokens": 100}, {"max_steps": 100})
+    )
+    assert usual.tables["train"]["batch_tokens"] == 875
+    assert smaller.tables["train"]["max_steps"] == round(8.75 * usual.tables["train"]["max_steps"])
+    assert "about 50 times through" in smaller.reasons["train.max_steps"]
+    assert (short.tables["train"]["warmup_steps"], short.tables["train"]["validate_every"]) == (12, 50)
+    assert choose(found, "cpu", {}, model=True, symbols=True).tables["text"]["vocabulary_size"] == 258 + 500
+    before = Experiment()
+    tuned = choose_tuning(found, before, "cpu", {"batch_tokens": 100, "max_steps": 30}, hold_out=True)
+    assert (tuned.tables["train"]["batch_tokens"], tuned.tables["train"]["warmup_steps"]) == (100, 3)
+
+
+def test_a_mistake_in_the_data_empties_a_folder_that_is_a_link(pairs: Path, tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    with pytest.raises(DataError, match=r"^text\.vocabulary_size is 30000"):
+        trained_in(tmp_path / "link", wanted(pairs, "text.kind=bpe", "text.vocabulary_size=30000"))
+    assert list((tmp_path / "real").iterdir()) == []
+
+
+def test_a_run_is_resumed_and_not_one_of_its_checkpoints(pairs: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    trained_in(run, wanted(pairs, "train.max_steps=2", "train.save_every=1"))
+    checkpoint = run / "checkpoints" / "step-00000002"
+    sentence = f"that is a checkpoint, and training goes on from the newest; resume the run, {run}, or begin another"
+    with pytest.raises(FolderError, match=sentence):
+        list(resume(checkpoint, {}, Silent(), lambda: ""))
+    assert not (checkpoint / ".lock").exists()
+
+
+def test_a_survey_counts() -> None:
+    assert survey([Pair("a b c", "x y"), Pair("a", "x x z"), Pair("", "")]) == Survey(3, 5, 6)
+
+
+def test_items_are_counted_as_they_pass() -> None:
+    told = Told()
+    assert list(counted(range(7), "walking", 7, told, every=3)) == list(range(7))
+    assert told.moved == [("walking", 3, 7), ("walking", 6, 7), ("walking", 7, 7)]
+
+
+def test_data_in_a_folder_of_their_own_are_found(tmp_path: Path) -> None:
+    found = preparing.resolve(DataConfig(folder=str(tmp_path), source=("a.en",), target=("/x/b.de.gz",)))
+    assert (found.source, found.target, found.folder) == ((str(tmp_path / "a.en"),), ("/x/b.de.gz",), "")
+    assert (found.source_language, found.target_language) == ("en", "de")
+    with pytest.raises(ConfigError, match=r"^no training data; give --source and --target, --tsv, or data\.source in"):
+        preparing.resolve(DataConfig())

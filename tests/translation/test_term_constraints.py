@@ -1,0 +1,111 @@
+"""Terms: where they stand in a source, how a tokenizer writes them, and that they are in the output as whole words."""
+
+import random
+import re
+from functools import cache
+from typing import get_args
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from heedful.config.experiment import TextConfig, TokenizerKind
+from heedful.decoding.automaton import START, Automaton
+from heedful.errors import DataError
+from heedful.text import Tokenizer, learn_tokenizer
+from heedful.text.constraints import Wishes, read_glossary, term_ids, word_borders
+from heedful.translation.constraint_encoding import Demands
+
+KINDS: tuple[TokenizerKind, ...] = get_args(TokenizerKind)
+WORDS = ("haus", "hausboot", "boot", "über", "see", "(see)", "am", "ufer", "x-y", "42", "…")
+
+
+@cache
+def tokenizer(kind: TokenizerKind) -> Tokenizer:
+    pick = random.Random(7)
+    lines = [" ".join(pick.choices(WORDS, k=9)) for _ in range(200)]
+    size = {"wordpiece": 540, "unigram": 260}.get(kind, 270)
+    return learn_tokenizer(lines, TextConfig(kind=kind, vocabulary_size=size))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("term", ["haus", "Über 42", "x-y", "NATO", "§7 (a)", "東京"])
+def test_a_term_is_written_exactly_wherever_it_may_stand(kind: TokenizerKind, term: str) -> None:
+    own, ids = tokenizer(kind), term_ids(tokenizer(kind), term)
+    before, bracket = own.encode("am see")[:-1], own.encode("am (")[:-1]
+    assert own.decode([*before, *ids.spaced]) == f"am see {term}"
+    if ids.close:
+        assert own.decode([*bracket, *ids.close]) == f"am ({term}"
+        assert own.decode(ids.close) == term
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(deadline=None, max_examples=25)
+@given(words=st.lists(st.sampled_from([*WORDS, "haus", "haus,", "haushaus"]), max_size=6))
+def test_what_the_automaton_takes_for_a_term_is_a_whole_word_of_the_text(kind: TokenizerKind, words: list[str]) -> None:
+    own, text = tokenizer(kind), " ".join(words)
+    demands = Demands(own, Wishes({"house": "haus"}))
+    automaton, place = Automaton(demands.of("a house").phrases, demands.borders), START
+    ids = own.encode(text)
+    for number in ids:
+        place = automaton.move(place, number)
+    found = re.search(r"(?<!\w)haus(?!\w)", text)
+    if automaton.left(place) == 0:
+        assert found
+    if re.search(r"(?:^| )haus(?: |$)", text):  # between spaces it is written as the demand has it
+        assert automaton.left(place) == 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_borders_tell_letters_from_other_pieces(kind: TokenizerKind) -> None:
+    own = tokenizer(kind)
+    opens, glues = word_borders(own)
+    for number in range(2, own.vocabulary_size):
+        (piece,) = own.pieces([number])
+        if re.fullmatch(r"[a-zü0-9]+", piece):
+            assert number in glues - opens
+        if re.fullmatch(r"▁[a-zü0-9]+", piece):
+            assert number not in glues | opens
+        if piece in ("(", "▁(", "-", "▁"):
+            assert number in opens - glues
+
+
+def test_a_source_term_counts_as_a_whole_word_and_the_longest_wins() -> None:
+    wishes = Wishes({"boat": "Boot", "house boat": "Hausboot", "see": "sehen", "東京": "Tokio", "C++": "C++"})
+    assert wishes.terms("a house boat") == ["Hausboot"]
+    assert wishes.terms("a boat, a house boat and a boat") == ["Boot", "Hausboot"]
+    assert wishes.terms("boats overseen (see)") == ["sehen"]
+    assert wishes.terms("私は東京に行く") == ["Tokio"]
+    assert wishes.terms("C++ and C++, but C++x") == ["C++"]
+    assert wishes.terms("") == []
+
+
+def test_a_glossary_has_two_columns() -> None:
+    lines = ["house\tHaus", "", " tree \t Baum ", "house\tHaus"]
+    assert read_glossary(lines, "terms.tsv") == {"house": "Haus", "tree": "Baum"}
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (["a\tb", "c"], "t.tsv, line 2 must be a source term, a tab and a target term, but is 'c'"),
+        (["a\tb\tc"], "t.tsv, line 1 must be a source term, a tab and a target term, but is 'a\\tb\\tc'"),
+        (["a\t "], "t.tsv, line 1 must be a source term, a tab and a target term, but is 'a\\t '"),
+        (["a\tb", "a\tc"], "t.tsv, line 2: 'a' has another translation above; keep one of them"),
+    ],
+)
+def test_a_glossary_that_is_none_is_refused(lines: list[str], message: str) -> None:
+    with pytest.raises(DataError) as raised:
+        read_glossary(lines, "t.tsv")
+    assert str(raised.value) == message
+
+
+def test_a_term_that_the_tokenizer_would_change_is_refused() -> None:
+    from tokenizers import normalizers
+
+    own = Tokenizer.from_json(tokenizer("bpe").to_json(), "a copy")
+    own._rust.normalizer = normalizers.Sequence([normalizers.Lowercase(), normalizers.Prepend(" ")])
+    assert term_ids(own, "haus").spaced
+    message = r"^the term 'Haus' cannot be held to: the model's tokenizer makes 'haus' of it$"
+    with pytest.raises(DataError, match=message):
+        Demands(own, Wishes({"house": "Haus"}))
