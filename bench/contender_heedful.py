@@ -32,7 +32,7 @@ def heedful_step(folder: Path, shape: Shape, threads: int) -> Step:
 
     from heedful.data.batching import Batching, Position
     from heedful.device import use_threads
-    from heedful.kernels.threads import workers_for
+    from heedful.kernels.threads import count_workers
     from heedful.models.build import Vocabulary, build_model
     from heedful.training.gradients import Objective, make_gradients
     from heedful.training.loop import Learner, training_steps
@@ -44,7 +44,7 @@ def heedful_step(folder: Path, shape: Shape, threads: int) -> Step:
     torch.manual_seed(settings.seed)
     model = build_model(settings.model, Vocabulary(shape.vocabulary, shape.vocabulary, PAD, EOS))
     learner = Learner(model, make_optimizer(model, settings.train), None)
-    workers = workers_for(torch.device("cpu"))
+    workers = count_workers(torch.device("cpu"))
     gradients = make_gradients(model, Objective(shape.label_smoothing, settings.seed), workers)
     batching = Batching(settings.train.batch_tokens, settings.seed)
     corpora = [write_sentences(folder, shape)]

@@ -25,7 +25,7 @@ _MIB = 1 << 20
 # Like `ulimit -v` from the moment on at which the libraries are loaded, which alone map gigabytes.
 LIMITED = """
 import resource, sys
-import heedful.kernels.attention, heedful.kernels.loss, heedful.kernels.rows
+import heedful.kernels.attention_kernels, heedful.kernels.dropout_norm, heedful.kernels.label_smoothing
 import heedful.training.run, heedful.translation.translator
 from pathlib import Path
 from heedful.cli.commands import main

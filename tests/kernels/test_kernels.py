@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_info
 from torch import Tensor, nn
 
 from heedful.config import ModelConfig
-from heedful.kernels import numbers, products
+from heedful.kernels import matmul, scalars
 from heedful.models.transformer import Transformer
 from heedful.nn import attention as attention_module
 from heedful.nn import fused, noise
@@ -137,24 +137,24 @@ class TestRows:
 class TestNumbers:
     def test_the_hash_is_the_same_in_both_languages(self) -> None:
         x = torch.randint(0, 2**32, (1000,), generator=torch.Generator().manual_seed(1))
-        assert noise.mix(x).tolist() == [int(numbers.mix(np.uint32(value))) for value in x.tolist()]
+        assert noise.mix(x).tolist() == [int(scalars.mix(np.uint32(value))) for value in x.tolist()]
 
     def test_no_two_hashes_are_the_same(self) -> None:
         assert len(noise.mix(torch.arange(100_000)).unique()) == 100_000
 
     def test_exp_is_right_to_the_last_bit_but_one(self) -> None:
         for x in np.linspace(-86.9, 0.0, 4001, dtype=np.float32):
-            assert numbers.exp(x) == pytest.approx(math.exp(x), rel=2.5e-7)
+            assert scalars.exp(x) == pytest.approx(math.exp(x), rel=2.5e-7)
 
     def test_exp_of_what_is_no_number_is_none(self) -> None:
-        assert math.isnan(numbers.exp(np.float32(np.nan)))
-        assert numbers.exp(np.float32(-1e30)) < 1e-37
+        assert math.isnan(scalars.exp(np.float32(np.nan)))
+        assert scalars.exp(np.float32(-1e30)) < 1e-37
 
     @settings(deadline=None)
     @given(st.lists(st.floats(width=32, allow_nan=False), min_size=1, max_size=40))
     def test_the_largest_is_the_largest(self, values: list[float]) -> None:
         array = np.array(values, dtype=np.float32) + np.float32(0.0)  # no minus zero, which is as large as zero
-        assert numbers.largest(array.view(np.int32)) == array.max()
+        assert scalars.largest(array.view(np.int32)) == array.max()
 
 
 class TestNothingIsHidden:
@@ -207,11 +207,11 @@ def test_to_translate_nothing_is_compiled(monkeypatch: pytest.MonkeyPatch) -> No
 class TestProducts:
     @pytest.mark.parametrize("faster", [True, False], ids=["numpy", "torch"])
     def test_both_libraries_multiply(self, faster: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(products, "numpy_is_faster", lambda: faster)
+        monkeypatch.setattr(matmul, "numpy_is_faster", lambda: faster)
         left, right = random(5, 7), random(4, 7, seed=1)
         exact = left.double() @ right.double().T
-        torch.testing.assert_close(products.product(left, right.T).double(), exact, rtol=1e-5, atol=1e-5)
-        torch.testing.assert_close(products.product(right, left.T).double(), exact.T, rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(matmul.matmul(left, right.T).double(), exact, rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(matmul.matmul(right, left.T).double(), exact.T, rtol=1e-5, atol=1e-5)
 
     @pytest.mark.parametrize(
         ("processor", "blas", "expected"),
@@ -222,7 +222,7 @@ class TestProducts:
     ) -> None:
         monkeypatch.setattr("llvmlite.binding.get_host_cpu_name", lambda: processor)
         monkeypatch.setattr(np, "show_config", lambda mode: {"Build Dependencies": {"blas": {"name": blas}}})
-        assert products.numpy_is_faster.__wrapped__() == (expected and torch.backends.mkl.is_available())
+        assert matmul.numpy_is_faster.__wrapped__() == (expected and torch.backends.mkl.is_available())
 
     def test_a_linear_map_is_pytorchs(self) -> None:
         ours, x = glorot_linear(7, 4), random(5, 7).requires_grad_()
@@ -234,7 +234,7 @@ class TestProducts:
         torch.testing.assert_close(slopes, torch.autograd.grad(theirs.square().sum(), known))
 
     def test_numpy_works_on_one_thread_for_a_while(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(products, "numpy_is_faster", lambda: True)
-        products._pools()
-        with products.on_threads(1):
+        monkeypatch.setattr(matmul, "numpy_is_faster", lambda: True)
+        matmul._pools()
+        with matmul.limit_blas_threads(1):
             assert {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"} == {1}

@@ -8,7 +8,7 @@ from model_examples import SMALL, SOURCE_TYPES, TARGET_TYPES, batch_of, fresh, s
 from torch import Tensor
 
 from heedful.data.batch import Batch
-from heedful.kernels.threads import shared_threads, workers_for
+from heedful.kernels.threads import count_workers, divide_threads
 from heedful.models.transformer import Transformer
 from heedful.nn.noise import sentence_keys
 from heedful.process_memory import keep_pages
@@ -97,15 +97,15 @@ def test_dropout_depends_on_seed_update_and_pair(changed: dict[str, int]) -> Non
 
 def test_a_processor_has_a_worker_for_each_thread() -> None:
     threads = torch.get_num_threads()
-    assert workers_for(torch.device("cpu")) == min(threads, 8)
-    assert workers_for(torch.device("cuda")) == 1
+    assert count_workers(torch.device("cpu")) == min(threads, 8)
+    assert count_workers(torch.device("cuda")) == 1
 
 
 def test_threads_are_shared_for_a_while() -> None:
     before = torch.get_num_threads()
     torch.set_num_threads(4)
     try:
-        with shared_threads(2):
+        with divide_threads(2):
             assert torch.get_num_threads() == 2
         assert torch.get_num_threads() == 4
     finally:

@@ -36,14 +36,14 @@ def best_log_probs(
     logits: Float[Tensor, "rows vocabulary"], banned: Int[Tensor, " banned"], k: int
 ) -> tuple[Float[Tensor, "rows k"], Int[Tensor, "rows k"]]:
     """`top_log_probs` of the log-softmax without what is banned, in one pass over memory."""
-    from heedful.kernels.candidates import best_log_probs as fill
+    from heedful.kernels.top_tokens import find_top_tokens
 
     rows, vocabulary = logits.shape
     barred = torch.zeros(vocabulary, dtype=torch.bool).index_fill_(0, banned, True)
     values = logits.new_empty(rows, min(k, vocabulary))
     ids = torch.empty(values.shape, dtype=torch.long)
     given = logits.detach().contiguous().numpy()
-    fill(given, given.view(np.int32), barred.numpy(), values.numpy(), ids.numpy())
+    find_top_tokens(given, given.view(np.int32), barred.numpy(), values.numpy(), ids.numpy())
     return values, ids
 
 

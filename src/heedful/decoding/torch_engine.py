@@ -14,7 +14,7 @@ from heedful.decoding.hypothesis import Hypothesis
 from heedful.decoding.search import find
 from heedful.decoding.stepping import Symbols
 from heedful.decoding.tree_constraints import only_trees
-from heedful.kernels.threads import shared_threads, workers_for
+from heedful.kernels.threads import count_workers, divide_threads
 from heedful.models.likelihood import token_log_probs
 from heedful.models.seq2seq import AnySeq2Seq
 from heedful.process_memory import keep_pages
@@ -35,11 +35,11 @@ class TorchEngine:
     @property
     def workers(self) -> int:
         """Small matrices do not keep several threads busy; so each thread has a batch of its own."""
-        return workers_for(next(self.model.parameters()).device)
+        return count_workers(next(self.model.parameters()).device)
 
     def shared(self, workers: int) -> AbstractContextManager[None]:
         """Within this, so many threads ask it, and each has its share of PyTorch's."""
-        return shared_threads(workers)
+        return divide_threads(workers)
 
     def cannot(self, search: SearchConfig, demand: Demand, length: int = 0) -> str:
         """There is nothing that it cannot do."""

@@ -1,28 +1,28 @@
-"""How the threads of this process are divided among workers."""
+"""The threads of this process, divided among workers."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
 
-from heedful.kernels.products import on_threads
+from heedful.kernels.matmul import limit_blas_threads
 
-_MOST_WORKERS = 8  # each has a copy of all gradients
+_MOST_WORKERS = 8  # each worker has a copy of all gradients
 
 
-def workers_for(device: torch.device) -> int:
-    """How many parts of an update are worked on at the same time."""
+def count_workers(device: torch.device) -> int:
+    """How many parts of an update, or batches of a translation, run at the same time."""
     return min(torch.get_num_threads(), _MOST_WORKERS) if device.type == "cpu" else 1
 
 
 @contextmanager
-def shared_threads(workers: int) -> Iterator[None]:
-    """Divide the threads among so many workers."""
+def divide_threads(workers: int) -> Iterator[None]:
+    """Within this context, each of `workers` has an equal share of PyTorch's and NumPy's threads."""
     threads = torch.get_num_threads()
     each = max(1, threads // workers)
     torch.set_num_threads(each)
     try:
-        with on_threads(each):
+        with limit_blas_threads(each):
             yield
     finally:
         torch.set_num_threads(threads)

@@ -85,7 +85,7 @@ class PooledState:
 
     def look_back(self, layer: int, attention: SelfAttention, x: Rows) -> Rows:
         """Attend from the last position to all before and to itself."""
-        from heedful.kernels.step import attend_back
+        from heedful.kernels.attention_kernels import attend_slots
 
         memory, (q, k, v) = self.layers[layer], attention.query_key_value(x).split(attention.sizes, dim=1)
         memory.keys.add(k)
@@ -96,12 +96,12 @@ class PooledState:
         keys, values = memory.keys.rows.numpy(), memory.values.rows.numpy()
         out = x.new_empty(len(x), attention.sizes[2])
         heads, scale = attention.num_heads, np.float32(attention.head_sizes.d_k**-0.5)
-        attend_back(q.contiguous().numpy(), keys, values, self.slots.numpy(), heads, scale, out.numpy())
+        attend_slots(q.contiguous().numpy(), keys, values, self.slots.numpy(), heads, scale, out.numpy())
         return attention.output(out)
 
     def look_at_source(self, layer: int, attention: CrossAttention, x: Rows) -> Rows:
         """Attend from the last position to the source."""
-        from heedful.kernels.step import attend_source
+        from heedful.kernels.attention_kernels import attend_spans
 
         memory, q = self.layers[layer], attention.query(x)
         if attention.touched:
@@ -114,7 +114,7 @@ class PooledState:
         out = x.new_empty(len(x), attention.sizes[1])
         heads, scale = attention.num_heads, np.float32(attention.head_sizes.d_k**-0.5)
         source = memory.source_keys.numpy(), memory.source_values.numpy()
-        attend_source(q.numpy(), *source, self.first.numpy(), self.lengths.numpy(), heads, scale, out.numpy())
+        attend_spans(q.numpy(), *source, self.first.numpy(), self.lengths.numpy(), heads, scale, out.numpy())
         return attention.output(out)
 
 

@@ -91,20 +91,20 @@ def _array(x: Tensor) -> Any:
 class _DropoutAdd(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x: Tensor, y: Tensor, keys: Tensor, drawn: _Drawn) -> Tensor:  # type: ignore[no-untyped-def]
-        from heedful.kernels import rows
+        from heedful.kernels import dropout_norm
 
         out = torch.empty_like(x)
-        rows.dropout_add(_array(x), _array(y), *drawn.arguments(keys), out.numpy())
+        dropout_norm.dropout_add(_array(x), _array(y), *drawn.arguments(keys), out.numpy())
         ctx.save_for_backward(keys)
         ctx.drawn = drawn
         return out
 
     @staticmethod
     def backward(ctx, d_out: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[no-untyped-def]
-        from heedful.kernels import rows
+        from heedful.kernels import dropout_norm
 
         d_y = torch.empty_like(d_out)
-        rows.dropout(_array(d_out), *ctx.drawn.arguments(*ctx.saved_tensors), d_y.numpy())
+        dropout_norm.dropout(_array(d_out), *ctx.drawn.arguments(*ctx.saved_tensors), d_y.numpy())
         return d_out, d_y, None, None
 
 
@@ -113,26 +113,26 @@ class _DropoutAddNorm(torch.autograd.Function):
     def forward(  # type: ignore[no-untyped-def]
         ctx, x: Tensor, y: Tensor, gain: Tensor, bias: Tensor, epsilon: float, keys: Tensor, drawn: _Drawn
     ) -> Tensor:
-        from heedful.kernels import rows
+        from heedful.kernels import dropout_norm
 
         out, normal, spread = torch.empty_like(x), torch.empty_like(x), x.new_empty(len(x))
         # Copies of the weights: FSDP2 frees their memory, which PyTorch refuses once NumPy has seen it.
         given = (_array(x), _array(y), _array(gain.clone()), _array(bias.clone()), np.float32(epsilon))
-        rows.dropout_add_norm(*given, *drawn.arguments(keys), out.numpy(), normal.numpy(), spread.numpy())
+        dropout_norm.dropout_add_norm(*given, *drawn.arguments(keys), out.numpy(), normal.numpy(), spread.numpy())
         ctx.save_for_backward(normal, spread, gain, keys)
         ctx.drawn = drawn
         return out
 
     @staticmethod
     def backward(ctx, d_out: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[no-untyped-def]
-        from heedful.kernels import rows
+        from heedful.kernels import dropout_norm
 
         normal, spread, gain, keys = ctx.saved_tensors
         d_x, d_y = torch.empty_like(d_out), torch.empty_like(d_out)
         d_gain, d_bias = torch.zeros_like(gain), torch.zeros_like(gain)
         given = (_array(d_out), normal.numpy(), spread.numpy(), _array(gain.clone()))
         made = (d_x.numpy(), d_y.numpy(), d_gain.numpy(), d_bias.numpy())
-        rows.dropout_add_norm_backward(*given, *ctx.drawn.arguments(keys), *made)
+        dropout_norm.dropout_add_norm_backward(*given, *ctx.drawn.arguments(keys), *made)
         return d_x, d_y, d_gain, d_bias, None, None, None
 
 
@@ -149,7 +149,7 @@ class _PackedAttention(torch.autograd.Function):
         causal: bool,
         drawn: _Drawn,
     ) -> Tensor:
-        from heedful.kernels import attention
+        from heedful.kernels import attention_kernels
 
         here, there = layouts
         at = _Columns.of(sizes, memory is None)
@@ -159,7 +159,9 @@ class _PackedAttention(torch.autograd.Function):
         v = _spread(source, at.value, there, sizes.num_heads, sizes.d_v)
         weights = q @ k.transpose(-2, -1)
         scores = weights.numpy()
-        attention.softmax(scores, scores.view(np.int32), here.lengths.numpy(), there.lengths.numpy(), causal)
+        attention_kernels.masked_softmax(
+            scores, scores.view(np.int32), here.lengths.numpy(), there.lengths.numpy(), causal
+        )
         dropped = _dropped(weights, here, drawn)
         ctx.save_for_backward(q, k, v, weights, dropped)
         ctx.layouts, ctx.sizes, ctx.at, ctx.drawn = layouts, sizes, at, drawn
@@ -170,14 +172,14 @@ class _PackedAttention(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, d_out: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[no-untyped-def]
-        from heedful.kernels import attention
+        from heedful.kernels import attention_kernels
 
         q, k, v, weights, dropped = ctx.saved_tensors
         (here, there), sizes, at, drawn = ctx.layouts, ctx.sizes, ctx.at, ctx.drawn
         d_attended = _spread(d_out, 0, here, sizes.num_heads, sizes.d_v)
         d_v = dropped.transpose(-2, -1) @ d_attended
         d_scores = _dropped(d_attended @ v.transpose(-2, -1), here, drawn)
-        attention.softmax_backward(weights.numpy(), d_scores.numpy())
+        attention_kernels.softmax_backward(weights.numpy(), d_scores.numpy())
         d_queries = d_out.new_empty(len(d_out), ctx.widths[0])
         d_memory = d_out.new_empty(int(there.lengths.sum()), ctx.widths[1]) if ctx.widths[1] else None
         d_source = d_queries if d_memory is None else d_memory
@@ -201,26 +203,28 @@ class _Columns:
 
 
 def _spread(rows: Tensor, first: int, layout: Layout, num_heads: int, width: int, factor: float = 1.0) -> Tensor:
-    from heedful.kernels import attention
+    from heedful.kernels import attention_kernels
 
     grid = rows.new_empty(len(layout.lengths), num_heads, layout.longest, width)
-    attention.spread(_array(rows), first, layout.lengths.numpy(), np.float32(factor), grid.numpy())
+    attention_kernels.pad_heads(_array(rows), first, layout.lengths.numpy(), np.float32(factor), grid.numpy())
     return grid
 
 
 def _collect(grid: Tensor, first: int, layout: Layout, rows: Tensor, factor: float = 1.0) -> None:
-    from heedful.kernels import attention
+    from heedful.kernels import attention_kernels
 
-    attention.collect(_array(grid), first, layout.lengths.numpy(), np.float32(factor), rows.numpy())
+    attention_kernels.pack_heads(_array(grid), first, layout.lengths.numpy(), np.float32(factor), rows.numpy())
 
 
 def _dropped(weights: Tensor, layout: Layout, drawn: _Drawn) -> Tensor:
-    from heedful.kernels import attention
+    from heedful.kernels import attention_kernels
 
     if not drawn.active:
         return weights
     if layout.keys is None:
         raise ValueError("dropout on weights needs a key for each row; take the plain form without")
     out = torch.empty_like(weights)
-    attention.dropout(weights.numpy(), layout.lengths.numpy(), *drawn.arguments(layout.keys), out.numpy())
+    attention_kernels.weight_dropout(
+        weights.numpy(), layout.lengths.numpy(), *drawn.arguments(layout.keys), out.numpy()
+    )
     return out

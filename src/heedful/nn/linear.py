@@ -11,7 +11,7 @@ from heedful.nn.fused import applies
 
 
 class Linear(nn.Linear):
-    """PyTorch's, with the faster matrix product where there is one (see `heedful.kernels.products`)."""
+    """PyTorch's, with the faster matrix product where there is one (see `heedful.kernels.matmul`)."""
 
     def forward(self, input: Float[Tensor, "rows inputs"]) -> Float[Tensor, "rows outputs"]:
         if applies(input):
@@ -25,17 +25,17 @@ class Linear(nn.Linear):
 class _Affine(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:  # type: ignore[no-untyped-def]
-        from heedful.kernels.products import product
+        from heedful.kernels.matmul import matmul
 
         ctx.save_for_backward(x, weight)
-        return product(x, weight.T).add_(bias)
+        return matmul(x, weight.T).add_(bias)
 
     @staticmethod
     def backward(ctx, d_out: Tensor) -> tuple[Tensor, Tensor, Tensor]:  # type: ignore[no-untyped-def]
-        from heedful.kernels.products import product
+        from heedful.kernels.matmul import matmul
 
         x, weight = ctx.saved_tensors
-        return product(d_out, weight), product(d_out.T, x), d_out.sum(0)
+        return matmul(d_out, weight), matmul(d_out.T, x), d_out.sum(0)
 
 
 def glorot_linear(inputs: int, outputs: int) -> Linear:

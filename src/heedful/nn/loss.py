@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from heedful.kernels.products import product
+from heedful.kernels.matmul import matmul
 
 # Elements of the logits that are worked on at a time. A few megabytes stay in the cache, where the many passes of a
 # softmax cost little, and the logits of a whole batch never exist.
@@ -116,7 +116,7 @@ def _gradient_products(d_logits: Tensor, rows: Tensor, weight: Tensor, d_rows: T
 
 
 def _product(left: Tensor, right: Tensor) -> Tensor:
-    return product(left, right) if left.device.type == "cpu" and left.dtype == torch.float32 else left @ right
+    return matmul(left, right) if left.device.type == "cpu" and left.dtype == torch.float32 else left @ right
 
 
 def _sum_type(device: str) -> torch.dtype:
@@ -141,7 +141,7 @@ def _plain_gradient(logits: Tensor, gold: Tensor, other: float, excess: float) -
 
 def _compiled_gradient(logits: Tensor, gold: Tensor, other: float, excess: float) -> tuple[float, float]:
     """The same in one pass."""
-    from heedful.kernels.loss import smoothed_rows
+    from heedful.kernels.label_smoothing import smoothed_gradient
 
     array = logits.detach().numpy()
-    return smoothed_rows(array, array.view(np.int32), gold.numpy(), np.float32(other), np.float32(excess))
+    return smoothed_gradient(array, array.view(np.int32), gold.numpy(), np.float32(other), np.float32(excess))

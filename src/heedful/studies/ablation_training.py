@@ -16,7 +16,7 @@ from heedful.config import Experiment, flat
 from heedful.data.batching import Batching
 from heedful.device import choose_device, use_threads
 from heedful.errors import Diverged
-from heedful.kernels.threads import workers_for
+from heedful.kernels.threads import count_workers
 from heedful.models.transformer import Transformer
 from heedful.studies.ablation_list import Part
 from heedful.studies.ablation_measures import Material, measure
@@ -112,7 +112,7 @@ def _events(learner: Learner, experiment: Experiment, prepared: Prepared) -> Ite
     """All updates of a row."""
     config, seed, model = experiment.train, experiment.seed, learner.model
     device = next(model.parameters()).device
-    workers = workers_for(device)
+    workers = count_workers(device)
     gradients = make_gradients(model, Objective(config.label_smoothing, seed, learner.precision), workers)
     split, batching = Split(config.accumulate * workers), Batching(config.batch_tokens, seed)
     data = updates(prepared.train, learner.position, batching, split, model.pad_id, device)

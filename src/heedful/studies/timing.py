@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 import torch
 
-from heedful.kernels.threads import shared_threads
+from heedful.kernels.threads import divide_threads
 
 
 def seconds(work: Callable[[], object], device: torch.device) -> float:
@@ -22,7 +22,7 @@ def seconds(work: Callable[[], object], device: torch.device) -> float:
 @contextmanager
 def one_thread(device: torch.device) -> Iterator[None]:
     """On a processor inside of this; several threads take as long as they wait for one another and for others."""
-    with shared_threads(torch.get_num_threads() if device.type == "cpu" else 1):
+    with divide_threads(torch.get_num_threads() if device.type == "cpu" else 1):
         yield
 
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from heedful.config import Parallel
 from heedful.data.batch import Batch
 from heedful.errors import ConfigError
-from heedful.kernels.threads import shared_threads
+from heedful.kernels.threads import divide_threads
 from heedful.models.seq2seq import AnySeq2Seq
 from heedful.training.gradients import Gradients, Objective, Update
 from heedful.training.process_group import Crew
@@ -66,7 +66,7 @@ class Together:
         parts += [(_nothing(self._device), 0.0)] * (self._parts - len(parts))
         losses = []
         for number, (part, share) in enumerate(parts, start=1):
-            with shared_threads(1), nullcontext() if number == len(parts) else self.on_its_own():
+            with divide_threads(1), nullcontext() if number == len(parts) else self.on_its_own():
                 losses.append(self._add_gradient(part, step, share))
         if self._device.type != "cpu":
             self._crew.total(0.0)  # reading the losses would wait for a lost process without an end; this does not
@@ -77,7 +77,7 @@ class Together:
         raise NotImplementedError
 
     def _add_gradient(self, part: Batch, step: int, share: float) -> Tensor:
-        with shared_threads(1):
+        with divide_threads(1):
             loss: Tensor = self._module(part, step, share)
             self._objective.precision.backward(loss)
         return loss.detach()

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from heedful.data.batch import Batch
 from heedful.data.batching import Position
-from heedful.kernels.threads import shared_threads
+from heedful.kernels.threads import divide_threads
 from heedful.models.seq2seq import AnySeq2Seq
 from heedful.nn.loss import smoothed_loss
 from heedful.nn.noise import sentence_keys
@@ -81,7 +81,7 @@ class OneByOne:
     def __call__(self, update: Update, step: int) -> float:
         """See `Gradients`."""
         share = 1.0 / update.target_tokens
-        with shared_threads(1):
+        with divide_threads(1):
             losses = [self._objective.add_gradient(self._model, part, step, share) for part in update.parts]
             return sum((loss.item() for loss in losses), start=0.0)
 
@@ -111,7 +111,7 @@ class SideBySide:
             twin = self._twins[number].train(self._model.training)
             return sum((self._objective.add_gradient(twin, part, step, share).item() for part in parts), start=0.0)
 
-        with shared_threads(workers):
+        with divide_threads(workers):
             losses = list(self._threads.map(work, range(workers)))
         self._add_up()
         return sum(losses)

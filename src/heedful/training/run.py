@@ -15,7 +15,7 @@ from heedful.config import Experiment, merge
 from heedful.data.batching import Batching
 from heedful.device import memory_use, use_threads
 from heedful.errors import Diverged, FolderError, out_of_memory
-from heedful.kernels.threads import workers_for
+from heedful.kernels.threads import count_workers
 from heedful.models.build import build_model
 from heedful.models.seq2seq import AnySeq2Seq
 from heedful.models.size import model_size
@@ -152,7 +152,7 @@ class Fit:
         for complaint in filter(None, (precision.complaint, set_up_layers(model, config, self.device))):
             report.say(complaint)
         objective = Objective(config.label_smoothing, experiment.seed, precision)
-        self.workers = workers_for(self.device) if crew.count == 1 else 1
+        self.workers = count_workers(self.device) if crew.count == 1 else 1
         if crew.count > 1:
             self.gradients = together(model, objective, crew, self.device, config.accumulate, config.parallel)
         else:

@@ -1,16 +1,16 @@
-"""Label-smoothed cross entropy with its gradient."""
+"""Label-smoothed cross entropy and its gradient in one pass (section 5.4)."""
 
 import numpy as np
 from numba import njit
 
-from heedful.kernels.numbers import FAST, F, exp, largest
+from heedful.kernels.scalars import FASTMATH, F, exp, largest
 
 
-@njit(nogil=True, fastmath=FAST, cache=True)
-def smoothed_rows(logits, bits, gold, other, excess):
-    """Turn logits into the gradient of the smoothed loss, in place; give the sums of -log p(gold) and of all log p.
+@njit(nogil=True, fastmath=FASTMATH, cache=True)
+def smoothed_gradient(logits, bits, gold, other, excess):
+    """Replace logits by the gradient of the smoothed loss; return the sums of -log p(gold) and of all log p.
 
-    `bits` are the same logits, seen as integers.
+    `bits` is the same array viewed as integers.
     """
     vocabulary = logits.shape[1]
     surprise, everything = 0.0, 0.0

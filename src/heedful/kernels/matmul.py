@@ -1,7 +1,8 @@
 """Matrix products by the faster of two libraries.
 
-PyTorch's wheels bring Intel's MKL, NumPy's bring OpenBLAS. On AMD's processors the second was 5 to 10 % faster for
-nearly all shapes of a Transformer, on one thread; on others PyTorch's own is used. Both are exact to rounding.
+PyTorch's wheels contain Intel's MKL, NumPy's contain OpenBLAS. On AMD processors OpenBLAS was 5 to 10 % faster for
+nearly all shapes of a Transformer, on one thread; on other processors PyTorch's own is used. Both are exact up to
+rounding.
 """
 
 from contextlib import AbstractContextManager, nullcontext
@@ -15,7 +16,7 @@ from torch import Tensor
 
 @cache
 def numpy_is_faster() -> bool:
-    """Whether this processor is AMD's, and NumPy has OpenBLAS where PyTorch has MKL."""
+    """Whether this is an AMD processor, with OpenBLAS in NumPy and MKL in PyTorch."""
     import llvmlite.binding as llvm
 
     blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]["name"]
@@ -23,13 +24,13 @@ def numpy_is_faster() -> bool:
     return amd and "openblas" in blas and torch.backends.mkl.is_available()
 
 
-def product(left: Tensor, right: Tensor) -> Tensor:
-    """Give left @ right, of two matrices of float32 on a processor, without a gradient."""
+def matmul(left: Tensor, right: Tensor) -> Tensor:
+    """The product of two float32 matrices on a CPU, without a gradient."""
     if numpy_is_faster():
-        # In PyTorch's memory, which is aligned: what MKL makes of the result else depends on where it happens to lie.
+        # PyTorch's memory is aligned. On unaligned memory, MKL's later results would depend on the address.
         out = torch.empty(left.shape[0], right.shape[1])
-        with np.errstate(all="ignore"):  # a loss that is no number is noticed by the loop
-            # Not by `numpy()`, after which PyTorch never frees a tensor's memory before the tensor: FSDP2 does.
+        with np.errstate(all="ignore"):  # the training loop notices NaN and infinity
+            # Not `numpy()`: after that PyTorch cannot free a tensor's memory before the tensor, as FSDP2 does.
             np.dot(np.from_dlpack(left.detach()), np.from_dlpack(right.detach()), out=out.numpy())
             return out
     return left @ right
@@ -42,6 +43,6 @@ def _pools() -> Any:
     return ThreadpoolController()
 
 
-def on_threads(count: int) -> AbstractContextManager[object]:
-    """NumPy's products on so many threads, as long as this lasts; it does not know how many PyTorch was given."""
+def limit_blas_threads(count: int) -> AbstractContextManager[object]:
+    """Within this context NumPy's products use `count` threads; NumPy does not know PyTorch's limit."""
     return _pools().limit(limits=count, user_api="blas") if numpy_is_faster() else nullcontext()

@@ -1,6 +1,6 @@
-"""Scalar functions that the loops are made of, written so that the compiler turns eight at a time into one instruction.
+"""Scalar functions that the kernels are made of, written so that the compiler vectorises them eight at a time.
 
-Numba widens integers to 64 bits and takes literals as doubles; the casts keep everything at 32 bits.
+Numba widens integers to 64 bits and reads literals as doubles; the casts keep everything at 32 bits.
 """
 
 import numpy as np
@@ -10,8 +10,8 @@ F = np.float32
 I = np.int32  # noqa: E741
 U = np.uint32
 
-# Sums may be taken in any order, which is what lets them run eight at a time; but NaN stays NaN, for it must be seen.
-FAST = {"reassoc", "contract", "arcp", "nsz"}
+# Sums may be reordered, so that they vectorise. NaN stays NaN, because callers must be able to see it.
+FASTMATH = {"reassoc", "contract", "arcp", "nsz"}
 
 GOLDEN = U(0x9E3779B9)
 _LOG2_E = F(1.4426950408889634)
@@ -21,7 +21,7 @@ _SMALLEST = F(-87.0)
 
 @njit(inline="always")
 def mix(x):
-    """A hash of 32 bits to 32 bits in which every bit depends on every other; see `heedful.nn.noise`."""
+    """Hash 32 bits to 32 bits so that every output bit depends on every input bit; see `heedful.nn.noise`."""
     x = U(x ^ U(x >> U(16)))
     x = U(x * U(0x7FEB352D))
     x = U(x ^ U(x >> U(15)))
@@ -29,15 +29,18 @@ def mix(x):
     return U(x ^ U(x >> U(16)))
 
 
-@njit(inline="always", fastmath=FAST)
-def kept(key, column, threshold, scale):
-    """What dropout multiplies a number with: zero or `scale`."""
+@njit(inline="always", fastmath=FASTMATH)
+def keep_factor(key, column, threshold, scale):
+    """The factor that dropout applies to one number: zero or `scale`."""
     return scale if mix(U(key + U(U(column) * GOLDEN))) >= threshold else F(0.0)
 
 
-@njit(inline="always", fastmath=FAST)
+@njit(inline="always", fastmath=FASTMATH)
 def exp(x):
-    """E to the x for x up to 88, to the last bit but one: 2^n times a polynomial (Cephes) of what is left."""
+    """E to the power of x for x up to 88, with an error of at most two units in the last place.
+
+    The result is 2^n times a polynomial (Cephes) of the remainder.
+    """
     x = max(x, _SMALLEST)
     n = np.floor(x * _LOG2_E + F(0.5))
     r = x - n * _LN2_HIGH - n * _LN2_LOW
@@ -53,9 +56,9 @@ def exp(x):
 
 @njit(nogil=True)
 def largest(bits):
-    """The largest of some floats, given as the integers of the same bits: those can be compared eight at a time."""
+    """The largest of some floats, given as integers of the same bits: integers are compared eight at a time."""
     most = I(-2147483648)
     for j in range(bits.size):
-        # Of negative floats the one with the larger bits is the smaller.
+        # Among negative floats, the one with the larger bits is the smaller.
         most = max(most, I(bits[j] ^ I(I(bits[j] >> I(31)) & I(0x7FFFFFFF))))
     return I(most ^ I(I(most >> I(31)) & I(0x7FFFFFFF))).view(F)

@@ -1,19 +1,19 @@
-"""The most probable tokens out of logits."""
+"""The most probable tokens, found in the logits."""
 
 import numpy as np
 from numba import njit
 
-from heedful.kernels.numbers import FAST, F, exp, largest
+from heedful.kernels.scalars import FASTMATH, F, exp, largest
 
-_BLOCK = 64  # of which the largest is found eight at a time, and mostly nothing more is asked of them
+_BLOCK = 64  # logits whose largest is found eight at a time; most blocks need no second look
 
 
-@njit(nogil=True, fastmath=FAST, cache=True)
-def best_log_probs(logits, bits, barred, values, ids):
-    """Fill in the log-probabilities and ids of the likeliest tokens of each row, best first, equal ones by id.
+@njit(nogil=True, fastmath=FASTMATH, cache=True)
+def find_top_tokens(logits, bits, barred, values, ids):
+    """Fill in the log-probabilities and ids of the likeliest tokens of each row, best first; ties go to the lower id.
 
-    `bits` are the same logits, seen as integers. What is barred keeps its share of the probability. A row that is not
-    all numbers has none but impossible tokens.
+    `bits` is the same array of logits viewed as integers. Barred tokens keep their share of the probability. In a row
+    that contains NaN or infinity, every token is impossible.
     """
     vocabulary, count = logits.shape[1], values.shape[1]
     for i in range(logits.shape[0]):
@@ -42,5 +42,5 @@ def best_log_probs(logits, bits, barred, values, ids):
         log_mass = np.log(mass) + most
         for c in range(count):
             value = top[c] - log_mass
-            # Rounding may leave a certain token a hair above 0; no comparison holds for what is no number.
+            # Rounding may lift a certain token slightly above 0. NaN fails every comparison, even with itself.
             top[c] = min(value, F(0.0)) if value > -np.inf and total == total else -np.inf  # noqa: PLR0124
