@@ -2,7 +2,7 @@
 
     .venv/bin/python bench/train.py --shape tiny --seconds 20
 
-Only the ratios mean something: see docs/how-to/benchmark.md. Tokens are source and target tokens that are not padding.
+Only the ratios mean something: see docs/how-to/benchmarks.md. Tokens are source and target tokens that are not padding.
 """
 
 import argparse

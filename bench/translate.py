@@ -2,7 +2,7 @@
 
     .venv/bin/python bench/translate.py RUN --source test.en --reference test.de
 
-Only the ratios mean something: see docs/how-to/benchmark-translation.md.
+Only the ratios mean something: see docs/how-to/benchmarks.md.
 """
 
 import argparse
