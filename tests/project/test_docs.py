@@ -175,7 +175,7 @@ def test_every_name_in_the_map_of_the_paper_exists() -> None:
         for symbol in re.findall(r"\w+", names):
             assert re.search(rf"(?m)^\s*(?:def |class )?{symbol}\b", read(ROOT / address)), f"{address}: {symbol}"
     tests = re.findall(r"`(test_\w+)`", text)
-    everything = "".join(map(read, (ROOT / "tests").glob("test_*.py")))
+    everything = "".join(map(read, (ROOT / "tests").rglob("test_*.py")))
     assert tests
     assert [test for test in tests if f"def {test}(" not in everything] == []
 
