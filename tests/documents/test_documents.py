@@ -15,46 +15,48 @@ from hypothesis import strategies as st
 for needed in ("lxml", "polib", "markdown_it"):
     pytest.importorskip(needed, reason="needs heedful[documents]")
 
-from heedful.documents import safe_input as bounds
+from heedful.documents import safe_parsing
+from heedful.documents.document import InlineRun
 from heedful.documents.file_types import read_document
-from heedful.documents.markup_transfer import Span, place
-from heedful.documents.passages import Run
-from heedful.documents.segmented import Rendered, Work
+from heedful.documents.markup_transfer import RunSpan, transfer_markup
+from heedful.documents.segmentation import SegmentedDocument, TranslatedSentence
 from heedful.errors import DataError
 
-Translate = Callable[[str], Rendered]
+Translate = Callable[[str], TranslatedSentence]
 SOME = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 
 
-def same(text: str) -> Rendered:
+def same(text: str) -> TranslatedSentence:
     """A language in which everything is said as it is here."""
-    return Rendered(text, tuple((number, number) for number in range(len(text.split()))))
+    return TranslatedSentence(text, tuple((number, number) for number in range(len(text.split()))))
 
 
-def loud(text: str) -> Rendered:
+def loud(text: str) -> TranslatedSentence:
     """Where people shout."""
-    return Rendered(text.upper(), same(text).links)
+    return TranslatedSentence(text.upper(), same(text).alignment)
 
 
-def backwards(text: str) -> Rendered:
+def backwards(text: str) -> TranslatedSentence:
     """Where people shout, and the last word comes first."""
     words = text.upper().split()
-    return Rendered(" ".join(reversed(words)), tuple((len(words) - 1 - place, place) for place in range(len(words))))
+    return TranslatedSentence(
+        " ".join(reversed(words)), tuple((len(words) - 1 - place, place) for place in range(len(words)))
+    )
 
 
-def blind(text: str) -> Rendered:
+def blind(text: str) -> TranslatedSentence:
     """Where nobody knows which word comes from which."""
-    return Rendered(text.upper())
+    return TranslatedSentence(text.upper())
 
 
 def translated(name: str, content: str | bytes, how: Translate = loud) -> bytes:
-    work = Work(read_document(content if isinstance(content, bytes) else content.encode(), name), "en")
-    return work.written([how(text) for text in work.plain], [how(text) for text in work.mixed], "de")
+    work = SegmentedDocument(read_document(content if isinstance(content, bytes) else content.encode(), name), "en")
+    return work.write([how(text) for text in work.plain], [how(text) for text in work.mixed], "de")
 
 
 def notes(name: str, content: str | bytes) -> list[str]:
-    work = Work(read_document(content if isinstance(content, bytes) else content.encode(), name), "en")
-    return work.notes([])
+    work = SegmentedDocument(read_document(content if isinstance(content, bytes) else content.encode(), name), "en")
+    return work.list_notes([])
 
 
 SUBTITLES = """1
@@ -289,12 +291,12 @@ def test_markdown_keeps_all_that_is_not_text() -> None:
     assert "\n| SIDE LEFT | RIGHT |\n|-----------|:-----:|\n| Y X       | `q` Z |\n" in out
     assert "```py\ncode here\n```" in out
     assert "![a picture](a.png) <http://auto.link>" in out
-    assert notes("b.md", "<div>\nas it is\n</div>\n") == ["blocks of HTML in Markdown stay as they are"]
+    assert notes("b.md", "<div>\nas it is\n</div>\n") == ["HTML blocks in Markdown are not translated"]
 
 
 def test_markdown_does_not_come_to_mean_something_else() -> None:
     out = translated(
-        "a.md", "one\n\n| a |\n|---|\n| b |\n", lambda text: Rendered({"one": "- *x* <b>"}.get(text, "a|b"))
+        "a.md", "one\n\n| a |\n|---|\n| b |\n", lambda text: TranslatedSentence({"one": "- *x* <b>"}.get(text, "a|b"))
     )
     assert out.decode() == "\\- \\*x\\* \\<b>\n\n| a\\|b |\n|---|\n| a\\|b |\n"
 
@@ -349,7 +351,7 @@ def test_fields_of_word_stay_whole() -> None:
     )
     out = translated("a.docx", file, backwards)
     assert field.encode() in zipfile.ZipFile(io.BytesIO(out)).read("word/document.xml")
-    assert "fields, such as cross references and dates" in notes("a.docx", file)[0]
+    assert "fields, such as cross-references and dates" in notes("a.docx", file)[0]
 
 
 TEXT = "urn:oasis:names:tc:opendocument:xmlns:text:1.0"
@@ -386,17 +388,17 @@ def test_open_document_keeps_spans_notes_and_breaks() -> None:
 # Where mark-up goes.
 
 
-def spans_of(*runs: tuple[str, bool]) -> tuple[str, list[Span]]:
+def spans_of(*runs: tuple[str, bool]) -> tuple[str, list[RunSpan]]:
     spans, start = [], 0
     for number, (text, fixed) in enumerate(runs):
-        spans.append(Span(number, Run(text, fixed, number % 2), start, start + len(text)))
+        spans.append(RunSpan(number, InlineRun(text, fixed, number % 2), start, start + len(text)))
         start += len(text)
     return "".join(text for text, _ in runs), spans
 
 
 def test_mark_up_follows_its_words() -> None:
     text, spans = spans_of(("The ", False), ("red", False), (" house, please.", False))
-    placed = place(text, spans, "Bitte das rote Haus.", [(3, 0), (0, 1), (1, 2), (2, 3)])
+    placed = transfer_markup(text, spans, "Bitte das rote Haus.", [(3, 0), (0, 1), (1, 2), (2, 3)])
     assert placed == [(2, "Bitte "), (0, "das "), (1, "rote"), (2, " Haus.")]
 
 
@@ -404,9 +406,9 @@ def test_without_links_marks_stay_about_where_they_were() -> None:
     html = "<p>One <b>two</b> three four <img src=1>five six<img src=2></p>"
     out = translated("a.html", html, blind).decode()
     assert out == '<p>ONE <b>TWO</b> THREE FOUR<img src="1"> FIVE SIX<img src="2"></p>'
-    work = Work(read_document(html.encode(), "a.html"), "en")
-    assert work.notes([blind(text) for text in work.mixed]) == [
-        "in 1 sentences it is guessed where inline mark-up belongs"
+    work = SegmentedDocument(read_document(html.encode(), "a.html"), "en")
+    assert work.list_notes([blind(text) for text in work.mixed]) == [
+        "the position of inline markup is a guess in 1 sentence"
     ]
 
 
@@ -426,7 +428,7 @@ def test_punctuation_beside_a_placeholder_is_there_once(text: str) -> None:
 
 def test_the_brackets_of_a_placeholder_that_was_translated_go_with_it() -> None:
     text, spans = spans_of(("In ", False), ("{size}", True), (", ", False))
-    assert place(text, spans, "In {Größe}, ", [(0, 0), (1, 1)]) == [(0, "In "), (1, "{size}"), (2, ",")]
+    assert transfer_markup(text, spans, "In {Größe}, ", [(0, 0), (1, 1)]) == [(0, "In "), (1, "{size}"), (2, ",")]
 
 
 words = st.lists(st.text("abc.%,", min_size=1, max_size=4), min_size=1, max_size=6).map(" ".join)
@@ -440,7 +442,7 @@ def test_every_word_and_every_fixed_run_comes_out_once(
     text, spans = spans_of(*runs, (" end", False))
     source, count = len(text.split()), len(target.split())
     links = [(random.randrange(source), place) for place in range(count) if random.random() < 0.7]
-    placed = place(text, spans, target, links)
+    placed = transfer_markup(text, spans, target, links)
     fixed = {number: run for number, (run, is_fixed) in enumerate(runs) if is_fixed}
     assert sorted(number for number, _ in placed if number in fixed) == sorted(fixed)
     assert all(part == fixed[number] for number, part in placed if number in fixed)
@@ -480,18 +482,18 @@ LAUGHS = b'<?xml version="1.0"?><!DOCTYPE x [<!ENTITY a "ha"><!ENTITY b "&a;&a;&
 @pytest.mark.parametrize(
     ("name", "content", "sentence"),
     [
-        ("a.pdf", b"", "files that end in .pdf cannot be translated; these can: .txt .html"),
-        ("passwd", b"", "files that end in nothing cannot be translated"),
+        ("a.pdf", b"", "unsupported file type .pdf; supported: .txt .html"),
+        ("passwd", b"", "unsupported file type (no suffix); supported"),
         ("a.txt", b"caf\xe9", "the file is not UTF-8 text: byte 4 cannot be read; save it as UTF-8"),
         ("a.json", b"{", "the file is not JSON"),
         ("a.json", b"[" * 100_000, "the file is not JSON"),
         ("a.po", b'msgid "a\nmsgstr', "the file is not a PO catalogue"),
         ("a.po", b"/etc/passwd", "the file is not a PO catalogue"),
         ("a.xlf", b"<a>", "the file is not well-formed XML"),
-        ("a.xlf", b"<a/>", "the file is not XLIFF 1.x or 2.x: it begins with a"),
-        ("a.xlf", LAUGHS, "the XML declares entities, which are not read"),
+        ("a.xlf", b"<a/>", "the file is not XLIFF 1.x or 2.x: its root element is a"),
+        ("a.xlf", LAUGHS, "the XML declares entities, which are not supported"),
         ("a.xlf", LAUGHS.replace(b'"ha"', b'SYSTEM "file:///etc/passwd"'), "the XML declares entities"),
-        ("a.docx", b"PK", "the file is not an archive that can be read"),
+        ("a.docx", b"PK", "the file is not a readable archive"),
         ("a.docx", archive_of({"a": b""}), "its archive has no word/document.xml"),
         ("a.docx", archive_of({"word/document.xml": LAUGHS}), "the XML declares entities"),
         ("a.odt", open_file("", "<encryption-data/>"), "the document is encrypted; save it without a password"),
@@ -504,18 +506,18 @@ def test_what_cannot_be_read_is_refused_with_a_sentence(name: str, content: byte
 
 
 def test_archives_do_not_grow_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bounds, "MOST_UNPACKED", 100_000)
+    monkeypatch.setattr(safe_parsing, "MOST_UNPACKED", 100_000)
     bomb = archive_of({"word/document.xml": b"<a/>", "word/media/a.png": bytes(200_000)})
     assert len(bomb) < 1000
-    with pytest.raises(DataError, match="unpacked, the archive has more than 100,000 bytes, which is too much"):
+    with pytest.raises(DataError, match="the archive unpacks to more than 100,000 bytes"):
         read_document(bomb, "a.docx")
     lying = bomb.replace((200_000).to_bytes(4, "little"), (10).to_bytes(4, "little"))  # of its size
     with pytest.raises(DataError):
         read_document(lying, "a.docx")
-    monkeypatch.setattr(bounds, "MOST_MEMBERS", 1)
+    monkeypatch.setattr(safe_parsing, "MOST_MEMBERS", 1)
     with pytest.raises(DataError, match="the archive has 2 members, over the limit of 1"):
         read_document(bomb, "a.docx")
-    monkeypatch.setattr(bounds, "MOST_XML", 10)
+    monkeypatch.setattr(safe_parsing, "MOST_XML", 10)
     with pytest.raises(DataError, match="over the limit of 10"):
         read_document(XLIFF.encode(), "a.xlf")
 

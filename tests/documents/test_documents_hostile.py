@@ -20,12 +20,11 @@ for needed in ("lxml", "polib", "markdown_it"):
 from test_documents import HTML, JSON, MARKDOWN, PO, SUBTITLES, VTT, XLIFF, XLIFF2, backwards, open_file, translated
 
 import heedful.documents
-from heedful.documents import markdown
-from heedful.documents import safe_input as bounds
+from heedful.documents import markdown, safe_parsing
+from heedful.documents.document import InlineRun
 from heedful.documents.file_types import read_document
-from heedful.documents.markup_transfer import Span, place
-from heedful.documents.passages import Run
-from heedful.documents.safe_input import Bounds, TooMuch
+from heedful.documents.markup_transfer import RunSpan, transfer_markup
+from heedful.documents.safe_parsing import DocumentLimits, DocumentTooLarge
 from heedful.errors import DataError
 
 WORD = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
@@ -163,11 +162,11 @@ def test_a_piece_too_many_or_too_few(name: str) -> None:
             word_file('<w:p xmlns:v="u" xmlns:u="u" v:a="1" u:a="2"/>'),
             "the file is not well-formed XML: duplicate attribute",
         ),
-        ("a.docx", word_file("<w:p>" * 300 + "</w:p>" * 300), "the file is not XML that can be read: Excessive depth"),
-        ("a.docx", word_file(f"<{'a' * 60_000}/>"), "the file is not XML that can be read"),
+        ("a.docx", word_file("<w:p>" * 300 + "</w:p>" * 300), "the file is not readable XML: Excessive depth"),
+        ("a.docx", word_file(f"<{'a' * 60_000}/>"), "the file is not readable XML"),
         ("a.xlf", b"<?xml version='1.0' encoding='UTN-8'?><a/>", "the file is not well-formed XML: unknown encoding"),
         ("a.xlf", xliff("<b:x/>"), "the file is not well-formed XML: unbound prefix"),
-        ("a.xlf", xliff("<g>" * 300 + "</g>" * 300), "the file is not XML that can be read: Excessive depth"),
+        ("a.xlf", xliff("<g>" * 300 + "</g>" * 300), "the file is not readable XML: Excessive depth"),
     ],
 )
 def test_what_one_parser_takes_and_the_other_does_not(name: str, content: bytes, sentence: str) -> None:
@@ -179,7 +178,7 @@ def test_archives_are_packed_as_office_programs_pack_them() -> None:
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", zipfile.ZIP_LZMA) as archive:
         archive.writestr("word/document.xml", "<a/>")
-    with pytest.raises(DataError, match="the archive is packed in an unusual way; save the file anew"):
+    with pytest.raises(DataError, match="the archive uses an unusual compression method; save the file again"):
         read_document(file.getvalue(), "a.docx")
 
 
@@ -249,8 +248,8 @@ def test_json_knows_names_from_words() -> None:
     ],
 )
 def test_there_is_an_end_to_every_document(name: str, content: bytes, sentence: str) -> None:
-    few = Bounds(elements=50, passages=10, characters=1000)
-    with pytest.raises(TooMuch, match=re.escape(sentence)):
+    few = DocumentLimits(elements=50, passages=10, characters=1000)
+    with pytest.raises(DocumentTooLarge, match=re.escape(sentence)):
         read_document(content, name, few)
     read_document(SAMPLES["a.txt"], "a.txt", few)
 
@@ -260,11 +259,11 @@ def test_parts_of_an_archive_count_together() -> None:
     with zipfile.ZipFile(file, "w") as archive:
         for part in ("document", "header1", "header2"):
             archive.writestr(f"word/{part}.xml", "<a>" + "<b/>" * 20 + "</a>")
-    with pytest.raises(TooMuch, match="more than 50 elements"):
-        read_document(file.getvalue(), "a.docx", Bounds(elements=50))
+    with pytest.raises(DocumentTooLarge, match="more than 50 elements"):
+        read_document(file.getvalue(), "a.docx", DocumentLimits(elements=50))
 
 
-MANY = " ".join(f"a{number}='>'" for number in range(bounds.MOST_ATTRIBUTES + 1))
+MANY = " ".join(f"a{number}='>'" for number in range(safe_parsing.MOST_ATTRIBUTES + 1))
 
 
 @pytest.mark.parametrize(
@@ -278,17 +277,17 @@ MANY = " ".join(f"a{number}='>'" for number in range(bounds.MOST_ATTRIBUTES + 1)
         (
             "a.docx",
             word_file("<w:p " + " ".join(f'xmlns:a{n}="{n}"' for n in range(300)) + "/>"),
-            "the XML has more than 200 namespaces at one place",
+            "the XML has an element with more than 200 namespaces in scope",
         ),
         ("a.po", b'msgid ""\n' + b'"a"\n' * 2001, "the catalogue has an entry of more than 2,000 lines"),
-        ("a.md", b"[" * (markdown._MOST_MARKS + 1), "the file has more than 32,768 lines and marks of Markdown"),
-        ("a.md", b"- a\n" * 33_000, "the file has more than 32,768 lines and marks of Markdown"),
-        ("a.json", b'["' + b"%s " * 10_001 + b'"]', "one text of the document has more than 10,000 marks in it"),
+        ("a.md", b"[" * (markdown._MOST_MARKS + 1), "the file has more than 32,768 lines and Markdown marks"),
+        ("a.md", b"- a\n" * 33_000, "the file has more than 32,768 lines and Markdown marks"),
+        ("a.json", b'["' + b"%s " * 10_001 + b'"]', "a text of the document has more than 10,000 tags"),
     ],
     ids=lambda value: value[:20] if isinstance(value, str) else "",
 )
 def test_what_would_take_long_for_its_size_is_refused(name: str, content: bytes, sentence: str) -> None:
-    with pytest.raises(TooMuch, match=re.escape(sentence)):
+    with pytest.raises(DocumentTooLarge, match=re.escape(sentence)):
         read_document(content, name)
 
 
@@ -306,7 +305,7 @@ def test_marks_without_text_do_not_make_placing_slow() -> None:
     """A sentence with very many of them takes a look at each a few times."""
     looks = 0
 
-    class Seen(Span):
+    class Seen(RunSpan):
         def __getattribute__(self, name: str) -> object:
             nonlocal looks
             looks += 1
@@ -314,11 +313,11 @@ def test_marks_without_text_do_not_make_placing_slow() -> None:
 
     text = "a " * 100
     spans = [
-        Seen(0, Run(text[:5]), 0, 5),
-        *(Seen(number, Run("", fixed=True), 5, 5) for number in range(1, 1001)),
-        Seen(1001, Run(text[5:]), 5, len(text)),
+        Seen(0, InlineRun(text[:5]), 0, 5),
+        *(Seen(number, InlineRun("", fixed=True), 5, 5) for number in range(1, 1001)),
+        Seen(1001, InlineRun(text[5:]), 5, len(text)),
     ]
-    placed = place(text, spans, text.upper(), [(number, number) for number in range(100)])
+    placed = transfer_markup(text, spans, text.upper(), [(number, number) for number in range(100)])
     assert [number for number, _ in placed if 0 < number < 1001] == list(range(1, 1001))
     assert looks < 40 * len(spans)
 

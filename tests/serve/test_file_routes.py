@@ -20,9 +20,9 @@ import httpx
 from serve_examples import client_of, service_of
 from starlette.requests import ClientDisconnect
 
-from heedful.documents import safe_input as bounds
+from heedful.documents import safe_parsing
 from heedful.documents.file_types import read_document
-from heedful.documents.segmented import Rendered
+from heedful.documents.segmentation import TranslatedSentence
 from heedful.serve import file_results as results
 from heedful.serve import file_routes as files_module
 from heedful.serve import libretranslate_routes as libre
@@ -120,7 +120,7 @@ def test_mark_up_in_a_sentence_does_not_cut_it(
 )
 def test_any_page_comes_out_harmless(html: str) -> None:
     parts = Parts([html], "en", markup=True)
-    (out,) = parts.joined(parts.sentences, "de", [Rendered(text) for text in parts.mixed])
+    (out,) = parts.joined(parts.sentences, "de", [TranslatedSentence(text) for text in parts.mixed])
     assert "a " in out
     assert "<script" not in out
     assert out.count("<b>") == out.count("</b>")
@@ -147,7 +147,7 @@ def test_who_listens_hears_of_progress(service: Service, some: list[str], monkey
 
 BOMB = io.BytesIO()
 with zipfile.ZipFile(BOMB, "w", zipfile.ZIP_DEFLATED) as _archive:
-    _archive.writestr("word/document.xml", bytes(bounds.MOST_UNPACKED // 8))
+    _archive.writestr("word/document.xml", bytes(safe_parsing.MOST_UNPACKED // 8))
 
 
 @pytest.mark.parametrize(
@@ -156,8 +156,8 @@ with zipfile.ZipFile(BOMB, "w", zipfile.ZIP_DEFLATED) as _archive:
         ("a.txt", b"a", {"target": "de"}, 400, "Invalid request: missing source parameter"),
         ("a.txt", b"a", {"source": "en"}, 400, "Invalid request: missing target parameter"),
         ("a.txt", b"a", {"source": "zz", "target": "de"}, 400, "zz is not supported"),
-        ("a.exe", b"a", PAIR, 400, "Invalid request: files that end in .exe cannot be translated"),
-        ("../../etc/passwd", b"a", PAIR, 400, "Invalid request: files that end in nothing cannot be translated"),
+        ("a.exe", b"a", PAIR, 400, "Invalid request: unsupported file type .exe; supported"),
+        ("../../etc/passwd", b"a", PAIR, 400, "Invalid request: unsupported file type (no suffix); supported"),
         ("a.json", b"{", PAIR, 400, "Invalid request: the file is not JSON"),
         ("a.txt", b"a", PAIR | {"glossary": "a=b"}, 400, "Invalid request: glossary: a JSON object of up to 100 terms"),
         ("a.txt", b"a", PAIR | {"glossary": '{"a": 1}'}, 400, "Invalid request: glossary: a JSON object"),
@@ -165,7 +165,7 @@ with zipfile.ZipFile(BOMB, "w", zipfile.ZIP_DEFLATED) as _archive:
         ("a.html", b"<p>a" * 30, PAIR, 413, "Invalid request: the document has more than 20 passages; split it"),
         ("a.html", b"<p>" * 60, PAIR, 413, "Invalid request: the document has more than 50 elements; split it"),
         ("a.txt", b"a" * 40_000, PAIR, 413, "Invalid request: a request has at most 30000 bytes"),
-        ("a.docx", BOMB.getvalue(), PAIR, 413, "Invalid request: unpacked, the archive has more than 1,000,000 bytes"),
+        ("a.docx", BOMB.getvalue(), PAIR, 413, "Invalid request: the archive unpacks to more than 1,000,000 bytes"),
     ],
 )
 def test_what_is_refused(
@@ -177,7 +177,7 @@ def test_what_is_refused(
     status: int,
     sentence: str,
 ) -> None:
-    monkeypatch.setattr(bounds, "MOST_UNPACKED", 1_000_000)
+    monkeypatch.setattr(safe_parsing, "MOST_UNPACKED", 1_000_000)
 
     async def work(client: httpx.AsyncClient) -> None:
         answer = await client.post("/translate_file", files={"file": (name, content)}, data=data)
@@ -398,7 +398,7 @@ def test_a_document_is_translated_on_the_command_line(trained: Path, tmp_path: P
     ran = toy.run("translate", trained / "run", "--input", source, "--output", target)
     assert (ran.code, ran.out) == (0, "")
     assert target.read_text() == f"# {toy.translated(some[0])}\n\n```\n{some[1]}\n```\n\n<div>\n</div>\n"
-    assert f"{target}: blocks of HTML in Markdown stay as they are" in ran.err
+    assert f"{target}: HTML blocks in Markdown are not translated" in ran.err
     for arguments, sentence in (
         (("--output", tmp_path / "a.txt"), "a.txt: a document stays what it is; end the name in .md"),
         ((), f"{source} is a document; say with --output where its translation is to be written"),
@@ -408,6 +408,6 @@ def test_a_document_is_translated_on_the_command_line(trained: Path, tmp_path: P
         assert (ran.code, sentence in ran.err) == (2, True), ran.err
     source.write_text("[" * 40_000)
     ran = toy.run("translate", trained / "run", "--input", source, "--output", target)
-    assert (ran.code, "more than 32,768 lines and marks of Markdown; split it" in ran.err) == (2, True)
+    assert (ran.code, "more than 32,768 lines and Markdown marks; split it" in ran.err) == (2, True)
     ran = toy.run("translate", trained / "run", "--input", tmp_path / "no.po", "--output", tmp_path / "b.po")
     assert (ran.code, "no.po cannot be read: No such file or directory" in ran.err) == (2, True)

@@ -16,7 +16,7 @@ from schemathesis.generation import GenerationMode
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 from serve_examples import listening, service_of
 
-from heedful.documents.file_types import ENDINGS
+from heedful.documents.file_types import SUFFIXES
 from heedful.serve.limits import Limits
 
 # A text that is too long and languages that no model is for are well-formed, and refused all the same.
@@ -50,7 +50,7 @@ def test_every_answer_is_in_the_document(schema: Any, path: str, method: str, mo
     )
     @given(schema[path][method].as_strategy(generation_mode=mode))
     def ask(case: Any) -> None:
-        body = named(case.body, ENDINGS[len(seen) % len(ENDINGS)]) if "file" in path and mode.is_positive else {}
+        body = named(case.body, SUFFIXES[len(seen) % len(SUFFIXES)]) if "file" in path and mode.is_positive else {}
         seen.append(case.call_and_validate(excluded_checks=NOT_ASKED, timeout=20, **body).status_code)
 
     ask()

@@ -13,8 +13,8 @@ from heedful.errors import ConfigError, DataError
 if TYPE_CHECKING:
     from heedful.attention.alignment import Aligner
     from heedful.config import SearchConfig
-    from heedful.documents.passages import Draft
-    from heedful.documents.segmented import Rendered
+    from heedful.documents.document import Document
+    from heedful.documents.segmentation import TranslatedSentence
     from heedful.storage.run_folder import RunFolder
     from heedful.text.constraints import Wishes
     from heedful.translation.result import Translation
@@ -30,19 +30,19 @@ _OTHERS = (
 
 def is_document(path: Path) -> bool:
     """Whether it is more than lines of text."""
-    from heedful.documents.file_types import ENDINGS, ending
+    from heedful.documents.file_types import SUFFIXES, suffix_of
 
-    return ending(path.name) in ENDINGS and ending(path.name) != ".txt"
+    return suffix_of(path.name) in SUFFIXES and suffix_of(path.name) != ".txt"
 
 
 def refuse_other_files(path: Path | None) -> None:
     """Files with a structure that would be taken for text, and come out broken."""
-    from heedful.documents.file_types import ENDINGS, ending
+    from heedful.documents.file_types import SUFFIXES, suffix_of
 
-    if path and ending(path.name) in _OTHERS:
+    if path and suffix_of(path.name) in _OTHERS:
         raise ConfigError(
-            f"{path}: files that end in {ending(path.name)} cannot be translated; these keep their structure: "
-            f"{' '.join(ENDINGS)}; any other is read as text, a sentence a line"
+            f"{path}: files that end in {suffix_of(path.name)} cannot be translated; these keep their structure: "
+            f"{' '.join(SUFFIXES)}; any other is read as text, a sentence a line"
         )
 
 
@@ -67,19 +67,19 @@ class DocumentJob:
 def translate_document(job: DocumentJob, load: "Callable[[Path], Translator]") -> None:
     """Write a document in another language, and say what of it could not be kept."""
     from heedful.documents.file_types import read_document
-    from heedful.documents.segmented import Work
+    from heedful.documents.segmentation import SegmentedDocument
     from heedful.storage.files import write_atomically
     from heedful.storage.run_folder import RunFolder
 
     target = _checked(job)
-    draft = read_document(_content(job.source), job.source.name)
-    run = RunFolder.open(job.model(lambda: _beginning(draft)))
+    document = read_document(_content(job.source), job.source.name)
+    run = RunFolder.open(job.model(lambda: _read_beginning(document)))
     languages = run.experiment().data
-    work = Work(draft, languages.source_language)
+    segmented = SegmentedDocument(document, languages.source_language)
     translator = load(run.path)
     with console.display() as shown:
-        aligner = _aligner(run, translator, shown) if work.mixed else None
-        total = len(work.plain) + len(work.mixed)
+        aligner = _aligner(run, translator, shown) if segmented.mixed else None
+        total = len(segmented.plain) + len(segmented.mixed)
 
         def translated(texts: Sequence[str], before: int, aligner: "Aligner | None" = None) -> "list[Translation]":
             found = translator.translate_lines(
@@ -91,23 +91,23 @@ def translate_document(job: DocumentJob, load: "Callable[[Path], Translator]") -
             )
             return list(found)
 
-        plain = translated(work.plain, 0)
-        mixed = translated(work.mixed, len(plain), aligner)
-        of_plain, of_mixed = ([_rendered(one) for one in some] for some in (plain, mixed))
-        write_atomically(target, work.written(of_plain, of_mixed, languages.target_language))
+        plain = translated(segmented.plain, 0)
+        mixed = translated(segmented.mixed, len(plain), aligner)
+        of_plain, of_mixed = ([_make_sentence(one) for one in some] for some in (plain, mixed))
+        write_atomically(target, segmented.write(of_plain, of_mixed, languages.target_language))
         tell_doubts(shown, plain + mixed)
-        for note in work.notes(of_mixed):
+        for note in segmented.list_notes(of_mixed):
             shown.say(f"{target}: {note}")
 
 
 def _checked(job: DocumentJob) -> Path:
     """Where to write, if that can be."""
-    from heedful.documents.file_types import ending
+    from heedful.documents.file_types import suffix_of
 
     if job.target is None:
         raise ConfigError(f"{job.source} is a document; say with --output where its translation is to be written")
     check_output(job.target, read=[job.source])
-    if ending(job.target.name) != ending(job.source.name):
+    if suffix_of(job.target.name) != suffix_of(job.source.name):
         raise ConfigError(f"--output {job.target}: a document stays what it is; end the name in {job.source.suffix}")
     return job.target
 
@@ -121,9 +121,9 @@ def _content(path: Path) -> bytes:
         raise DataError(f"{path} cannot be read: {error.strerror}") from error
 
 
-def _beginning(draft: "Draft") -> Iterator[str]:
+def _read_beginning(document: "Document") -> Iterator[str]:
     """Enough to tell the language by."""
-    return ("".join(run.text for run in passage) for passage in draft.passages[:_PASSAGES])
+    return ("".join(run.text for run in passage) for passage in document.passages[:_PASSAGES])
 
 
 def _aligner(run: "RunFolder", translator: "Translator", report: console.Display) -> "Aligner | None":
@@ -133,7 +133,7 @@ def _aligner(run: "RunFolder", translator: "Translator", report: console.Display
     return find_aligner(run, translator, report) if can_align(translator) else None
 
 
-def _rendered(found: "Translation") -> "Rendered":
-    from heedful.documents.segmented import Rendered
+def _make_sentence(found: "Translation") -> "TranslatedSentence":
+    from heedful.documents.segmentation import TranslatedSentence
 
-    return Rendered(found.text, tuple((link[0], link[1]) for link in found.alignment or ()))
+    return TranslatedSentence(found.text, tuple((link[0], link[1]) for link in found.alignment or ()))

@@ -1,1 +1,1 @@
-"""Files of many kinds as passages to translate, and back: what is not text for people stays as it was."""
+"""Translate files of many types and keep their structure."""

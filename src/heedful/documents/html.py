@@ -1,4 +1,4 @@
-"""HTML: all tags stay, with styles and scripts, and the text between them is translated."""
+"""HTML: tags, styles and scripts are kept, the text between them is translated."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -6,9 +6,18 @@ from contextlib import suppress
 from html import escape
 from itertools import islice
 
-from heedful.documents.passages import Draft, Placed, Run
-from heedful.documents.safe_input import MOST_ATTRIBUTES, MOST_XML, TOO_DEEP, Bounds, Element, TooMuch, as_text, clean
-from heedful.documents.xml_text import BREAK, FIXED, HOLD, SILENT, THROUGH, Kind, Tree
+from heedful.documents.document import Document, InlineRun, PlacedRuns
+from heedful.documents.safe_parsing import (
+    MOST_ATTRIBUTES,
+    MOST_XML,
+    TOO_DEEP,
+    DocumentLimits,
+    DocumentTooLarge,
+    Element,
+    decode_text,
+    replace_invalid_characters,
+)
+from heedful.documents.xml_passages import BREAK, FIXED, HOLDER, INLINE, OPAQUE, ElementRole, XmlPassages
 from heedful.errors import DataError
 
 
@@ -20,14 +29,14 @@ _INLINE = _set(
     "a abbr acronym b bdi bdo big br cite code data del dfn em font i img ins kbd label mark q rp rt ruby s samp small "
     "span strike strong sub sup time tt u var wbr"
 )
-_VERBATIM = _set("code kbd samp tt var")  # not written in any language
-_SILENT = _set("img wbr")
+_VERBATIM = _set("code kbd samp tt var")  # code, not prose
+_OPAQUE = _set("img wbr")
 _SKIPPED = _set("pre script style template svg math iframe object textarea noscript code kbd samp")
 _ATTRIBUTES = ("alt", "title", "placeholder", "aria-label")
 _DOCUMENT = re.compile(r"<(?:!doctype|html|head|body)[\s>]", re.IGNORECASE)
 _CHARSET = re.compile(r"(<meta[^>]{0,200}charset=[\"']?)[\w-]+", re.IGNORECASE)
 _BLANK = re.compile(r"[ \t\r\n\f]+")
-# What HTML is made of besides text: comments, what holds text only, and tags with their attributes.
+# HTML apart from text: comments, elements that contain raw text only, and tags with their attributes.
 _ATTRIBUTE = r"""[\s/]*+[^\s/>][^\s/>=]*+(?:\s*+=(?:\s*+(?:"[^"]*+"|'[^']*+'|[^\s>"'][^\s>]*+))?+)?+"""
 _TOKEN = re.compile(
     r"<!--(?:-?>|.*?--!?>|.*+)|<(?:[!?]|/[^a-z])[^>]*+|"
@@ -39,21 +48,21 @@ _TOKEN = re.compile(
 _ATTRIBUTES_OF = re.compile(_ATTRIBUTE)
 
 
-def read_html(content: bytes, bounds: Bounds, *, attributes: bool = True) -> Draft:
-    """A page, or a part of one; with attributes that people read, or without."""
+def read_html(content: bytes, limits: DocumentLimits, *, attributes: bool = True) -> Document:
+    """Parse a page or a fragment; `attributes` also translates those that people read, such as `alt`."""
     from lxml import etree
 
-    text = clean(as_text(content).removeprefix("\ufeff"))
+    text = replace_invalid_characters(decode_text(content).removeprefix("\ufeff"))
     if len(content) > MOST_XML:
-        raise TooMuch(f"the page has {len(content):,} bytes, over the limit of {MOST_XML:,}")
+        raise DocumentTooLarge(f"the page has {len(content):,} bytes, over the limit of {MOST_XML:,}; split it")
     whole = _DOCUMENT.search(text) is not None
-    root = _parsed(text if whole else f"<html><body>{text}</body></html>", bounds)
+    root = _parse(text if whole else f"<html><body>{text}</body></html>", limits)
     elements = list(root.iter())
-    _clean(elements)
-    tree = Tree(_kind, spaces=lambda text: _BLANK.sub(" ", text))
+    _clean_elements(elements)
+    passages = XmlPassages(_role_of, normalise_space=lambda text: _BLANK.sub(" ", text))
 
     def finish(language: str) -> bytes:
-        tree.finish(root)
+        passages.remove_holders(root)
         if not whole:
             body = root.find("body")
             inner = [
@@ -63,77 +72,81 @@ def read_html(content: bytes, bounds: Bounds, *, attributes: bool = True) -> Dra
             return "".join(inner).encode()
         if root.get("lang"):
             root.set("lang", language)
-        out = etree.tostring(root.getroottree(), encoding="unicode", method="html", doctype=_doctype(text))
+        out = etree.tostring(root.getroottree(), encoding="unicode", method="html", doctype=_find_doctype(text))
         return (_CHARSET.sub(r"\g<1>utf-8", out, count=1) + text[len(text.rstrip()) :]).encode()
 
-    draft = Draft(finish, bounds)
-    for element in elements if attributes else ():  # before the text, with which elements are copied
-        _add_attributes(element, draft)
-    for hold in list(_stretches(root, _with_blocks(elements))):
-        tree.held(hold, draft)
-    return draft
+    document = Document(finish, limits)
+    for element in elements if attributes else ():  # before the text: filling that in copies elements
+        _add_attributes(element, document)
+    for holder in list(_wrap_inline(root, _find_blocks(elements))):
+        passages.add_holder(holder, document)
+    return document
 
 
-def _parsed(text: str, bounds: Bounds) -> Element:
-    """A tree. The time that libxml2 takes for the attributes of one tag grows with the square of their number."""
+def _parse(text: str, limits: DocumentLimits) -> Element:
+    """Parse a page within the limits. libxml2 needs quadratic time for the attributes of one tag."""
     from lxml import etree
 
-    bounds.check(elements=text.count("<") - text.count("</"))
+    limits.check(elements=text.count("<") - text.count("</"))
     for token in _TOKEN.finditer(text):
         found = _ATTRIBUTES_OF.finditer(token[2] or token[3] or "")
         if next(islice(found, MOST_ATTRIBUTES, None), None):
-            raise TooMuch(f"the page has a tag with more than {MOST_ATTRIBUTES:,} attributes")
+            raise DocumentTooLarge(f"the page has a tag with more than {MOST_ATTRIBUTES:,} attributes")
     parser = etree.HTMLParser(encoding="utf-8", no_network=True)
     try:
         root = etree.fromstring(text.encode(), parser)
     except (etree.ParserError, etree.XMLSyntaxError) as error:
-        raise DataError(f"the file is not HTML that can be read: {error}") from error
-    if any("depth" in entry.message for entry in parser.error_log):  # what comes after that is not read
+        raise DataError(f"the file is not readable HTML: {error}") from error
+    if any("depth" in entry.message for entry in parser.error_log):  # libxml2 drops the rest of the page
         raise DataError(TOO_DEEP)
     if root is None:
-        raise DataError("the file is not HTML that can be read: there is nothing in it but remarks")
+        raise DataError("the file is not readable HTML: it has only comments")
     return root
 
 
-def _clean(elements: Iterable[Element]) -> None:
-    """HTML may name characters that a tree cannot be given: `&#12;`."""
+def _clean_elements(elements: Iterable[Element]) -> None:
+    """Replace characters that HTML can express, such as `&#12;`, but an XML tree cannot hold."""
     for element in elements:
         for name in ("text", "tail"):
-            if (own := getattr(element, name)) and clean(own) != own:
-                setattr(element, name, clean(own))
+            if (own := getattr(element, name)) and replace_invalid_characters(own) != own:
+                setattr(element, name, replace_invalid_characters(own))
         for name, own in element.attrib.items():
-            if clean(own) != own:
-                with suppress(ValueError):  # a name that nobody can give
-                    element.set(name, clean(own))
+            if replace_invalid_characters(own) != own:
+                with suppress(ValueError):  # lxml cannot set every name that it can read
+                    element.set(name, replace_invalid_characters(own))
 
 
-def _doctype(text: str) -> str | None:
+def _find_doctype(text: str) -> str | None:
     found = re.match(r"\s*(<!doctype[^>]{0,300}>)", text, re.IGNORECASE)
     return found[1] if found else None
 
 
-def _kind(element: Element) -> Kind:
+def _role_of(element: Element) -> ElementRole:
     if element.tag == "br":
         return BREAK
-    if not isinstance(element.tag, str) or element.tag in _SILENT:  # a comment has no name
-        return SILENT
-    return FIXED if element.tag in _VERBATIM or _is_kept(element) or not _can_be_copied(element) else THROUGH
+    if not isinstance(element.tag, str) or element.tag in _OPAQUE:  # a comment has no tag name
+        return OPAQUE
+    return (
+        FIXED
+        if element.tag in _VERBATIM or _is_marked_untranslatable(element) or not _can_be_copied(element)
+        else INLINE
+    )
 
 
 def _can_be_copied(element: Element) -> bool:
-    """Templates have attributes with names that libxml2 reads and lxml does not write: `{{`."""
+    """False for elements of templates with attribute names such as `{{`, which libxml2 reads but lxml cannot write."""
     try:
         return bool(element.makeelement(element.tag, dict(element.attrib.items())).tag) if element.attrib else True
     except ValueError:
         return False
 
 
-def _is_kept(element: Element) -> bool:
+def _is_marked_untranslatable(element: Element) -> bool:
     return element.get("translate") == "no" or "notranslate" in element.get("class", "").split()
 
 
-def _with_blocks(elements: Iterable[Element]) -> set[Element]:
-    """All elements that are no inline ones, or have such in them."""
+def _find_blocks(elements: Iterable[Element]) -> set[Element]:
+    """All block elements, and all elements that contain one."""
     found: set[Element] = set()
     for element in elements:
         if isinstance(element.tag, str) and element.tag not in _INLINE:
@@ -145,36 +158,36 @@ def _with_blocks(elements: Iterable[Element]) -> set[Element]:
     return found
 
 
-def _stretches(parent: Element, blocks: set[Element]) -> Iterator[Element]:
-    """Put what is inline between two blocks into an element of its own."""
-    hold = parent.makeelement(HOLD, {})
-    hold.text, parent.text = parent.text, None
+def _wrap_inline(parent: Element, blocks: set[Element]) -> Iterator[Element]:
+    """Wrap the inline content between two blocks in a holder."""
+    holder = parent.makeelement(HOLDER, {})
+    holder.text, parent.text = parent.text, None
     children = list(parent)
-    parent.insert(0, hold)
+    parent.insert(0, holder)
     for child in children:
         if child not in blocks:
-            hold.append(child)
+            holder.append(child)
             continue
-        after = parent.makeelement(HOLD, {})
+        after = parent.makeelement(HOLDER, {})
         after.text, child.tail = child.tail, None
         child.addnext(after)
-        yield hold
-        if child.tag not in _SKIPPED and not _is_kept(child):
-            yield from _stretches(child, blocks)
-        hold = after
-    yield hold
+        yield holder
+        if child.tag not in _SKIPPED and not _is_marked_untranslatable(child):
+            yield from _wrap_inline(child, blocks)
+        holder = after
+    yield holder
 
 
-def _add_attributes(element: Element, draft: Draft) -> None:
-    """What a picture shows, and hints."""
-    if not isinstance(element.tag, str) or element.tag in ("style", "script") or _is_kept(element):
+def _add_attributes(element: Element, document: Document) -> None:
+    """Add descriptions of images, hints and the like."""
+    if not isinstance(element.tag, str) or element.tag in ("style", "script") or _is_marked_untranslatable(element):
         return
     names = [name for name in _ATTRIBUTES if element.get(name)]
     if element.tag == "meta" and element.get("name") in ("description", "keywords"):
         names.append("content")
     for name in names:
-        draft.add((Run(element.get(name)),), _setter(element, name))
+        document.add((InlineRun(element.get(name)),), _attribute_setter(element, name))
 
 
-def _setter(element: Element, name: str) -> Callable[[Placed], None]:
-    return lambda placed: element.set(name, clean("".join(text for _, text in placed)))
+def _attribute_setter(element: Element, name: str) -> Callable[[PlacedRuns], None]:
+    return lambda placed: element.set(name, replace_invalid_characters("".join(text for _, text in placed)))

@@ -1,12 +1,23 @@
-"""Text documents of office programs: archives of XML, in which all but the text stays, byte for byte."""
+"""Word and OpenDocument text files: only the text is replaced, other archive members are kept byte for byte."""
 
 import re
 from collections.abc import Callable, Iterator
 from zipfile import ZipInfo
 
-from heedful.documents.passages import Draft
-from heedful.documents.safe_input import Bounds, Element, check_xml, packed, parsed, unpacked
-from heedful.documents.xml_text import BREAK, DROP, FIXED, GROUP, SILENT, TEXT, THROUGH, Kind, Tree, copied
+from heedful.documents.document import Document
+from heedful.documents.safe_parsing import DocumentLimits, Element, check_xml, pack_archive, parse_xml, unpack_archive
+from heedful.documents.xml_passages import (
+    BREAK,
+    DROP,
+    FIXED,
+    GROUP,
+    INLINE,
+    OPAQUE,
+    TEXT,
+    ElementRole,
+    XmlPassages,
+    copy_children_with_tags,
+)
 from heedful.errors import DataError
 
 _W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
@@ -15,103 +26,108 @@ _SPACE = "{http://www.w3.org/XML/1998/namespace}space"
 _WORD_PARTS = re.compile(r"word/(document|header\d*|footer\d*|footnotes|endnotes|comments)\.xml")
 
 
-def _kinds(names: dict[Kind, str]) -> dict[str, Kind]:
-    return {name: kind for kind, several in names.items() for name in several.split()}
+def _roles(names: dict[ElementRole, str]) -> dict[str, ElementRole]:
+    return {name: role for role, several in names.items() for name in several.split()}
 
 
-_WORD_KINDS = _kinds(
+_WORD_ROLES = _roles(
     {
-        THROUGH: "r hyperlink ins smartTag fldSimple sdt sdtContent moveTo dir bdo",
+        INLINE: "r hyperlink ins smartTag fldSimple sdt sdtContent moveTo dir bdo",
         TEXT: "t",
         BREAK: "br cr tab ptab",
         DROP: "rPr sdtPr sdtEndPr smartTagPr proofErr lastRenderedPageBreak softHyphen",
     }
 )
-_OPEN_KINDS = _kinds(
+_ODT_ROLES = _roles(
     {
-        THROUGH: "span a meta ruby-base",
+        INLINE: "span a meta ruby-base",
         BREAK: "tab line-break",
         DROP: "soft-page-break",
         FIXED: "page-number page-count date time title chapter sequence variable-get",
     }
 )
-_DELETED = "what was deleted under tracked changes stays in its old language"
-_FIELDS = "fields, such as cross references and dates, stay as they are until the program makes them anew"
+_DELETED = "text deleted under tracked changes is not translated"
+_FIELDS = "fields, such as cross-references and dates, are unchanged until the program updates them"
 _SIGNED = "the signature of the document is no longer valid"
 
 
-def read_docx(content: bytes, bounds: Bounds) -> Draft:
-    """Word: paragraphs of the text, of tables, headers, footers, notes and comments."""
-    archive = _Archive(content, "word/document.xml", _WORD_PARTS.fullmatch, bounds)
-    draft = Draft(lambda _: archive.packed(), bounds)
-    tree = Tree(_word_kind, write=_write_word, inherit=lambda old, new: copied(old, new, f"{_W}rPr", f"{_W}sdtPr"))
-    archive.tree = tree
+def read_docx(content: bytes, limits: DocumentLimits) -> Document:
+    """Parse a Word file: paragraphs of the text, tables, headers, footers, notes and comments."""
+    archive = _Archive(content, "word/document.xml", _WORD_PARTS.fullmatch, limits)
+    document = Document(lambda _: archive.pack(), limits)
+    passages = XmlPassages(
+        _word_role,
+        append_text=_append_word_text,
+        copy_children=lambda old, new: copy_children_with_tags(old, new, f"{_W}rPr", f"{_W}sdtPr"),
+    )
+    archive.passages = passages
     for root in archive.roots:
         for paragraph in list(root.iter(f"{_W}p")):
             _group_fields(paragraph)
-            if next(paragraph.iterancestors(f"{_W}p"), None) is None:  # else it is done
+            if next(paragraph.iterancestors(f"{_W}p"), None) is None:  # otherwise its runs are joined already
                 _join_runs(paragraph)
             properties = len(paragraph) and paragraph[0].tag == f"{_W}pPr"
-            tree.whole(paragraph, draft, keep=int(bool(properties)))
+            passages.add_content(paragraph, document, skip=int(bool(properties)))
     for tag, note in ((f"{_W}del", _DELETED), (GROUP, _FIELDS)):
         if any(next(root.iter(tag), None) is not None for root in archive.roots):
-            draft.notes.append(note)
+            document.notes.append(note)
     if any(member.filename.startswith("_xmlsignatures/") for member in archive.members):
-        draft.notes.append(_SIGNED)
-    return draft
+        document.notes.append(_SIGNED)
+    return document
 
 
-def read_odt(content: bytes, bounds: Bounds) -> Draft:
-    """OpenDocument text: paragraphs and headings, also in tables, headers, footers and notes."""
-    archive = _Archive(content, "content.xml", re.compile(r"content\.xml|styles\.xml").fullmatch, bounds)
-    draft = Draft(lambda _: archive.packed(), bounds)
-    tree = Tree(_open_kind, spaces=lambda text: re.sub(r"[ \t\r\n]+", " ", text))
-    archive.tree = tree
+def read_odt(content: bytes, limits: DocumentLimits) -> Document:
+    """Parse an OpenDocument text file: paragraphs and headings, also in tables, headers, footers and notes."""
+    archive = _Archive(content, "content.xml", re.compile(r"content\.xml|styles\.xml").fullmatch, limits)
+    document = Document(lambda _: archive.pack(), limits)
+    passages = XmlPassages(_odt_role, normalise_space=lambda text: re.sub(r"[ \t\r\n]+", " ", text))
+    archive.passages = passages
     for root in archive.roots:
         if next(root.iter(f"{_T}tracked-changes"), None) is not None:
-            draft.notes.append(_DELETED)
+            document.notes.append(_DELETED)
         for paragraph in list(root.iter(f"{_T}p", f"{_T}h")):
             if next(paragraph.iterancestors(f"{_T}tracked-changes"), None) is None:
-                tree.whole(paragraph, draft)
+                passages.add_content(paragraph, document)
     if any(member.filename == "META-INF/documentsignatures.xml" for member in archive.members):
-        draft.notes.append(_SIGNED)
-    return draft
+        document.notes.append(_SIGNED)
+    return document
 
 
 class _Archive:
-    """The members of a document, and the trees of those that have text."""
+    """The members of an office file, and the parsed trees of those with text."""
 
-    tree: Tree
+    passages: XmlPassages
 
-    def __init__(self, content: bytes, needed: str, wanted: Callable[[str], object], bounds: Bounds) -> None:
-        self.members = unpacked(content)
+    def __init__(
+        self, content: bytes, required: str, has_text: Callable[[str], object], limits: DocumentLimits
+    ) -> None:
+        self.members = unpack_archive(content)
         names = [member.filename for member in self.members]
-        if needed not in names:
-            raise DataError(f"the file is not such a document: its archive has no {needed}")
+        if required not in names:
+            raise DataError(f"the file is not a document of this type: its archive has no {required}")
         if any(b"encryption-data" in own for member, own in self.members.items() if _is_manifest(member)):
             raise DataError("the document is encrypted; save it without a password")
         self._roots: dict[ZipInfo, Element] = {}
         count = 0
         for member, own in self.members.items():
-            if wanted(member.filename):
-                count = check_xml(own, bounds, count)
-                self._roots[member] = parsed(own)
+            if has_text(member.filename):
+                count = check_xml(own, limits, count)
+                self._roots[member] = parse_xml(own)
 
     @property
     def roots(self) -> Iterator[Element]:
-        """Trees that have text."""
         return iter(self._roots.values())
 
-    def packed(self) -> bytes:
-        """The whole again."""
+    def pack(self) -> bytes:
+        """The archive with the current trees."""
         from lxml import etree
 
         for member, root in self._roots.items():
-            self.tree.finish(root)
+            self.passages.remove_holders(root)
             self.members[member] = etree.tostring(
                 root.getroottree(), encoding="UTF-8", xml_declaration=True, standalone=True
             )
-        return packed(self.members)
+        return pack_archive(self.members)
 
 
 def _is_manifest(member: ZipInfo) -> bool:
@@ -123,15 +139,15 @@ def _name(element: Element, space: str) -> str:
     return tag.removeprefix(space) if tag.startswith(space) else ""
 
 
-def _word_kind(element: Element) -> Kind:
-    return _WORD_KINDS.get(_name(element, _W), SILENT)
+def _word_role(element: Element) -> ElementRole:
+    return _WORD_ROLES.get(_name(element, _W), OPAQUE)
 
 
-def _open_kind(element: Element) -> Kind:
-    return _OPEN_KINDS.get(_name(element, _T), SILENT)
+def _odt_role(element: Element) -> ElementRole:
+    return _ODT_ROLES.get(_name(element, _T), OPAQUE)
 
 
-def _write_word(parent: Element, text: str) -> None:
+def _append_word_text(parent: Element, text: str) -> None:
     own = parent.makeelement(f"{_W}t", {_SPACE: "preserve"})
     own.text = text
     if parent.tag != f"{_W}r":  # white space between runs
@@ -142,40 +158,40 @@ def _write_word(parent: Element, text: str) -> None:
 
 
 def _group_fields(paragraph: Element) -> None:
-    """A field is made of several runs, which have to stay together and in order."""
+    """Wrap each field, which consists of several runs, in a group: they must stay together and in order."""
     group, depth = None, 0
     for child in list(paragraph):
-        kinds = [mark.get(f"{_W}fldCharType") for mark in child.iter(f"{_W}fldChar")]
-        depth += kinds.count("begin")
+        types = [mark.get(f"{_W}fldCharType") for mark in child.iter(f"{_W}fldChar")]
+        depth += types.count("begin")
         if depth and group is None:
             group = paragraph.makeelement(GROUP, {})
             child.addprevious(group)
         if group is not None:
             group.append(child)
-        depth -= kinds.count("end")
+        depth -= types.count("end")
         if depth <= 0:
             group, depth = None, 0
 
 
 def _join_runs(paragraph: Element) -> None:
-    """Word cuts text that looks the same into many runs, wherever it was edited or spelt."""
+    """Merge runs with the same formatting: Word splits text wherever it was edited or spell-checked."""
     for noise in list(paragraph.iter(f"{_W}proofErr", f"{_W}lastRenderedPageBreak")):
         noise.getparent().remove(noise)
-    last, look = None, b""
-    texts: dict[Element, list[str]] = {}  # of the first of each
+    last, last_format = None, b""
+    texts: dict[Element, list[str]] = {}  # by the text element that they are joined in
     for child in list(paragraph.iter(f"{_W}r")):
-        own = _look(child)
-        if own is not None and last is not None and own == look and child.getprevious() is last:
+        own = _find_format(child)
+        if own is not None and last is not None and own == last_format and child.getprevious() is last:
             texts.setdefault(last[-1], [last[-1].text or ""]).append(child[-1].text or "")
             child.getparent().remove(child)
         else:
-            last, look = (child, own) if own is not None else (None, b"")
+            last, last_format = (child, own) if own is not None else (None, b"")
     for element, parts in texts.items():
         element.text = "".join(parts)
 
 
-def _look(run: Element) -> bytes | None:
-    """How a run of nothing but text looks; None: it has more in it."""
+def _find_format(run: Element) -> bytes | None:
+    """The formatting of a run that contains only text; None for any other."""
     from lxml import etree
 
     inner = [child.tag for child in run]

@@ -15,9 +15,9 @@ from pydantic import TypeAdapter, ValidationError
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from heedful.documents.file_types import ENDINGS, installed, read_document
-from heedful.documents.safe_input import Bounds, TooMuch
-from heedful.documents.segmented import Rendered, Work
+from heedful.documents.file_types import SUFFIXES, libraries_installed, read_document
+from heedful.documents.safe_parsing import DocumentLimits, DocumentTooLarge
+from heedful.documents.segmentation import SegmentedDocument, TranslatedSentence
 from heedful.errors import HeedfulError, UserError
 from heedful.serve.batcher import Full
 from heedful.serve.file_results import Results, translated_name
@@ -61,7 +61,7 @@ _FORM = {
 
 def can_do_files() -> bool:
     """Whether all that it takes is installed."""
-    return installed() and find_spec("python_multipart") is not None
+    return libraries_installed() and find_spec("python_multipart") is not None
 
 
 def files(service: Service) -> APIRouter:
@@ -170,7 +170,7 @@ class _Clock:
             message = f"Slowdown: the file is not done after {self.service.limits.file_seconds:g} s"
             raise Refused(503, message, self.service.batcher.wait()) from None
         except UserError as error:
-            raise Refused(413 if isinstance(error, TooMuch) else 400, f"Invalid request: {error}") from error
+            raise Refused(413 if isinstance(error, DocumentTooLarge) else 400, f"Invalid request: {error}") from error
         except HeedfulError as error:
             raise Refused(500, f"Cannot translate file: {error}") from error
 
@@ -197,10 +197,10 @@ class _Job:
     clock: _Clock
     model: Model
     name: str
-    work: Work
+    work: SegmentedDocument
     glossary: Terms
     aligned: bool
-    mixed: list[Rendered] = field(default_factory=list)
+    mixed: list[TranslatedSentence] = field(default_factory=list)
 
     @property
     def total(self) -> int:
@@ -208,11 +208,11 @@ class _Job:
 
     @property
     def notes(self) -> list[str]:
-        return self.work.notes(self.mixed)
+        return self.work.list_notes(self.mixed)
 
     async def content(self) -> AsyncIterator[int | bytes]:
         """How many sentences are done, again and again, and in the end the file."""
-        plain: list[Rendered] = []
+        plain: list[TranslatedSentence] = []
         orders = ((self.work.plain, plain, False), (self.work.mixed, self.mixed, self.aligned))
         for sentences, into, aligned in orders:
             order = Translating(self.model, alignments=aligned, glossary=tuple(sorted(self.glossary.items())))
@@ -222,9 +222,9 @@ class _Job:
                 yield len(plain) + len(self.mixed)
         size = sum(map(len, self.work.plain + self.work.mixed))
         self.desk.service.metrics.translated(self.model.name, size)
-        yield await self.clock.in_time(self.desk.thread(self.work.written, plain, self.mixed, self.model.target))
+        yield await self.clock.in_time(self.desk.thread(self.work.write, plain, self.mixed, self.model.target))
 
-    async def _some(self, order: Translating, sentences: Sequence[str]) -> list[Rendered]:
+    async def _some(self, order: Translating, sentences: Sequence[str]) -> list[TranslatedSentence]:
         service = self.desk.service
         pieces = await asyncio.to_thread(order.pieces, sentences)
         service.check_pieces(pieces)
@@ -236,7 +236,7 @@ class _Job:
                 await asyncio.sleep(min(1.0, full.seconds))
         with ticket:
             found: list[Translation] = await ticket.results()
-        return [Rendered(one.text, _links(one)) for one in found]
+        return [TranslatedSentence(one.text, _links(one)) for one in found]
 
 
 def _links(found: Translation) -> tuple[tuple[int, int], ...]:
@@ -261,12 +261,12 @@ async def _job(desk: _Desk, sent: _Sent) -> _Job:
     glossary = _glossary(sent.fields.get("glossary", ""))
     model = None if source == "auto" else model_between(service, source, target)
     clock = desk.clock()
-    bounds = Bounds(limits.file_elements, limits.file_passages, limits.file_characters)
+    bounds = DocumentLimits(limits.file_elements, limits.file_passages, limits.file_characters)
     draft = await clock.in_time(desk.thread(read_document, sent.content, sent.name, bounds))
     if model is None:
         texts = ["".join(run.text for run in passage)[:1000] for passage in draft.passages[:20]]
         model = model_between(service, found_source(service, texts, target).language, target)
-    work = await clock.in_time(desk.thread(Work, draft, model.source))
+    work = await clock.in_time(desk.thread(SegmentedDocument, draft, model.source))
     aligned = bool(work.mixed) and await clock.in_time(desk.thread(model.can_align))
     return _Job(desk, clock, model, translated_name(sent.name, model.target), work, glossary, aligned)
 
@@ -324,4 +324,4 @@ async def _events(job: _Job, results: Results, address: str) -> AsyncIterator[st
 
 def kinds() -> list[str]:
     """How the names of files that can be translated end."""
-    return list(ENDINGS) if can_do_files() else []
+    return list(SUFFIXES) if can_do_files() else []

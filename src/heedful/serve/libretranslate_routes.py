@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from fastapi import APIRouter, Request, Response
 
-from heedful.documents.segmented import Rendered
+from heedful.documents.segmentation import TranslatedSentence
 from heedful.serve.batcher import Piece
 from heedful.serve.http_errors import Refused
 from heedful.serve.jobs import Translating
@@ -162,13 +162,13 @@ class _Job:
         return [list(dict.fromkeys(several)) for several in zip(*ranks, strict=True)]
 
 
-def _ranked(translation: Translation, rank: int) -> Rendered:
+def _ranked(translation: Translation, rank: int) -> TranslatedSentence:
     """The translation of this rank, or the last there is."""
     several = translation.alternatives
     if not several:
-        return Rendered(translation.text)
+        return TranslatedSentence(translation.text)
     one = several[min(rank, len(several) - 1)]
-    return Rendered(one.text, tuple((link[0], link[1]) for link in one.alignment or ()))
+    return TranslatedSentence(one.text, tuple((link[0], link[1]) for link in one.alignment or ()))
 
 
 def _cleaned(page: str) -> str:
