@@ -35,20 +35,20 @@ def heedful_step(folder: Path, shape: Shape, threads: int) -> Step:
     from heedful.kernels.threads import count_workers
     from heedful.models.build import Vocabulary, build_model
     from heedful.training.gradients import Objective, make_gradients
-    from heedful.training.loop import Learner, training_steps
+    from heedful.training.loop import TrainingState, training_steps
     from heedful.training.optimizer import make_optimizer
-    from heedful.training.updates import Split, updates
+    from heedful.training.updates import UpdateSplit, make_updates
 
     use_threads(threads)
     settings = experiment(shape)
     torch.manual_seed(settings.seed)
     model = build_model(settings.model, Vocabulary(shape.vocabulary, shape.vocabulary, PAD, EOS))
-    learner = Learner(model, make_optimizer(model, settings.train), None)
+    learner = TrainingState(model, make_optimizer(model, settings.train), None)
     workers = count_workers(torch.device("cpu"))
     gradients = make_gradients(model, Objective(shape.label_smoothing, settings.seed), workers)
     batching = Batching(settings.train.batch_tokens, settings.seed)
     corpora = [write_sentences(folder, shape)]
-    endless = updates(corpora, Position(), batching, Split(workers), PAD, torch.device("cpu"))
+    endless = make_updates(corpora, Position(), batching, UpdateSplit(workers), PAD, torch.device("cpu"))
     events = training_steps(learner, endless, gradients, shape.d_model, settings.train)
     return lambda: next(events).tokens
 

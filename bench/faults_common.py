@@ -12,7 +12,7 @@ from pathlib import Path
 from unittest import mock
 
 from heedful.config import Experiment, make_experiment, merge, parse_setting
-from heedful.progress import Silent
+from heedful.progress import SilentReporter
 from heedful.storage.run_folder import RunFolder
 from heedful.training.run import train
 
@@ -65,7 +65,7 @@ def experiment(folder: Path, *settings: str) -> Experiment:
 def plain_log() -> Iterator[None]:
     """Neither TensorBoard nor pictures, which take longer than so small a training."""
     with (
-        mock.patch("heedful.training.event_log._board", return_value=None),
+        mock.patch("heedful.training.event_log._open_tensorboard", return_value=None),
         mock.patch("heedful.training.event_log.draw_curve"),
         mock.patch("heedful.training.run.draw_curve"),
     ):
@@ -76,7 +76,7 @@ def train_here(folder: Path, run: Path, *settings: str, stop: bool = False) -> P
     """Train within this process, to the end or to the first step."""
     lines = (folder / "text.en").read_bytes().count(b"\n")
     signal = "SIGTERM" if stop else ""
-    for _ in train(RunFolder.create(run), experiment(folder, *settings), lines, Silent(), lambda: signal):
+    for _ in train(RunFolder.create(run), experiment(folder, *settings), lines, SilentReporter(), lambda: signal):
         pass
     return run
 

@@ -16,7 +16,7 @@ from faults_common import Outcome, tell
 
 from heedful.errors import FolderError
 from heedful.storage.checkpoint import Checkpoints
-from heedful.storage.lock import LOCK, locked
+from heedful.storage.lock import LOCK, lock_folder
 
 STEPS_A_KILL = 25
 SECONDS_TO_STOP = 10.0
@@ -124,7 +124,7 @@ def trainings(folder: Path, count: int, chance: random.Random) -> Outcome:
         time.sleep(chance.uniform(0.0, 0.5))
         for _ in range(5):
             try:
-                with locked(run):
+                with lock_folder(run):
                     failures.append("two trainings held one folder")
             except FolderError as error:
                 refused += f"by process {process.pid};" in str(error)
@@ -135,7 +135,7 @@ def trainings(folder: Path, count: int, chance: random.Random) -> Outcome:
         process.kill()
         process.communicate()
         for _ in range(4):
-            with locked(run):
+            with lock_folder(run):
                 freed += 1
     return Outcome(refused + freed, tuple(failures), f"{refused} refused with the holder's number, {freed} freed")
 

@@ -50,7 +50,7 @@ class MemoryUse:
     peak: int
 
 
-def memory_use(device: str) -> MemoryUse:
+def measure_memory(device: str) -> MemoryUse:
     """Of the GPU what its tensors take; else the resident set of the process."""
     if device == "cuda":
         return MemoryUse(torch.cuda.memory_allocated() >> 20, torch.cuda.max_memory_allocated() >> 20)

@@ -11,7 +11,7 @@ _KEEP = {-3: 2**31 - 1, -1: 2**31 - 1, -2: 1 << 26}
 _ARENA_MAX = -8
 
 
-def keep_pages() -> None:
+def keep_freed_memory() -> None:
     """Have this process keep the memory that it has been given.
 
     glibc hands large temporaries back to the kernel, which gives them anew, page by page and cleared. With them kept,
@@ -21,7 +21,7 @@ def keep_pages() -> None:
     _set(_KEEP)
 
 
-def share_pages() -> None:
+def share_freed_memory() -> None:
     """Have the threads that begin from now on use what others have freed, as many at once as there are cores.
 
     Else each has memory of its own, and a server grows until all of them have had the largest batch.
@@ -29,7 +29,7 @@ def share_pages() -> None:
     _set({_ARENA_MAX: os.cpu_count() or 1})
 
 
-def settle() -> None:
+def freeze_loaded_objects() -> None:
     """Have Python's search for unreachable cycles pass over all that is here now, to be called when all is loaded.
 
     Else it looks through every object of every library again and again, which took a tenth of a request's time.

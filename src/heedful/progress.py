@@ -19,7 +19,7 @@ class Reporter(Protocol):
         ...
 
 
-class Silent:
+class SilentReporter:
     """Says nothing."""
 
     def say(self, sentence: str) -> None:
@@ -29,7 +29,7 @@ class Silent:
         """Show nothing."""
 
 
-def counted(items: Iterable[T], what: str, total: int, report: Reporter, every: int = 10_000) -> Iterator[T]:
+def report_progress(items: Iterable[T], what: str, total: int, report: Reporter, every: int = 10_000) -> Iterator[T]:
     """The same items, with their number told now and then."""
     done = 0
     for item in items:

@@ -32,7 +32,7 @@ from heedful.config import TextConfig
 from heedful.config.experiment import TokenizerKind
 from heedful.errors import ConfigError, FolderError
 from heedful.metrics.alignment import Link, alignment_score, pharaoh
-from heedful.progress import Silent
+from heedful.progress import SilentReporter
 from heedful.storage.run_folder import RunFolder
 from heedful.text import learn_tokenizer, reuse_tokenizer
 from heedful.text.words import Words, words_of_ids, words_of_text
@@ -256,7 +256,7 @@ def test_a_model_without_attention_to_the_source_has_no_alignments(trained: Path
         mock.patch.object(type(translator.model), "attentions", {}),
         pytest.raises(ConfigError, match=r"--alignments needs attention to the source, and the model of .* has none"),
     ):
-        find_aligner(RunFolder(trained / "run"), without, Silent())
+        find_aligner(RunFolder(trained / "run"), without, SilentReporter())
 
 
 def test_what_was_cut_off_is_aligned_to_its_last_word(translator: Translator) -> None:
@@ -269,7 +269,7 @@ def test_what_was_cut_off_is_aligned_to_its_last_word(translator: Translator) ->
 # The folder remembers
 
 
-class Heard(Silent):
+class Heard(SilentReporter):
     """Keeps what is said."""
 
     def __init__(self) -> None:

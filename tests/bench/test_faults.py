@@ -21,7 +21,7 @@ from resume_examples import Drive, experiment
 from heedful.config import TrainConfig
 from heedful.errors import FolderError, OutOfSpace, out_of_memory
 from heedful.storage.files import write_manifest
-from heedful.training.memory_errors import memory_errors
+from heedful.training.memory_errors import explain_out_of_memory
 from heedful.translation.translator import Translator
 
 
@@ -151,7 +151,7 @@ def test_every_way_to_run_out_of_memory_names_the_budget(error: Exception, is_me
     )
     with (
         pytest.raises(OutOfSpace if is_memory else type(error), match=sentence if is_memory else None),
-        memory_errors(TrainConfig(batch_tokens=4096, accumulate=2)),
+        explain_out_of_memory(TrainConfig(batch_tokens=4096, accumulate=2)),
     ):
         raise error
 

@@ -14,7 +14,7 @@ from heedful.data.batching import Position
 from heedful.models.build import Vocabulary, build_model
 from heedful.models.seq2seq import AnySeq2Seq
 from heedful.models.transformer import Transformer
-from heedful.training.gradients import Objective, OneByOne, Update
+from heedful.training.gradients import Objective, SequentialGradients, Update
 
 PAD, EOS = 0, 1
 SOURCE_TYPES, TARGET_TYPES = 17, 23
@@ -132,4 +132,4 @@ def update_of(*parts: Batch, epoch: int = 0, then: Position | None = None) -> Up
 
 def add_gradients(model: AnySeq2Seq, parts: Sequence[Batch], smoothing: float = 0.1) -> float:
     """Gradients of the mean loss over the target tokens of all parts; give that loss."""
-    return OneByOne(model, Objective(smoothing, seed=1))(update_of(*parts), step=1)
+    return SequentialGradients(model, Objective(smoothing, seed=1))(update_of(*parts), step=1)

@@ -9,7 +9,7 @@ import toy
 
 from heedful.config import Experiment, make_experiment, parse_setting
 from heedful.config.toml import merge
-from heedful.progress import Silent
+from heedful.progress import SilentReporter
 from heedful.storage.run_folder import RunFolder
 from heedful.training.events import Event, Finished, Started, StepDone, Validated
 from heedful.training.run import resume, train
@@ -49,10 +49,12 @@ class Drive:
 
     def start(self, wanted: Experiment, until: int = 0, kill: bool = False) -> "Drive":
         total = 150
-        return self._follow(train(RunFolder.create(self.folder), wanted, total, Silent(), self._signal), until, kill)
+        return self._follow(
+            train(RunFolder.create(self.folder), wanted, total, SilentReporter(), self._signal), until, kill
+        )
 
     def resume(self, until: int = 0, kill: bool = False, **settings: object) -> "Drive":
-        return self._follow(resume(self.folder, {"train": settings}, Silent(), self._signal), until, kill)
+        return self._follow(resume(self.folder, {"train": settings}, SilentReporter(), self._signal), until, kill)
 
     def _follow(self, events: Iterator[Event], until: int, kill: bool) -> "Drive":
         self._until = 0 if kill else until

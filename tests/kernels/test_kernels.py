@@ -23,7 +23,7 @@ from heedful.nn.attention import CrossAttention, SelfAttention
 from heedful.nn.dropout import Dropout
 from heedful.nn.layout import Layout
 from heedful.nn.linear import glorot_linear
-from heedful.training.gradients import Objective, OneByOne
+from heedful.training.gradients import Objective, SequentialGradients
 
 LENGTHS = st.lists(st.integers(1, 9), min_size=1, max_size=5)
 
@@ -51,7 +51,7 @@ def laid_out(lengths: list[int], seed: int = 1) -> Layout:
 def gradients(model: Transformer, step: int = 3) -> dict[str, Tensor]:
     model.zero_grad(set_to_none=True)
     batch = example([4, 11, 7, 1], [5, 2, 6, 3])
-    loss = OneByOne(model, Objective(0.1, seed=9))(update_of(batch), step)
+    loss = SequentialGradients(model, Objective(0.1, seed=9))(update_of(batch), step)
     found = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
     return found | {"loss": torch.tensor(loss)}
 

@@ -32,7 +32,7 @@ from heedful.config import ModelConfig, TrainConfig
 from heedful.data.batch import Batch
 from heedful.models.seq2seq import AnySeq2Seq
 from heedful.models.size import model_size
-from heedful.training.gradients import Objective, OneByOne, SideBySide
+from heedful.training.gradients import Objective, SequentialGradients, ThreadedGradients
 from heedful.training.layers import set_up_layers
 
 every_family = pytest.mark.parametrize("config", FAMILIES.values(), ids=FAMILIES)
@@ -136,14 +136,16 @@ class TestTraining:
         expected = gradients_of(model)
         assert add_gradients(model, [first, second]) == pytest.approx(expected_loss)
         torch.testing.assert_close(gradients_of(model), expected)
-        side_by_side = SideBySide(model, Objective(0.1, seed=1), workers=2)
+        side_by_side = ThreadedGradients(model, Objective(0.1, seed=1), workers=2)
         assert side_by_side(update_of(first, second), step=1) == pytest.approx(expected_loss)
         torch.testing.assert_close(gradients_of(model), expected)
 
     @every_family
     def test_dropout_drops(self, config: ModelConfig) -> None:
         model, batch = fresh_of_family(replace(config, dropout=0.3)), example([4, 11], [5, 2])
-        one, other = (OneByOne(model, Objective(0.1, seed=seed))(update_of(batch), step=1) for seed in (1, 2))
+        one, other = (
+            SequentialGradients(model, Objective(0.1, seed=seed))(update_of(batch), step=1) for seed in (1, 2)
+        )
         assert one != pytest.approx(other)
 
     @every_family

@@ -22,7 +22,7 @@ import httpx
 import psutil
 from serve_examples import client_of, listening, service_of
 
-from heedful.progress import Silent
+from heedful.progress import SilentReporter
 from heedful.serve.api_keys import add_key
 from heedful.serve.app import make_app
 from heedful.serve.batcher import Batcher, Piece, Ticket
@@ -307,7 +307,7 @@ def test_a_translation_goes_on_from_a_beginning_in_several_ways(service: Service
 
 
 def test_our_own_translate_tells_all(service: Service, translator: Translator, some: list[str], trained: Path) -> None:
-    aligner = find_aligner(RunFolder(trained / "run"), translator, Silent())
+    aligner = find_aligner(RunFolder(trained / "run"), translator, SilentReporter())
     expected = translator.translate(some[:2], n_best=2, confidence=True, aligner=aligner)
     asked = {"text": f"{some[0]}\n{some[1]}", "n_best": 2, "confidence": True, "alignments": True}
 

@@ -18,7 +18,7 @@ from torch import Tensor
 from heedful.config import make_experiment
 from heedful.errors import FolderError
 from heedful.storage.files import write_manifest
-from heedful.storage.run_folder import RunFolder, fill_model, mean_weights
+from heedful.storage.run_folder import RunFolder, average_weights, fill_model
 from heedful.translation.translator import Translator
 
 
@@ -260,7 +260,7 @@ def test_weights_that_are_no_safetensors_are_refused_without_being_unpickled(mov
 )
 def test_the_mean_is_that_of_double_precision(values: list[list[float]]) -> None:
     several = [{"a": torch.tensor(row), "b": torch.tensor(row[0])} for row in values]
-    mean = mean_weights(several)
+    mean = average_weights(several)
     exact = torch.tensor(values, dtype=torch.float64).mean(0).float()
     torch.testing.assert_close(mean["a"], exact, rtol=1e-6, atol=1e-30)
     assert mean["a"].dtype == torch.float32
@@ -269,7 +269,7 @@ def test_the_mean_is_that_of_double_precision(values: list[list[float]]) -> None
 
 def test_the_mean_of_equal_weights_is_their_bits() -> None:
     weights: dict[str, Tensor] = {"a": torch.randn(7, 5, generator=torch.Generator().manual_seed(3))}
-    assert toy.same_bits(mean_weights([weights] * 3), weights)
+    assert toy.same_bits(average_weights([weights] * 3), weights)
 
 
 def test_filling_a_model_copies(trained: Path) -> None:

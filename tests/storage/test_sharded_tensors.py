@@ -14,8 +14,8 @@ from toy import same_bits
 
 from heedful.errors import HeedfulError, OutOfSpace
 from heedful.storage.checkpoint import Checkpoint, Checkpoints
-from heedful.storage.sharded_tensors import join_parts, write_parts
-from heedful.training.sharding import whole as together
+from heedful.storage.sharded_tensors import join_shards, write_shards
+from heedful.training.sharding import gather_tensor as together
 
 
 @pytest.fixture
@@ -33,23 +33,23 @@ def parts() -> Iterator[dict[str, Tensor]]:
 
 def test_parts_and_what_is_whole_come_back_together(parts: dict[str, Tensor], tmp_path: Path) -> None:
     # DCP's own join would refuse the first of these and make the second zero.
-    whole = {"random.cpu": torch.get_rng_state(), "optimizer.step.weight": torch.tensor(13.0)}
-    given = Checkpoint(13, parts | whole, {})
+    gather_tensor = {"random.cpu": torch.get_rng_state(), "optimizer.step.weight": torch.tensor(13.0)}
+    given = Checkpoint(13, parts | gather_tensor, {})
 
     def spread(folder: Path) -> int:
-        write_parts(folder, given.tensors)
+        write_shards(folder, given.tensors)
         return 1
 
     Checkpoints(tmp_path, 2).save(given, spread)
-    expected = {name: together(tensor) for name, tensor in parts.items()} | whole
+    expected = {name: together(tensor) for name, tensor in parts.items()} | gather_tensor
     assert same_bits(dict(latest(tmp_path)[0].tensors), expected)
     assert same_bits(Checkpoints(tmp_path, 2).load_model(13, "optimizer.step."), {"weight": torch.tensor(13.0)})
 
 
 def test_parts_that_are_not_seen_are_no_zeros(parts: dict[str, Tensor], tmp_path: Path) -> None:
-    write_parts(tmp_path, parts)
+    write_shards(tmp_path, parts)
     with pytest.raises(HeedfulError, match="shows the parts of 1 of 2 processes; all machines need the same folder"):
-        join_parts(tmp_path, parts, 2, tmp_path / "joined")
+        join_shards(tmp_path, parts, 2, tmp_path / "joined")
 
 
 @pytest.mark.parametrize(
@@ -67,4 +67,4 @@ def test_all_are_told_what_went_wrong_in_one(
 
     monkeypatch.setattr("torch.distributed.checkpoint.state_dict_saver.save", fails)
     with pytest.raises(told, match=sentence):
-        write_parts(tmp_path / "checkpoints" / ".tmp-1", {})
+        write_shards(tmp_path / "checkpoints" / ".tmp-1", {})

@@ -31,7 +31,7 @@ from heedful.errors import ConfigError, Diverged
 from heedful.models.transformer import Transformer
 from heedful.nn.attention import SelfAttention
 from heedful.nn.feed_forward import FeedForward
-from heedful.progress import Silent
+from heedful.progress import SilentReporter
 from heedful.studies import ablation_changes as changes
 from heedful.studies import ablation_training as parts_train
 from heedful.studies import ablation_verdicts as parts_verdicts
@@ -41,7 +41,7 @@ from heedful.studies.ablation_list import PARTS, POSITIONS, WHOLE, Part
 from heedful.studies.ablation_row import Row, read_row, write_row
 from heedful.studies.outcome import Outcome
 from heedful.studies.plan import Plan, Scale, Stopped
-from heedful.training.gradients import Objective, OneByOne, SideBySide
+from heedful.training.gradients import Objective, SequentialGradients, ThreadedGradients
 from heedful.training.schedule import learning_rate
 
 Change = Callable[[Transformer], None]
@@ -116,7 +116,7 @@ def test_workers_learn_the_changed_model(name: str) -> None:
     batch = example([7, 4, 4, 7], [5, 6, 6, 5])
     parts = (batch, replace(batch, indices=batch.indices + 9))
     gradients = []
-    for worked in (OneByOne(model, Objective(0.1, 1)), SideBySide(model, Objective(0.1, 1), 2)):
+    for worked in (SequentialGradients(model, Objective(0.1, 1)), ThreadedGradients(model, Objective(0.1, 1), 2)):
         worked(update_of(*parts), step=3)
         gradients.append({key: p.grad for key, p in model.named_parameters() if p.grad is not None})
         model.zero_grad(set_to_none=True)
@@ -241,7 +241,7 @@ TINY: dict[str, Any] = {
 
 
 def plan_of(folder: Path, scale: Scale = "smoke", recipe: dict[str, Any] | None = None) -> Plan:
-    return Plan(scale, folder, recipe if recipe is not None else TINY, Silent())
+    return Plan(scale, folder, recipe if recipe is not None else TINY, SilentReporter())
 
 
 def make_small(patch: pytest.MonkeyPatch, few: Sequence[Part], carried: Sequence[Part]) -> None:
@@ -335,7 +335,7 @@ def test_a_recipe_of_the_user_is_taken_apart(tmp_path: Path, monkeypatch: pytest
 def test_mistakes_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_small(monkeypatch, FEW, CARRIED)
     with pytest.raises(ConfigError, match="--scale laptop needs a recipe; give one, such as recipes/multi30k-en-de"):
-        study.parts(Plan("laptop", tmp_path, None, Silent()))
+        study.parts(Plan("laptop", tmp_path, None, SilentReporter()))
     with pytest.raises(ConfigError, match=r"begins with a Transformer, but model.family is 'recurrent'"):
         study.parts(plan_of(tmp_path, recipe={"model": {"preset": "gru"}}))
 

@@ -42,7 +42,7 @@ def test_models_take_turns_at_each_length(monkeypatch: pytest.MonkeyPatch) -> No
             turns.append((self.name, int(update.parts[0].source_lengths[0])))
             return 0.0
 
-    monkeypatch.setattr(speed, "OneByOne", lambda model, *_: Learns(type(model).__name__))
+    monkeypatch.setattr(speed, "SequentialGradients", lambda model, *_: Learns(type(model).__name__))
     training_speed(MODELS, [3, 8], vocabulary=11, batch_tokens=24, repeats=1, device=CPU)
     names = ["Transformer", "Recurrent", "Convolutional"]
     assert turns == [(name, length) for length in (3, 8) for name in names] * 2

@@ -16,7 +16,7 @@ import toy
 from heedful.config import PRESETS, Experiment, load_recipe, make_experiment
 from heedful.errors import ConfigError, FolderError, HeedfulError
 from heedful.models.size import model_size
-from heedful.progress import Silent
+from heedful.progress import SilentReporter
 from heedful.storage.run_folder import RunFolder
 from heedful.studies import row_training as trained
 from heedful.studies import table2, table3, table4
@@ -29,7 +29,7 @@ from heedful.studies.synthetic_trees import trees, write_treebank
 from heedful.studies.table_rows import Done
 from heedful.tasks.choose import Question
 from heedful.text.trees import read_tree, write_tree
-from heedful.training.prepare import resolve
+from heedful.training.prepare import resolve_files
 
 ROOT = Path(__file__).resolve().parents[2]
 SHORT = ("train.max_steps=4", "train.warmup_steps=2", "train.validate_every=4", "train.save_every=2")
@@ -54,11 +54,11 @@ def tiny_row(folder: Path) -> Row:
     train = {"max_steps": 4, "batch_tokens": 64, "save_every": 1, "validate_every": 4, "threads": 1}
     text = {"kind": "words", "vocabulary_size": 400}
     experiment = make_experiment({"data": data, "text": text})
-    return row("tiny", replace(experiment, data=resolve(experiment.data)), {"model": model, "train": train})
+    return row("tiny", replace(experiment, data=resolve_files(experiment.data)), {"model": model, "train": train})
 
 
 def a_plan(folder: Path, **more: Any) -> Plan:
-    return replace(Plan("smoke", folder, None, Silent()), **more)
+    return replace(Plan("smoke", folder, None, SilentReporter()), **more)
 
 
 @pytest.fixture(scope="module")

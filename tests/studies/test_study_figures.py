@@ -14,7 +14,7 @@ from heedful.attention.head_names import Head
 from heedful.config import merge
 from heedful.errors import ConfigError
 from heedful.inspection.paper_figures import FIGURES, Found, Link
-from heedful.progress import Silent
+from heedful.progress import SilentReporter
 from heedful.storage.run_folder import RunFolder
 from heedful.studies import attention_figures as figure_heads
 from heedful.studies import figures
@@ -31,7 +31,7 @@ def column(table: Table, name: str) -> list[object]:
 
 
 def plan(folder: Path, scale: Scale = "smoke", recipe: dict[str, object] | None = None) -> Plan:
-    return Plan(scale, folder, recipe, Silent())
+    return Plan(scale, folder, recipe, SilentReporter())
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from heedful.progress import Silent
+from heedful.progress import SilentReporter
 from heedful.studies import table1 as study
 from heedful.studies.outcome import Outcome
 from heedful.studies.plan import Plan
@@ -23,7 +23,7 @@ WHOLE: tuple[Kind, ...] = ("self-attention", "self-attention, whole layer", "con
 
 @pytest.fixture(scope="module")
 def outcome() -> Outcome:
-    return study.measured(SIZES, CPU, Silent())
+    return study.measured(SIZES, CPU, SilentReporter())
 
 
 class TestCounts:
@@ -119,7 +119,7 @@ class TestOutcome:
     ) -> None:
         asked = []
         monkeypatch.setattr(study, "measured", lambda sizes, device, _: asked.append((sizes.width, device)))
-        study.table1(Plan("paper", tmp_path, {"train": {"device": "cpu"}}, Silent()))
+        study.table1(Plan("paper", tmp_path, {"train": {"device": "cpu"}}, SilentReporter()))
         assert asked == [(512, CPU)]
 
 
@@ -132,7 +132,7 @@ def test_layers_take_turns_and_the_median_counts(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(study, "seconds", partial(seconds, count()))
     sizes = Sizes((2, 3), 4, (4,), 2, window=1, repeats=3)
-    points = study.measure([(2, 4), (3, 4)], sizes, CPU, "lengths", Silent())
+    points = study.measure([(2, 4), (3, 4)], sizes, CPU, "lengths", SilentReporter())
     assert {point.seconds for point in points} == {2.0}
     once = 2 * len(KINDS)
     assert len(set(turns[:once])) == once

@@ -21,8 +21,8 @@ from resume_examples import WHOLE, assert_same, steps_logged
 from heedful.data.batching import Batching, Position, epoch_batches
 from heedful.data.corpus import Corpus
 from heedful.training import process_group
-from heedful.training.process_group import joined
-from heedful.training.updates import Split, updates
+from heedful.training.process_group import join_process_group
+from heedful.training.updates import UpdateSplit, make_updates
 from heedful.translation.translator import Translator
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at processes through /proc")
@@ -215,8 +215,8 @@ def test_every_process_gets_other_pairs_and_all_of_them_once(runs: Path, parts: 
     seen: list[int] = []
     tokens = []
     for rank in range(3):
-        split, cpu = Split(parts, rank, 3), torch.device("cpu")
-        whole = updates(corpora, Position(1), Batching(100, 7), split, 0, cpu)
+        split, cpu = UpdateSplit(parts, rank, 3), torch.device("cpu")
+        whole = make_updates(corpora, Position(1), Batching(100, 7), split, 0, cpu)
         mine = list(takewhile(lambda update: update.epoch == 1, whole))
         seen += [index for update in mine for part in update.parts for index in part.indices.tolist()]
         tokens.append([(update.tokens, update.target_tokens, update.next) for update in mine])
@@ -338,13 +338,18 @@ def test_a_process_that_hangs_is_named(pairs: Path, tmp_path: Path) -> None:
     ],
 )
 def test_who_does_not_answer_is_told_from_a_mistake_of_our_own(words: str, others: bool) -> None:
-    assert process_group._lost(RuntimeError(words)) is others
+    assert process_group._is_connection_error(RuntimeError(words)) is others
 
 
 def test_without_torchrun_a_process_is_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR"):
         monkeypatch.delenv(name, raising=False)
-    with joined() as crew:
-        assert (crew.first, crew.count, crew.agree("why"), crew.total(2.5)) == (True, 1, "why", 2.5)
-        crew.connect(1.0)
+    with join_process_group() as group:
+        assert (group.is_first, group.world_size, group.agree_on("why"), group.sum_over_processes(2.5)) == (
+            True,
+            1,
+            "why",
+            2.5,
+        )
+        group.connect(1.0)
         assert not torch.distributed.is_initialized()

@@ -16,10 +16,10 @@ from heedful.data.pairs import Pair
 from heedful.errors import ConfigError
 from heedful.storage.parent import parent_of
 from heedful.storage.run_folder import RunFolder
-from heedful.training.autoconfig import Survey, choose_tuning
-from heedful.training.finetune import adopt, taken_over, with_languages
-from heedful.training.validation import validation_loss
-from heedful.training.vocabulary_fit import pieces_a_word
+from heedful.training.autoconfig import CorpusStatistics, choose_finetuning_settings
+from heedful.training.finetune import copy_parent_model, inherit_languages, inherit_settings
+from heedful.training.validation import compute_validation_loss
+from heedful.training.vocabulary_fit import count_pieces_per_word
 
 SHORT = ("train.threads=1", "train.max_steps=12", "train.validate_every=4")
 
@@ -62,7 +62,7 @@ def test_the_new_run_has_the_networks_and_the_vocabulary_of_the_old(trained: Pat
 
 
 def taken(parent: RunFolder) -> dict[str, dict[str, object]]:
-    return taken_over(parent, {})
+    return inherit_settings(parent, {})
 
 
 def test_it_is_judged_before_the_first_step_as_the_old_model_is(trained: Path, tuned: tuple[Path, str]) -> None:
@@ -70,7 +70,7 @@ def test_it_is_judged_before_the_first_step_as_the_old_model_is(trained: Path, t
     model, valid = RunFolder.open(trained / "run").model(), Corpus(tuned[0] / "data" / "valid")
     batch = RunFolder.open(tuned[0]).experiment().train.batch_tokens
     assert first["step"] == 0
-    assert first["loss"] == pytest.approx(validation_loss(model, valid, batch), abs=1e-6)
+    assert first["loss"] == pytest.approx(compute_validation_loss(model, valid, batch), abs=1e-6)
     assert first["score"] is not None
     assert "before the first step: validation perplexity" in tuned[1]
 
@@ -114,10 +114,10 @@ def test_what_it_began_with_stays_usable_inside(trained: Path, tuned: tuple[Path
 
 
 def test_a_tuned_model_can_be_tuned_again_and_knows_all_its_ancestors(tuned: tuple[Path, str], tmp_path: Path) -> None:
-    noted = adopt(RunFolder.create(tmp_path / "run"), str(tuned[0]))
+    noted = copy_parent_model(RunFolder.create(tmp_path / "run"), str(tuned[0]))
     first = RunFolder.open(tuned[0]).about()["parent"]
     assert noted["parent"] == first
-    assert taken_over(RunFolder.open(tuned[0]), {})["train"].get("init") is None
+    assert inherit_settings(RunFolder.open(tuned[0]), {})["train"].get("init") is None
 
 
 def test_a_pruned_model_can_be_trained_on(trained: Path, tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ def test_a_checkpoint_and_an_export_can_be_begun_with(trained: Path, tmp_path: P
     else:
         parent = sorted((trained / "run" / "checkpoints").glob("step-*"))[-1]
     run = RunFolder.create(tmp_path / "run")
-    noted = adopt(run, str(parent))
+    noted = copy_parent_model(run, str(parent))
     assert noted["weights"] == ("exported" if kind == "export" else f"checkpoint of step {int(parent.name[5:])}")
     wanted = dict(RunFolder.open(parent).model().named_parameters())
     found = dict(parent_of(run).model().named_parameters())
@@ -154,22 +154,24 @@ def test_a_checkpoint_and_an_export_can_be_begun_with(trained: Path, tmp_path: P
 
 
 def test_the_rate_is_a_tenth_of_the_highest_of_any_schedule_and_not_lowered_twice() -> None:
-    found = Survey(1000, 12_000, 3000)
+    found = CorpusStatistics(1000, 12_000, 3000)
     peaked = make_experiment({"train": {"schedule": "cosine", "learning_rate": 0.004}})
-    tables = choose_tuning(found, peaked, "cpu", {}, hold_out=True).tables
+    tables = choose_finetuning_settings(found, peaked, "cpu", {}, hold_out=True).tables
     assert tables["train"]["learning_rate"] == 0.0004
     assert tables["data"] == {"hold_out": 100}
-    paper = choose_tuning(found, Experiment(), "cpu", {}, hold_out=False)
+    paper = choose_finetuning_settings(found, Experiment(), "cpu", {}, hold_out=False)
     assert paper.tables["train"]["learning_rate"] == float(f"{0.1 * 512**-0.5 * 4000**-0.5:.2g}")
     assert paper.tables["data"] == {}
     assert "data.hold_out" not in paper.reasons
     again = make_experiment({"train": {**tables["train"], "init": "runs/first"}})
-    assert choose_tuning(found, again, "cpu", {}, hold_out=True).tables["train"]["learning_rate"] == 0.0004
+    assert choose_finetuning_settings(found, again, "cpu", {}, hold_out=True).tables["train"]["learning_rate"] == 0.0004
 
 
 @pytest.mark.parametrize(("pairs", "held_out"), [(50, 5), (5000, 200), (30_000, 600), (10**6, 1000)])
 def test_more_text_is_read_less_often(pairs: int, held_out: int) -> None:
-    chosen = choose_tuning(Survey(pairs, 12 * pairs, 5000), Experiment(), "cpu", {}, hold_out=True).tables
+    chosen = choose_finetuning_settings(
+        CorpusStatistics(pairs, 12 * pairs, 5000), Experiment(), "cpu", {}, hold_out=True
+    ).tables
     assert chosen["data"]["hold_out"] == held_out
     train = chosen["train"]
     passes = train["max_steps"] * train["batch_tokens"] / (16.6 * pairs)
@@ -223,7 +225,7 @@ def test_a_resumed_run_cannot_begin_with_another_model(trained: Path, tuned: tup
 )
 def test_other_languages_are_warned_of(trained: Path, languages: tuple[str, str], warning: str) -> None:
     data = DataConfig(source_language=languages[0], target_language=languages[1])
-    named, said = with_languages(data, RunFolder.open(trained / "run"))
+    named, said = inherit_languages(data, RunFolder.open(trained / "run"))
     assert said.endswith(warning)
     assert bool(said) == bool(warning)
     assert (named.source_language, named.target_language) == (languages[0] or "en", languages[1] or "de")
@@ -235,7 +237,7 @@ def test_pieces_are_counted_without_the_end_of_the_sentence(trained: Path) -> No
     pairs = [Pair(known[0], known[0] + " xyz"), Pair(known[1], known[1])]
     words = sum(len(line.split()) for line in known)
     spelt = 4  # "xyz" and its space, byte by byte
-    assert pieces_a_word(tokenizers, "translation", pairs) == {
+    assert count_pieces_per_word(tokenizers, "translation", pairs) == {
         "source": 1.0,
         "target": round((words + spelt) / (words + 1), 3),
     }
@@ -292,7 +294,7 @@ def begun_with(parent: Path, text: Path) -> Experiment:
     train = ("batch_tokens=200", "save_every=4", "ema_decay=0.9", "validate_bleu=false")
     more = ("model.dropout=0.1", *(f"train.{setting}" for setting in train))
     tables = merge({"data": files, "train": {"init": str(parent)}}, *map(parse_setting, (*SHORT, *more)))
-    return make_experiment(tables, taken_over(RunFolder.open(parent), tables))
+    return make_experiment(tables, inherit_settings(RunFolder.open(parent), tables))
 
 
 def test_it_resumes_to_the_bit_without_the_model_that_it_began_with(trained: Path, tmp_path: Path) -> None:
@@ -315,7 +317,7 @@ def test_a_preparation_that_was_cut_short_needs_that_model_no_more(trained: Path
     Drive(tmp_path / "whole").start(wanted)
     run = RunFolder.create(tmp_path / "run")
     run.begin(wanted)
-    adopt(run, str(parent))
+    copy_parent_model(run, str(parent))
     rmtree(parent)
     Drive(run.path).resume()
     assert_same(run.path, tmp_path / "whole")
@@ -326,7 +328,7 @@ def test_a_damaged_copy_of_that_model_is_refused(trained: Path, tmp_path: Path) 
     from heedful.errors import FolderError
 
     run = RunFolder.create(tmp_path / "run")
-    adopt(run, str(trained / "run"))
+    copy_parent_model(run, str(trained / "run"))
     file = run.path / "parent" / "model.safetensors"
     content = bytearray(file.read_bytes())
     content[-1] ^= 1

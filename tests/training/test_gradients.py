@@ -11,8 +11,8 @@ from heedful.data.batch import Batch
 from heedful.kernels.threads import count_workers, divide_threads
 from heedful.models.transformer import Transformer
 from heedful.nn.noise import sentence_keys
-from heedful.process_memory import keep_pages
-from heedful.training.gradients import Objective, OneByOne, SideBySide, make_gradients
+from heedful.process_memory import keep_freed_memory
+from heedful.training.gradients import Objective, SequentialGradients, ThreadedGradients, make_gradients
 
 CONFIG = replace(SMALL, dropout=0.3, attention_dropout=0.2, activation_dropout=0.1)
 OBJECTIVE = Objective(0.1, seed=5)
@@ -44,7 +44,7 @@ def assert_near(one: dict[str, Tensor], other: dict[str, Tensor]) -> None:
 @pytest.mark.parametrize("workers", [1, 2, 3])
 def test_the_split_does_not_matter_dropout_included(groups: tuple[list[int], ...], workers: int) -> None:
     model = fresh(CONFIG)
-    whole = result(model, OneByOne(model, OBJECTIVE)(update_of(*parts([0, 1, 2, 3, 4])), 7))
+    whole = result(model, SequentialGradients(model, OBJECTIVE)(update_of(*parts([0, 1, 2, 3, 4])), 7))
     split = result(model, make_gradients(model, OBJECTIVE, workers)(update_of(*parts(*groups)), 7))
     assert_near(whole, split)
 
@@ -53,7 +53,7 @@ def test_workers_give_the_same_bits_again() -> None:
     found = []
     for _ in range(2):
         model = fresh(CONFIG)
-        gradients = SideBySide(model, OBJECTIVE, 3)
+        gradients = ThreadedGradients(model, OBJECTIVE, 3)
         found.append([result(model, gradients(update_of(*parts([0, 4], [1], [2, 3])), step)) for step in (1, 2, 3)])
     for one, other in zip(*found, strict=True):
         assert all(torch.equal(one[name], other[name]) for name in one)
@@ -61,14 +61,14 @@ def test_workers_give_the_same_bits_again() -> None:
 
 def test_fewer_parts_than_workers_are_enough() -> None:
     model = fresh(CONFIG)
-    gradients = SideBySide(model, OBJECTIVE, 4)
-    whole = result(model, OneByOne(model, OBJECTIVE)(update_of(*parts([1])), 7))
+    gradients = ThreadedGradients(model, OBJECTIVE, 4)
+    whole = result(model, SequentialGradients(model, OBJECTIVE)(update_of(*parts([1])), 7))
     assert_near(whole, result(model, gradients(update_of(*parts([1])), 7)))
 
 
 def test_workers_follow_the_weights_and_leave_no_gradient_behind() -> None:
     model = fresh(CONFIG)
-    gradients = SideBySide(model, OBJECTIVE, 2)
+    gradients = ThreadedGradients(model, OBJECTIVE, 2)
     update = update_of(*parts([0, 1], [2, 3, 4]))
     first = result(model, gradients(update, 7))
     with torch.no_grad():
@@ -76,12 +76,12 @@ def test_workers_follow_the_weights_and_leave_no_gradient_behind() -> None:
             parameter.mul_(1.1)
     second = result(model, gradients(update, 7))
     assert not torch.equal(first["loss"], second["loss"])
-    assert_near(second, result(model, OneByOne(model, OBJECTIVE)(update, 7)))
+    assert_near(second, result(model, SequentialGradients(model, OBJECTIVE)(update, 7)))
 
 
 def test_what_goes_wrong_in_a_worker_is_heard() -> None:
     model = fresh(CONFIG)
-    gradients = SideBySide(model, OBJECTIVE, 2)
+    gradients = ThreadedGradients(model, OBJECTIVE, 2)
     broken = replace(parts([0])[0], source=torch.tensor([99, 99, 99, 99]))
     with pytest.raises(IndexError):
         gradients(update_of(parts([1])[0], broken), 1)
@@ -121,8 +121,8 @@ def test_pages_are_kept_where_the_c_library_can(monkeypatch: pytest.MonkeyPatch)
             return 1
 
     monkeypatch.setattr("ctypes.CDLL", lambda name: Glibc())
-    keep_pages()
+    keep_freed_memory()
     assert {option for option, _ in calls} == {-1, -2, -3}
     monkeypatch.setattr("ctypes.CDLL", lambda name: object())  # musl, macOS, Windows
-    keep_pages()
+    keep_freed_memory()
     assert len(calls) == 3

@@ -28,16 +28,16 @@ from heedful.data.batch import Batch
 from heedful.data.batching import Position
 from heedful.errors import Diverged
 from heedful.models.transformer import Transformer
-from heedful.training.events import Finished, Saved, Started, StepDone, Validated, as_json
-from heedful.training.gradients import Objective, OneByOne, Update
-from heedful.training.loop import Learner, gradient_norm, training_steps
+from heedful.training.events import Finished, Saved, Started, StepDone, Validated, event_to_json
+from heedful.training.gradients import Objective, SequentialGradients, Update
+from heedful.training.loop import TrainingState, gradient_norm, training_steps
 from heedful.training.optimizer import MovingAverage, make_optimizer
 
 CONFIG = TrainConfig(schedule="constant", learning_rate=0.01, warmup_steps=0, label_smoothing=0.1)
 
 
-def learner_of(model: Transformer, config: TrainConfig, decay: float = 0.0) -> Learner:
-    return Learner(model, make_optimizer(model, config), MovingAverage(model, decay) if decay else None)
+def learner_of(model: Transformer, config: TrainConfig, decay: float = 0.0) -> TrainingState:
+    return TrainingState(model, make_optimizer(model, config), MovingAverage(model, decay) if decay else None)
 
 
 def updates_of(*batches: Batch, epoch: int = 0) -> Iterator[Update]:
@@ -45,9 +45,9 @@ def updates_of(*batches: Batch, epoch: int = 0) -> Iterator[Update]:
         yield update_of(batch, epoch=epoch, then=Position(epoch, number + 1))
 
 
-def steps_of(learner: Learner, updates: Iterable[Update], d_model: int, config: TrainConfig) -> Iterator[StepDone]:
-    gradients = OneByOne(learner.model, Objective(config.label_smoothing, seed=1))
-    return training_steps(learner, updates, gradients, d_model, config)
+def steps_of(state: TrainingState, updates: Iterable[Update], d_model: int, config: TrainConfig) -> Iterator[StepDone]:
+    gradients = SequentialGradients(state.model, Objective(config.label_smoothing, seed=1))
+    return training_steps(state, updates, gradients, d_model, config)
 
 
 def weights_of(model: nn.Module) -> dict[str, Tensor]:
@@ -112,9 +112,9 @@ class TestGradientNorm:
 
 class TestSteps:
     def test_an_event_tells_the_update(self) -> None:
-        learner = learner_of(fresh(SMALL), CONFIG)
+        state = learner_of(fresh(SMALL), CONFIG)
         batch, other = example([4, 2], [5, 3]), example([3], [6])
-        events = list(steps_of(learner, [update_of(batch, other, epoch=2, then=Position(2, 7))], 12, CONFIG))
+        events = list(steps_of(state, [update_of(batch, other, epoch=2, then=Position(2, 7))], 12, CONFIG))
         assert len(events) == 1
         event = events[0]
         assert (event.step, event.epoch, event.learning_rate, event.skipped) == (1, 2, 0.01, 0)
@@ -122,82 +122,82 @@ class TestSteps:
         assert event.tokens_per_second > 0.0
         assert 0.0 < event.loss < 10.0
         assert event.gradient_norm > 0.0
-        assert (learner.step, learner.position) == (1, Position(2, 7))
+        assert (state.step, state.position) == (1, Position(2, 7))
 
     def test_it_does_no_work_before_it_is_asked(self) -> None:
-        learner = learner_of(fresh(SMALL), CONFIG)
-        before = weights_of(learner.model)
-        steps = steps_of(learner, updates_of(example([4], [5]), example([3], [6])), 12, CONFIG)
-        assert same_bits(before, weights_of(learner.model))
+        state = learner_of(fresh(SMALL), CONFIG)
+        before = weights_of(state.model)
+        steps = steps_of(state, updates_of(example([4], [5]), example([3], [6])), 12, CONFIG)
+        assert same_bits(before, weights_of(state.model))
         assert next(steps).step == 1
-        assert learner.step == 1
-        assert not same_bits(before, weights_of(learner.model))
+        assert state.step == 1
+        assert not same_bits(before, weights_of(state.model))
 
     def test_the_rate_of_each_update_is_the_schedules(self) -> None:
         config = TrainConfig(warmup_steps=2)
-        learner = learner_of(fresh(SMALL), config)
-        learner.step = 1  # resumed
+        state = learner_of(fresh(SMALL), config)
+        state.step = 1  # resumed
         batch = example([4], [5])
-        rates = [event.learning_rate for event in steps_of(learner, updates_of(batch, batch, batch), 12, config)]
+        rates = [event.learning_rate for event in steps_of(state, updates_of(batch, batch, batch), 12, config)]
         assert rates == pytest.approx([(12 * step) ** -0.5 for step in (2, 3, 4)])
 
     def test_gradients_of_one_update_do_not_reach_the_next(self) -> None:
         batch, other = example([4], [5]), example([3], [6])
-        learner, alone = learner_of(fresh(SMALL), CONFIG), fresh(SMALL)
-        steps = steps_of(learner, updates_of(batch, other), 12, CONFIG)
+        state, alone = learner_of(fresh(SMALL), CONFIG), fresh(SMALL)
+        steps = steps_of(state, updates_of(batch, other), 12, CONFIG)
         next(steps)
-        alone.load_state_dict(learner.model.state_dict())
+        alone.load_state_dict(state.model.state_dict())
         add_gradients(alone, [other])
         assert next(steps).gradient_norm == pytest.approx(gradient_norm(alone, 0.0), rel=1e-6)
 
     def test_the_same_seed_trains_to_the_same_bits(self) -> None:
         trained = []
         for _ in range(2):
-            learner = learner_of(fresh(replace(SMALL, dropout=0.3)), CONFIG, decay=0.9)
+            state = learner_of(fresh(replace(SMALL, dropout=0.3)), CONFIG, decay=0.9)
             torch.manual_seed(3)
-            events = list(steps_of(learner, updates_of(example([4], [5]), example([3], [6])), 12, CONFIG))
-            trained.append((weights_of(learner.model), [event.loss for event in events]))
+            events = list(steps_of(state, updates_of(example([4], [5]), example([3], [6])), 12, CONFIG))
+            trained.append((weights_of(state.model), [event.loss for event in events]))
         assert same_bits(trained[0][0], trained[1][0])
         assert trained[0][1] == trained[1][1]
 
     def test_dropout_is_on_even_if_validation_turned_it_off(self) -> None:
-        learner = learner_of(fresh(replace(SMALL, dropout=0.3)).eval(), CONFIG)
-        next(steps_of(learner, updates_of(example([4], [5])), 12, CONFIG))
-        assert learner.model.training
+        state = learner_of(fresh(replace(SMALL, dropout=0.3)).eval(), CONFIG)
+        next(steps_of(state, updates_of(example([4], [5])), 12, CONFIG))
+        assert state.model.training
 
     def test_the_average_follows(self) -> None:
-        learner = learner_of(fresh(SMALL), CONFIG, decay=0.9)
-        before = weights_of(learner.model)
-        next(steps_of(learner, updates_of(example([4], [5])), 12, CONFIG))
-        after = weights_of(learner.model)
-        assert learner.average is not None
-        for name, weight in learner.average.weights.items():
+        state = learner_of(fresh(SMALL), CONFIG, decay=0.9)
+        before = weights_of(state.model)
+        next(steps_of(state, updates_of(example([4], [5])), 12, CONFIG))
+        after = weights_of(state.model)
+        assert state.average is not None
+        for name, weight in state.average.weights.items():
             torch.testing.assert_close(weight, before[name] * 2 / 11 + after[name] * 9 / 11)
 
 
 class TestNotFinite:
-    def poisoned(self, on_non_finite: OnNonFinite, times: int) -> tuple[Learner, TrainConfig]:
-        """A learner some of whose weights get NaN for their gradient, the first so many times."""
+    def poisoned(self, on_non_finite: OnNonFinite, times: int) -> tuple[TrainingState, TrainConfig]:
+        """A state some of whose weights get NaN for their gradient, the first so many times."""
         config = replace(CONFIG, on_non_finite=on_non_finite, clip_norm=1.0)
-        learner = learner_of(fresh(SMALL), config, decay=0.9)
+        state = learner_of(fresh(SMALL), config, decay=0.9)
         calls: list[int] = []
 
         def poison(gradient: Tensor) -> Tensor:
             calls.append(1)
             return gradient * math.nan if len(calls) <= times else gradient
 
-        learner.model.encoder[0].feed_forward.inner.bias.register_hook(poison)  # type: ignore[index, union-attr]
-        return learner, config
+        state.model.encoder[0].feed_forward.inner.bias.register_hook(poison)  # type: ignore[index, union-attr]
+        return state, config
 
     def test_stop_raises_with_the_weights_untouched_bit_for_bit(self) -> None:
-        learner, config = self.poisoned("stop", 1)
-        before = weights_of(learner.model)
+        state, config = self.poisoned("stop", 1)
+        before = weights_of(state.model)
         with pytest.raises(Diverged) as caught:
-            next(steps_of(learner, updates_of(example([4], [5])), 12, config))
-        assert learner.average is not None
-        assert same_bits(before, weights_of(learner.model))
-        assert same_bits(before, learner.average.weights)
-        assert (learner.step, learner.skipped) == (0, 0)
+            next(steps_of(state, updates_of(example([4], [5])), 12, config))
+        assert state.average is not None
+        assert same_bits(before, weights_of(state.model))
+        assert same_bits(before, state.average.weights)
+        assert (state.step, state.skipped) == (0, 0)
         message = str(caught.value)
         assert message.startswith("at step 1 with learning rate 0.01 the loss is 4.02")
         assert message.endswith(
@@ -207,37 +207,37 @@ class TestNotFinite:
         assert caught.value.exit_code == 6
 
     def test_skip_counts_and_leaves_the_weights_untouched(self) -> None:
-        learner, config = self.poisoned("skip", 2)
-        before = weights_of(learner.model)
+        state, config = self.poisoned("skip", 2)
+        before = weights_of(state.model)
         batches = example([4], [5]), example([3], [6]), example([2], [7])
-        steps = steps_of(learner, updates_of(*batches), 12, config)
+        steps = steps_of(state, updates_of(*batches), 12, config)
         assert [next(steps).skipped, next(steps).skipped] == [1, 2]
-        assert same_bits(before, weights_of(learner.model))
-        assert learner.average is not None
-        assert same_bits(before, learner.average.weights)
-        assert learner.position == Position(0, 2)
+        assert same_bits(before, weights_of(state.model))
+        assert state.average is not None
+        assert same_bits(before, state.average.weights)
+        assert state.position == Position(0, 2)
         last = next(steps)
         assert (last.step, last.skipped) == (3, 2)
         assert math.isfinite(last.gradient_norm)
-        after = weights_of(learner.model)
+        after = weights_of(state.model)
         assert not same_bits(before, after)
         assert all(weight.isfinite().all() for weight in after.values())
 
     @pytest.mark.parametrize("value", [math.nan, math.inf])
     def test_a_loss_that_is_no_number_is_refused_too(self, value: float) -> None:
-        learner = learner_of(fresh(SMALL), CONFIG)
+        state = learner_of(fresh(SMALL), CONFIG)
         with torch.no_grad():
-            learner.model.get_parameter("decoder.1.feed_forward.outer.bias")[3] = value
-        before = weights_of(learner.model)
+            state.model.get_parameter("decoder.1.feed_forward.outer.bias")[3] = value
+        before = weights_of(state.model)
         with pytest.raises(Diverged, match=r"^at step 1 with learning rate 0.01 the loss is nan "):
-            next(steps_of(learner, updates_of(example([4], [5])), 12, CONFIG))
-        after = weights_of(learner.model)
+            next(steps_of(state, updates_of(example([4], [5])), 12, CONFIG))
+        after = weights_of(state.model)
         assert all(torch.equal(before[n].nan_to_num(7.0), after[n].nan_to_num(7.0)) for n in before)
 
 
 class TestEvents:
     def test_an_event_is_a_line_of_json_named_by_its_kind(self) -> None:
-        line = as_json(StepDone(3, 1, 1.23456789012345, 0.5, 2.0, 70, 1234.5))
+        line = event_to_json(StepDone(3, 1, 1.23456789012345, 0.5, 2.0, 70, 1234.5))
         assert "\n" not in line
         assert json.loads(line) == {
             "event": "StepDone", "step": 3, "epoch": 1, "loss": 1.23456789, "learning_rate": 0.5, "gradient_norm": 2.0,
@@ -255,12 +255,12 @@ class TestEvents:
         ids=lambda event: type(event).__name__,
     )
     def test_every_kind_comes_back_as_it_went(self, event: Started | Validated | Saved | Finished) -> None:
-        read = json.loads(as_json(event))
+        read = json.loads(event_to_json(event))
         assert type(event)(**{key: value for key, value in read.items() if key != "event"}) == event
 
     @pytest.mark.parametrize("loss", [math.nan, math.inf, -math.inf])
     def test_what_is_no_number_is_null_since_json_has_no_word_for_it(self, loss: float) -> None:
-        assert '"loss": null' in as_json(StepDone(3, 1, loss, 0.5, 2.0, 70, 1234.5, 1))
+        assert '"loss": null' in event_to_json(StepDone(3, 1, loss, 0.5, 2.0, 70, 1234.5, 1))
 
 
 class TestLearning:
@@ -281,15 +281,15 @@ class TestLearning:
             schedule="cosine", learning_rate=0.01, warmup_steps=20, max_steps=300, label_smoothing=0.0, clip_norm=1.0
         )
         torch.manual_seed(1)
-        learner = learner_of(Transformer(model_config, self.TYPES, self.TYPES, PAD), config)
+        state = learner_of(Transformer(model_config, self.TYPES, self.TYPES, PAD), config)
         generator = torch.Generator().manual_seed(2)
         batches = (self.batch(generator, reverse) for _ in range(300))
-        losses = [event.loss for event in steps_of(learner, updates_of(*batches), 32, config)]
+        losses = [event.loss for event in steps_of(state, updates_of(*batches), 32, config)]
         assert losses[0] > 2.0
         assert sum(losses[-10:]) / 10 < 0.2  # from about 3
         fresh_one = self.batch(generator, reverse)
         with torch.no_grad():
-            model = learner.model.eval()
+            model = state.model.eval()
             memory = model.encode(fresh_one.source, fresh_one.source_lengths)
             guess = model.decode(fresh_one.target_in, fresh_one.target_lengths, memory).argmax(-1)
         assert (guess == fresh_one.target_out).double().mean().item() > 0.95

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from heedful.config import Family, ModelConfig, Positions, TrainConfig
 from heedful.errors import FolderError
 from heedful.models.build import Vocabulary, build_model
-from heedful.training.muon import orthogonal
+from heedful.training.muon import orthogonalise
 from heedful.training.optimizer import (
     MovingAverage,
     load_optimizer,
@@ -187,10 +187,12 @@ def test_orthogonal_keeps_directions_and_evens_their_lengths() -> None:
     torch.manual_seed(1)
     matrices = torch.randn(3, 40, 24) * torch.tensor([1e-3, 1.0, 1e3]).view(3, 1, 1)
     left, _, right = torch.linalg.svd(matrices, full_matrices=False)
-    lengths = (left.mT @ orthogonal(matrices) @ right.mT).diagonal(dim1=1, dim2=2)  # along the old directions
+    lengths = (left.mT @ orthogonalise(matrices) @ right.mT).diagonal(dim1=1, dim2=2)  # along the old directions
     assert ((lengths > 0.6) & (lengths < 1.3)).all()
-    assert torch.allclose(orthogonal(matrices), torch.stack([orthogonal(one[None])[0] for one in matrices]), atol=1e-5)
-    assert torch.allclose(orthogonal(matrices.mT), orthogonal(matrices).mT, atol=1e-6)
+    assert torch.allclose(
+        orthogonalise(matrices), torch.stack([orthogonalise(one[None])[0] for one in matrices]), atol=1e-5
+    )
+    assert torch.allclose(orthogonalise(matrices.mT), orthogonalise(matrices).mT, atol=1e-6)
 
 
 @pytest.mark.parametrize("decay", [0.0, 0.3])

@@ -12,17 +12,17 @@ from model_examples import SMALL, example, fresh, update_of
 from torch import Tensor, nn
 
 from heedful.config import PrecisionKind, TrainConfig
-from heedful.device import choose_device, memory_use
+from heedful.device import choose_device, measure_memory
 from heedful.errors import Diverged
 from heedful.models.transformer import Transformer
 from heedful.nn import attention
 from heedful.nn import loss as objective
 from heedful.nn.loss import smoothed_loss
 from heedful.nn.masks import causal_mask, key_mask
-from heedful.training.checkpointing import Record, restore, snapshot
-from heedful.training.gradients import Objective, OneByOne, SideBySide
+from heedful.training.checkpointing import RunProgress, make_checkpoint, restore_checkpoint
+from heedful.training.gradients import Objective, SequentialGradients, ThreadedGradients
 from heedful.training.layers import set_up_layers
-from heedful.training.loop import Learner, training_steps
+from heedful.training.loop import TrainingState, training_steps
 from heedful.training.optimizer import make_optimizer
 from heedful.training.precision import Precision, choose_precision
 
@@ -43,7 +43,7 @@ def learnt(kind: Precision, step: int = 1) -> tuple[float, dict[str, Tensor]]:
     """Loss and gradients of the small model with its dropout, unscaled."""
     model = fresh(NOISY).train()
     optimizer = make_optimizer(model, CONFIG)
-    loss = OneByOne(model, Objective(0.1, 1, kind))(update_of(*PARTS), step)
+    loss = SequentialGradients(model, Objective(0.1, 1, kind))(update_of(*PARTS), step)
     kind.unscale(optimizer)
     return loss, gradients_of(model)
 
@@ -118,7 +118,7 @@ class TestNarrowTypes:
 
     def test_float32_is_not_touched(self) -> None:
         model = fresh(NOISY).train()
-        loss = OneByOne(model, Objective(0.1, 1))(update_of(*PARTS), 1)
+        loss = SequentialGradients(model, Objective(0.1, 1))(update_of(*PARTS), 1)
         again, gradients = learnt(Precision(torch.float32, CPU))
         assert again == loss
         assert all(torch.equal(gradients[name], gradient) for name, gradient in gradients_of(model).items())
@@ -128,7 +128,9 @@ class TestNarrowTypes:
         kind = Precision(torch.bfloat16)
         model = fresh(NOISY).train()
         alone, _ = learnt(kind)
-        assert SideBySide(model, Objective(0.1, 1, kind), 2)(update_of(*PARTS), 1) == pytest.approx(alone, rel=1e-6)
+        assert ThreadedGradients(model, Objective(0.1, 1, kind), 2)(update_of(*PARTS), 1) == pytest.approx(
+            alone, rel=1e-6
+        )
 
     @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
     @pytest.mark.parametrize("chunk", [70, 10**6])
@@ -174,8 +176,8 @@ class TestNarrowTypes:
 
 
 class TestScale:
-    def learner(self, kind: Precision, poisoned: int = 0) -> Learner:
-        """A learner one of whose gradients is infinite, the first so many times."""
+    def state(self, kind: Precision, poisoned: int = 0) -> TrainingState:
+        """A state one of whose gradients is infinite, the first so many times."""
         model = fresh(SMALL)
         calls: list[int] = []
 
@@ -184,77 +186,75 @@ class TestScale:
             return gradient * math.inf if len(calls) <= poisoned else gradient
 
         model.encoder[0].feed_forward.inner.bias.register_hook(poison)
-        return Learner(model, make_optimizer(model, CONFIG), None, precision=kind)
+        return TrainingState(model, make_optimizer(model, CONFIG), None, precision=kind)
 
-    def steps(self, learner: Learner, count: int) -> list[tuple[int, float]]:
+    def steps(self, state: TrainingState, count: int) -> list[tuple[int, float]]:
         """Updates skipped so far and the scale, after each update."""
-        work = OneByOne(learner.model, Objective(0.1, 1, learner.precision))
-        events = training_steps(learner, [update_of(*PARTS)] * count, work, 12, CONFIG)
-        return [(event.skipped, learner.precision.scaler.get_scale()) for event in events]
+        work = SequentialGradients(state.model, Objective(0.1, 1, state.precision))
+        events = training_steps(state, [update_of(*PARTS)] * count, work, 12, CONFIG)
+        return [(event.skipped, state.precision.scaler.get_scale()) for event in events]
 
     def test_the_loss_is_scaled_on_the_way_back_only(self) -> None:
         kind = Precision(torch.float16)
         model = fresh(SMALL)
-        loss = OneByOne(model, Objective(0.1, 1, kind))(update_of(*PARTS), 1)
+        loss = SequentialGradients(model, Objective(0.1, 1, kind))(update_of(*PARTS), 1)
         scaled = gradients_of(model)["decoder.1.feed_forward.outer.bias"].clone()
         kind.unscale(make_optimizer(model, CONFIG))
         torch.testing.assert_close(scaled / 65536.0, gradients_of(model)["decoder.1.feed_forward.outer.bias"])
         assert 2.0 < loss < 6.0
 
     def test_an_overflow_skips_the_update_and_halves_the_scale(self) -> None:
-        learner = self.learner(Precision(torch.float16), poisoned=2)
-        before = {name: p.detach().clone() for name, p in learner.model.named_parameters()}
+        state = self.state(Precision(torch.float16), poisoned=2)
+        before = {name: p.detach().clone() for name, p in state.model.named_parameters()}
         # Each update has two parts, so the first one has both poisoned gradients.
-        assert self.steps(learner, 1) == [(1, 32768.0)]
-        assert all(torch.equal(before[name], p) for name, p in learner.model.named_parameters())
-        assert learner.step == 1
-        assert self.steps(learner, 1) == [(1, 32768.0)]
-        assert not torch.equal(
-            before["target_embedding.weight"], learner.model.get_parameter("target_embedding.weight")
-        )
+        assert self.steps(state, 1) == [(1, 32768.0)]
+        assert all(torch.equal(before[name], p) for name, p in state.model.named_parameters())
+        assert state.step == 1
+        assert self.steps(state, 1) == [(1, 32768.0)]
+        assert not torch.equal(before["target_embedding.weight"], state.model.get_parameter("target_embedding.weight"))
 
     def test_an_overflow_without_a_scale_is_divergence(self) -> None:
-        learner = self.learner(Precision(torch.float16), poisoned=100)
+        state = self.state(Precision(torch.float16), poisoned=100)
         with pytest.raises(Diverged, match=r"^at step 17 "):
-            self.steps(learner, 20)
-        assert learner.skipped == 16  # 65536 is the sixteenth power of two
+            self.steps(state, 20)
+        assert state.skipped == 16  # 65536 is the sixteenth power of two
 
     def test_a_loss_that_is_no_number_is_not_the_scales_fault(self) -> None:
-        learner = self.learner(Precision(torch.float16))
+        state = self.state(Precision(torch.float16))
         with torch.no_grad():
-            learner.model.get_parameter("decoder.1.feed_forward.outer.bias")[3] = math.nan
+            state.model.get_parameter("decoder.1.feed_forward.outer.bias")[3] = math.nan
         with pytest.raises(Diverged, match=r"^at step 1 .* the loss is nan"):
-            self.steps(learner, 1)
+            self.steps(state, 1)
 
     def test_without_float16_an_infinite_gradient_is_divergence_at_once(self) -> None:
         with pytest.raises(Diverged, match=r"^at step 1 "):
-            self.steps(self.learner(Precision(torch.bfloat16), poisoned=1), 1)
+            self.steps(self.state(Precision(torch.bfloat16), poisoned=1), 1)
 
     def test_the_scale_grows_after_many_good_updates(self) -> None:
-        learner = self.learner(Precision(torch.float16))
-        learner.precision.scaler.set_growth_interval(3)
-        assert [scale for _, scale in self.steps(learner, 4)] == [65536.0, 65536.0, 131072.0, 131072.0]
+        state = self.state(Precision(torch.float16))
+        state.precision.scaler.set_growth_interval(3)
+        assert [scale for _, scale in self.steps(state, 4)] == [65536.0, 65536.0, 131072.0, 131072.0]
 
     def test_a_checkpoint_keeps_it_as_plain_numbers(self) -> None:
-        learner = self.learner(Precision(torch.float16), poisoned=2)
-        self.steps(learner, 3)
-        saved = snapshot(learner, Record(), {}, CPU)
+        state = self.state(Precision(torch.float16), poisoned=2)
+        self.steps(state, 3)
+        saved = make_checkpoint(state, RunProgress(), {}, CPU)
         state = json.loads(json.dumps(saved.state))
         assert state["precision"]["scale"] == 32768.0
         assert state["precision"]["_growth_tracker"] == 2
-        other = self.learner(Precision(torch.float16))
-        restore(other, replace(saved, state=state), CPU)
-        assert other.precision.state() == learner.precision.state()
-        assert self.steps(other, 1) == self.steps(learner, 1)
+        other = self.state(Precision(torch.float16))
+        restore_checkpoint(other, replace(saved, state=state), CPU)
+        assert other.precision.state() == state.precision.state()
+        assert self.steps(other, 1) == self.steps(state, 1)
 
     def test_a_run_may_go_on_in_another_type(self) -> None:
-        learner = self.learner(Precision(torch.float16))
-        self.steps(learner, 1)
-        other = self.learner(Precision())
-        restore(other, snapshot(learner, Record(), {}, CPU), CPU)
+        state = self.state(Precision(torch.float16))
+        self.steps(state, 1)
+        other = self.state(Precision())
+        restore_checkpoint(other, make_checkpoint(state, RunProgress(), {}, CPU), CPU)
         assert other.precision.state() == {}
-        back = self.learner(Precision(torch.float16))
-        restore(back, snapshot(other, Record(), {}, CPU), CPU)
+        back = self.state(Precision(torch.float16))
+        restore_checkpoint(back, make_checkpoint(other, RunProgress(), {}, CPU), CPU)
         assert back.precision.state()["scale"] == 65536.0
 
     def test_an_update_without_gradients_changes_nothing(self) -> None:
@@ -281,7 +281,7 @@ class TestCheckpointedActivations:
             model = fresh(replace(NOISY, norm=norm, encoder_layers=3)).train()  # type: ignore[arg-type]
             model.checkpoint_activations = not keep
             aim = Objective(0.1, 1, Precision(dtype))
-            work = SideBySide(model, aim, workers) if workers > 1 else OneByOne(model, aim)
+            work = ThreadedGradients(model, aim, workers) if workers > 1 else SequentialGradients(model, aim)
             found.append((work(update_of(*PARTS), 1), gradients_of(model)))
         (loss, gradients), (other_loss, others) = found
         assert loss == other_loss
@@ -304,7 +304,7 @@ class TestCheckpointedActivations:
         model = fresh(SMALL)
         model.checkpoint_activations = True
         calls = self.counted(model)
-        OneByOne(model.train(), Objective(0.1, 1))(update_of(PARTS[0]), 1)
+        SequentialGradients(model.train(), Objective(0.1, 1))(update_of(PARTS[0]), 1)
         assert len(calls) == 2
         with torch.no_grad():
             model.encode(PARTS[0].source, PARTS[0].source_lengths)
@@ -315,7 +315,7 @@ class TestCheckpointedActivations:
         model = fresh(SMALL).train()
         calls = self.counted(model)
         assert set_up_layers(model, TrainConfig(), CPU) == ""
-        OneByOne(model, Objective(0.1, 1))(update_of(PARTS[0]), 1)
+        SequentialGradients(model, Objective(0.1, 1))(update_of(PARTS[0]), 1)
         assert len(calls) == 1
         set_up_layers(model, TrainConfig(checkpoint_activations=True), CPU)
         assert model.checkpoint_activations
@@ -387,5 +387,5 @@ class TestTold:
         assert about["finished"]["peak_memory_mib"] == finished["peak_memory_mib"] > 50
 
     def test_memory_now_is_never_above_the_peak(self) -> None:
-        used = memory_use("cpu")
+        used = measure_memory("cpu")
         assert 50 < used.now <= used.peak

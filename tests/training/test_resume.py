@@ -145,7 +145,7 @@ SCRIPT = {2: 5.0, 4: 4.0, 6: 4.5, 8: 4.6, 10: 4.7, 12: 1.0}  # the loss at each 
 @pytest.fixture
 def scripted(monkeypatch: pytest.MonkeyPatch) -> Callable[[Drive], None]:
     def follow(drive: Drive) -> None:
-        monkeypatch.setattr("heedful.training.run.validation_loss", lambda *_: SCRIPT[drive.step])
+        monkeypatch.setattr("heedful.training.run.compute_validation_loss", lambda *_: SCRIPT[drive.step])
 
     return follow
 
@@ -279,7 +279,7 @@ def test_prepared_data_that_is_cut_off_is_named(whole: Path, tmp_path: Path, nam
 # A preparation that is cut short
 
 
-@pytest.mark.parametrize("place", ["_tokenizers", "_train_corpora", "_valid_corpus", "_told"])
+@pytest.mark.parametrize("place", ["_tokenizers", "_train_corpora", "_valid_corpus", "_summarise"])
 def test_a_run_stopped_in_its_preparation_can_be_resumed(pairs: Path, whole: Path, tmp_path: Path, place: str) -> None:
     run = tmp_path / "run"
     with (

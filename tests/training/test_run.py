@@ -23,14 +23,14 @@ from heedful.config.toml import merge
 from heedful.data.corpus import Corpus
 from heedful.data.pairs import Pair
 from heedful.errors import ConfigError, DataError, Diverged, FolderError
-from heedful.progress import Silent, counted
+from heedful.progress import SilentReporter, report_progress
 from heedful.storage.run_folder import RunFolder
 from heedful.text import learn_tokenizer
 from heedful.training import prepare as preparing
-from heedful.training.autoconfig import Survey, choose, choose_tuning, survey
+from heedful.training.autoconfig import CorpusStatistics, choose_finetuning_settings, choose_settings, measure_corpus
 from heedful.training.events import Event, Finished, StepDone, Validated
 from heedful.training.run import resume, train
-from heedful.training.validation import evenly, using, validation_loss
+from heedful.training.validation import compute_validation_loss, sample_evenly, use_weights
 
 TINY = (
     *("train.threads=1", "model.d_model=16", "model.d_ff=24", "model.num_heads=2", "model.dropout=0.1"),
@@ -40,7 +40,7 @@ TINY = (
 )
 
 
-class Told(Silent):
+class Told(SilentReporter):
     """Remembers what was said."""
 
     def __init__(self) -> None:
@@ -75,8 +75,8 @@ def wanted(pairs: Path, *more: str, valid: bool = True) -> Experiment:
     return make_experiment(merge({"data": data}, *map(parse_setting, (*TINY, *more))))
 
 
-def trained_in(folder: Path, experiment: Experiment, told: Silent | None = None) -> list[Event]:
-    return list(train(RunFolder.create(folder), experiment, 140, told or Silent(), lambda: ""))
+def trained_in(folder: Path, experiment: Experiment, told: SilentReporter | None = None) -> list[Event]:
+    return list(train(RunFolder.create(folder), experiment, 140, told or SilentReporter(), lambda: ""))
 
 
 def checkpointed(folder: Path, step: int, prefix: str) -> dict[str, Tensor]:
@@ -145,7 +145,7 @@ class Script:
 
 
 def test_the_best_validation_is_the_model(pairs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("heedful.training.run.validation_loss", Script(3.0, 2.0, 2.5))
+    monkeypatch.setattr("heedful.training.run.compute_validation_loss", Script(3.0, 2.0, 2.5))
     run = tmp_path / "run"
     more = ("train.average_checkpoints=1", "train.save_every=3", "train.ema_decay=0.5")
     events = trained_in(run, wanted(pairs, *more))
@@ -160,14 +160,14 @@ def test_the_best_validation_is_the_model(pairs: Path, tmp_path: Path, monkeypat
 def test_the_mean_stays_only_if_it_is_as_good_as_the_best(
     pairs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loss: float, note: str
 ) -> None:
-    monkeypatch.setattr("heedful.training.run.validation_loss", Script(3.0, 2.0, 2.5, loss))
+    monkeypatch.setattr("heedful.training.run.compute_validation_loss", Script(3.0, 2.0, 2.5, loss))
     events = trained_in(tmp_path / "run", wanted(pairs, "train.average_checkpoints=2"))
     assert last(events).model.startswith(note)
 
 
 def test_the_best_can_be_chosen_by_bleu(pairs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("heedful.training.run.validation_loss", Script(3.0, 2.0, 1.0))
-    monkeypatch.setattr("heedful.training.run.validation_score", Script(10.0, 30.0, 20.0))
+    monkeypatch.setattr("heedful.training.run.compute_validation_loss", Script(3.0, 2.0, 1.0))
+    monkeypatch.setattr("heedful.training.run.compute_validation_score", Script(10.0, 30.0, 20.0))
     events = trained_in(tmp_path / "run", wanted(pairs, "train.best_by=bleu", "train.average_checkpoints=1"))
     assert [event.score for event in events if isinstance(event, Validated)] == [10.0, 30.0, 20.0]
     assert last(events).model == "best validation, step 6"
@@ -175,7 +175,7 @@ def test_the_best_can_be_chosen_by_bleu(pairs: Path, tmp_path: Path, monkeypatch
 
 @given(st.integers(0, 60), st.integers(1, 20))
 def test_what_is_scored_on_the_way_is_taken_from_all_of_the_validation(count: int, most: int) -> None:
-    taken = evenly(range(count), most)
+    taken = sample_evenly(range(count), most)
     gaps = {after - before for before, after in pairwise(taken)}
     assert len(taken) <= most
     assert len(gaps) <= 1
@@ -186,11 +186,11 @@ def test_a_validation_that_is_no_number_stops_and_is_never_the_best(
     pairs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     more = ("train.average_checkpoints=1",)
-    monkeypatch.setattr("heedful.training.run.validation_loss", Script(math.nan))
+    monkeypatch.setattr("heedful.training.run.compute_validation_loss", Script(math.nan))
     with pytest.raises(Diverged, match=r"^the validation loss at step 3 is nan; lower train\.learning_rate and resume"):
         trained_in(tmp_path / "stop", wanted(pairs, *more))
     assert not (tmp_path / "stop" / "model.safetensors").exists()
-    monkeypatch.setattr("heedful.training.run.validation_loss", Script(math.nan, 4.0, math.inf))
+    monkeypatch.setattr("heedful.training.run.compute_validation_loss", Script(math.nan, 4.0, math.inf))
     events = trained_in(tmp_path / "skip", wanted(pairs, *more, "train.on_non_finite=skip"))
     assert last(events).model == "best validation, step 6"
 
@@ -213,12 +213,14 @@ def test_time_ends_a_training_and_counts_over_resumptions(
         return found
 
     run = tmp_path / "run"
-    first = ticking(train(RunFolder.create(run), wanted(pairs, "train.max_minutes=2"), 140, Silent(), lambda: ""))
+    first = ticking(
+        train(RunFolder.create(run), wanted(pairs, "train.max_minutes=2"), 140, SilentReporter(), lambda: "")
+    )
     assert (last(first).step, last(first).reason, last(first).minutes) == (2, "2 minutes are over", 2.0)
     assert [event.step for event in first if isinstance(event, Validated)] == [2]  # the end is always validated
     now[0] += 6000.0  # the time in between does not count
     more = {"train": {"max_minutes": 5}}
-    second = ticking(resume(run, more, Silent(), lambda: ""))
+    second = ticking(resume(run, more, SilentReporter(), lambda: ""))
     assert (last(second).step, last(second).minutes) == (5, 5.0)
 
 
@@ -242,7 +244,7 @@ def test_a_checkpoint_of_another_model_is_refused(pairs: Path, tmp_path: Path) -
     (tmp_path / "a" / "checkpoints").rename(tmp_path / "old")
     (tmp_path / "b" / "checkpoints").rename(tmp_path / "a" / "checkpoints")
     with pytest.raises(FolderError, match=r"^the checkpoint has .* of shape .*; it is of another model$"):
-        list(resume(tmp_path / "a", {}, Silent(), lambda: ""))
+        list(resume(tmp_path / "a", {}, SilentReporter(), lambda: ""))
 
 
 # Validation
@@ -253,7 +255,7 @@ def test_other_weights_are_used_for_a_while_only() -> None:
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
     other = {name: torch.full_like(weight, 7.0) for name, weight in before.items()}
     for weights in (other, None):
-        with pytest.raises(ZeroDivisionError), using(model, weights):
+        with pytest.raises(ZeroDivisionError), use_weights(model, weights):
             assert not model.training
             assert bool((dict(model.named_parameters())["0.bias"] == 7.0).all()) == (weights is other)
             raise ZeroDivisionError
@@ -281,7 +283,7 @@ def test_validation_loss_is_that_of_each_sentence_by_itself(trained: Path, batch
             source, target = super().lengths()
             return source[:12], target[:12]
 
-    found = validation_loss(model, First(corpus.folder), batch_tokens)
+    found = compute_validation_loss(model, First(corpus.folder), batch_tokens)
     assert found == pytest.approx(total / tokens, rel=1e-5)
 
 
@@ -295,16 +297,16 @@ def lines(count: int) -> list[Pair]:
 @settings(max_examples=40, deadline=None)
 @given(share=st.floats(0.01, 0.6), seed=st.integers(0, 2**63 - 1))
 def test_a_sentence_is_held_out_with_all_its_translations(share: float, seed: int) -> None:
-    held = [pair for pair in lines(240) if preparing._held_out(pair, share, seed)]
-    assert held == [pair for pair in lines(240) if preparing._held_out(pair, share, seed)]
+    held = [pair for pair in lines(240) if preparing._is_held_out(pair, share, seed)]
+    assert held == [pair for pair in lines(240) if preparing._is_held_out(pair, share, seed)]
     assert set(Counter(pair.source for pair in held).values()) <= {4}
 
 
 def test_about_as_many_are_held_out_as_asked_for() -> None:
     many = [Pair(f"sentence {number}", "") for number in range(20_000)]
-    held = sum(preparing._held_out(pair, 0.05, 1) for pair in many)
+    held = sum(preparing._is_held_out(pair, 0.05, 1) for pair in many)
     assert abs(held - 1000) < 5 * math.sqrt(1000)
-    assert not any(preparing._held_out(pair, 0.0, 1) for pair in many)
+    assert not any(preparing._is_held_out(pair, 0.0, 1) for pair in many)
 
 
 @pytest.mark.parametrize(
@@ -377,7 +379,7 @@ def test_a_vocabulary_is_learnt_from_lines_all_over_the_files(
     model=st.booleans(),
 )
 def test_every_choice_is_a_valid_experiment(pairs: int, words: int, distinct: int, device: str, model: bool) -> None:
-    choice = choose(Survey(pairs, words, distinct), device, {}, model=model)
+    choice = choose_settings(CorpusStatistics(pairs, words, distinct), device, {}, model=model)
     experiment = make_experiment({}, under=choice.tables)
     assert experiment.text.vocabulary_size >= 258
     assert experiment.train.warmup_steps <= experiment.train.max_steps
@@ -389,7 +391,9 @@ def test_every_choice_is_a_valid_experiment(pairs: int, words: int, distinct: in
 
 def test_more_data_gets_a_larger_model_and_vocabulary() -> None:
     found = [
-        make_experiment({}, under=choose(Survey(pairs, 20 * pairs, pairs), "cuda", {}, model=True).tables)
+        make_experiment(
+            {}, under=choose_settings(CorpusStatistics(pairs, 20 * pairs, pairs), "cuda", {}, model=True).tables
+        )
         for pairs in (1000, 30_000, 500_000, 5_000_000)
     ]
     assert [experiment.model.d_model for experiment in found] == [128, 128, 256, 512]
@@ -397,17 +401,17 @@ def test_more_data_gets_a_larger_model_and_vocabulary() -> None:
 
 
 def test_what_is_chosen_follows_what_is_set() -> None:
-    found = Survey(1000, 10_000, 500)
+    found = CorpusStatistics(1000, 10_000, 500)
     usual, smaller, short = (
-        choose(found, "cpu", given, model=True) for given in ({}, {"batch_tokens": 100}, {"max_steps": 100})
+        choose_settings(found, "cpu", given, model=True) for given in ({}, {"batch_tokens": 100}, {"max_steps": 100})
     )
     assert usual.tables["train"]["batch_tokens"] == 875
     assert smaller.tables["train"]["max_steps"] == round(8.75 * usual.tables["train"]["max_steps"])
     assert "about 50 times through" in smaller.reasons["train.max_steps"]
     assert (short.tables["train"]["warmup_steps"], short.tables["train"]["validate_every"]) == (12, 50)
-    assert choose(found, "cpu", {}, model=True, symbols=True).tables["text"]["vocabulary_size"] == 258 + 500
+    assert choose_settings(found, "cpu", {}, model=True, symbols=True).tables["text"]["vocabulary_size"] == 258 + 500
     before = Experiment()
-    tuned = choose_tuning(found, before, "cpu", {"batch_tokens": 100, "max_steps": 30}, hold_out=True)
+    tuned = choose_finetuning_settings(found, before, "cpu", {"batch_tokens": 100, "max_steps": 30}, hold_out=True)
     assert (tuned.tables["train"]["batch_tokens"], tuned.tables["train"]["warmup_steps"]) == (100, 3)
 
 
@@ -425,23 +429,23 @@ def test_a_run_is_resumed_and_not_one_of_its_checkpoints(pairs: Path, tmp_path: 
     checkpoint = run / "checkpoints" / "step-00000002"
     sentence = f"that is a checkpoint, and training goes on from the newest; resume the run, {run}, or begin another"
     with pytest.raises(FolderError, match=sentence):
-        list(resume(checkpoint, {}, Silent(), lambda: ""))
+        list(resume(checkpoint, {}, SilentReporter(), lambda: ""))
     assert not (checkpoint / ".lock").exists()
 
 
 def test_a_survey_counts() -> None:
-    assert survey([Pair("a b c", "x y"), Pair("a", "x x z"), Pair("", "")]) == Survey(3, 5, 6)
+    assert measure_corpus([Pair("a b c", "x y"), Pair("a", "x x z"), Pair("", "")]) == CorpusStatistics(3, 5, 6)
 
 
 def test_items_are_counted_as_they_pass() -> None:
     told = Told()
-    assert list(counted(range(7), "walking", 7, told, every=3)) == list(range(7))
+    assert list(report_progress(range(7), "walking", 7, told, every=3)) == list(range(7))
     assert told.moved == [("walking", 3, 7), ("walking", 6, 7), ("walking", 7, 7)]
 
 
 def test_data_in_a_folder_of_their_own_are_found(tmp_path: Path) -> None:
-    found = preparing.resolve(DataConfig(folder=str(tmp_path), source=("a.en",), target=("/x/b.de.gz",)))
+    found = preparing.resolve_files(DataConfig(folder=str(tmp_path), source=("a.en",), target=("/x/b.de.gz",)))
     assert (found.source, found.target, found.folder) == ((str(tmp_path / "a.en"),), ("/x/b.de.gz",), "")
     assert (found.source_language, found.target_language) == ("en", "de")
     with pytest.raises(ConfigError, match=r"^no training data; give --source and --target, --tsv, or data\.source in"):
-        preparing.resolve(DataConfig())
+        preparing.resolve_files(DataConfig())

@@ -15,7 +15,7 @@ from builtin_examples import NAMES, stand_ins
 from heedful.data.stream import Arriving
 from heedful.errors import ConfigError, DataError, FolderError
 from heedful.storage import model_names as names
-from heedful.storage.model_names import built_in_models, find_model, is_built_in, is_model, seems_a_model
+from heedful.storage.model_names import built_in_models, find_model, is_built_in, is_model, looks_like_model
 from heedful.storage.parent import parent_of
 from heedful.storage.run_folder import RunFolder
 from heedful.text.language_detection import Detector, known_languages
@@ -78,20 +78,20 @@ def test_a_name_that_is_none_is_answered_with_both_ways_and_the_nearest(shelf: P
 
 @pytest.mark.parametrize("text", ["runs/x", "./x", "/none/x", "en-xx", "and/or"])
 def test_some_texts_are_meant_as_models(text: str) -> None:
-    assert seems_a_model(text)
+    assert looks_like_model(text)
     assert not is_model(text)
 
 
 @pytest.mark.parametrize("text", ["", "Hello", "1/2 of it", "x" * 5000, "a/" + "b" * 500 + " c", "nul\0", "well-known"])
 def test_other_texts_are_not(text: str) -> None:
-    assert not seems_a_model(text)
+    assert not looks_like_model(text)
     assert not is_model(text)
 
 
 def test_a_path_with_a_space_is_meant_as_a_model_where_its_folder_exists(tmp_path: Path) -> None:
     (tmp_path / "my runs").mkdir()
-    assert seems_a_model(f"{tmp_path}/my runs/x")
-    assert not seems_a_model(f"{tmp_path}/her runs/x")
+    assert looks_like_model(f"{tmp_path}/my runs/x")
+    assert not looks_like_model(f"{tmp_path}/her runs/x")
 
 
 # The direction

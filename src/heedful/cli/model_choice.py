@@ -41,11 +41,11 @@ def told_apart(arguments: Sequence[str], source: str, target: str) -> tuple[Whic
     If it only looks like that, it is a mistake and not a text: nobody wants the name of a folder translated. With more
     arguments a single word is taken for a mistake, too; or it is a sentence without quotes, word by word.
     """
-    from heedful.storage.model_names import built_in_models, find_model, is_model, seems_a_model
+    from heedful.storage.model_names import built_in_models, find_model, is_model, looks_like_model
     from heedful.text.language_names import language_code
 
     first, *texts = arguments or [""]
-    if not is_model(first) and not seems_a_model(first):
+    if not is_model(first) and not looks_like_model(first):
         if texts and len(first.split()) == 1:
             near = did_you_mean(first, built_in_models()) or "; heedful models lists the models"
             raise ConfigError(f"{first} is no run folder and no built-in model; a sentence goes in quotes{near}")

@@ -9,7 +9,7 @@ import typer
 from heedful.cli import console
 from heedful.cli.common import DeviceOption, EngineOption, device_named, engine_named
 from heedful.errors import ConfigError, extra
-from heedful.process_memory import keep_pages, share_pages
+from heedful.process_memory import keep_freed_memory, share_freed_memory
 
 RunsArgument = Annotated[
     list[Path] | None,
@@ -72,8 +72,8 @@ def serve(
     def load(folder: Path) -> Translator:
         return Translator.load(folder, where, choice)
 
-    keep_pages()
-    share_pages()
+    keep_freed_memory()
+    share_freed_memory()
     known = Keys(keys)
     found = places(runs or _all_built_in(), languages or ())
     log_to_stderr(json_log)

@@ -16,9 +16,9 @@ from heedful.errors import ConfigError
 
 if TYPE_CHECKING:
     from heedful.storage.run_folder import RunFolder
-    from heedful.training.autoconfig import Survey
+    from heedful.training.autoconfig import CorpusStatistics
     from heedful.training.events import Event, Finished, Started, StepDone
-    from heedful.training.process_group import Crew
+    from heedful.training.process_group import ProcessGroup
 
 _STEPS_BEFORE_A_GUESS = 10
 
@@ -67,22 +67,22 @@ def _run(
 ) -> int:
     """Train as one of the processes that torchrun has started, or alone; give the exit code."""
     from heedful.training import run as fit
-    from heedful.training.process_group import joined
+    from heedful.training.process_group import join_process_group
 
     folder = resume or out or _default_out(recipe, files)
-    with joined() as crew:
-        if not crew.first:
+    with join_process_group() as group:
+        if not group.is_first:
             nobody, interrupted.told = console.Nobody(), False
-            return _follow(fit.follow(folder, nobody, interrupted, crew), nobody, False, folder)
+            return _follow(fit.follow(folder, nobody, interrupted, group), nobody, False, folder)
         with console.display() as shown:
-            if not resume and crew.claimed(folder) and (folder / "experiment.toml").exists():
+            if not resume and group.has_claimed(folder) and (folder / "experiment.toml").exists():
                 shown.say(f"torchrun has started again: going on with {folder}")
                 resume, given = folder, {}
             if resume:
-                crew.claim(folder)
-                return _follow(fit.resume(folder, given, shown, interrupted, crew), shown, as_json, folder)
+                group.claim(folder)
+                return _follow(fit.resume(folder, given, shown, interrupted, group), shown, as_json, folder)
             tables = merge(load_recipe(recipe) if recipe else {}, {"data": files} if files else {}, given)
-            return _start(tables, folder, bool(recipe), shown, interrupted, as_json, crew)
+            return _start(tables, folder, bool(recipe), shown, interrupted, as_json, group)
 
 
 def _start(
@@ -92,49 +92,49 @@ def _start(
     shown: console.Display,
     interrupted: Signals,
     as_json: bool,
-    crew: "Crew",
+    group: "ProcessGroup",
 ) -> int:
     from dataclasses import replace
 
-    from heedful.progress import counted
+    from heedful.progress import report_progress
     from heedful.storage.run_folder import RunFolder, check_free
     from heedful.tasks.choose import read_pairs, symbols
-    from heedful.training.autoconfig import survey
-    from heedful.training.finetune import with_languages
-    from heedful.training.prepare import check_other_files, resolve
+    from heedful.training.autoconfig import measure_corpus
+    from heedful.training.finetune import inherit_languages
+    from heedful.training.prepare import check_evaluation_files, resolve_files
     from heedful.training.run import train as fit
 
     check_free(folder)  # before a look through the data, which may take minutes
     parent, under = _parent(tables)
     asked: Experiment = make_experiment(tables, under)
-    data = resolve(asked.data)
+    data = resolve_files(asked.data)
     if parent:
-        data, warning = with_languages(data, parent)
+        data, warning = inherit_languages(data, parent)
         shown.say(warning or f"beginning with {asked.train.init}: its weights, network and vocabulary are taken over")
-    device = crew.device(asked.train.device)
-    check_other_files(asked.task, data)
+    device = group.device(asked.train.device)
+    check_evaluation_files(asked.task, data)
     pairs = (symbols(asked.task, pair) for pair in read_pairs(asked.task, data))
-    found = survey(counted(pairs, "reading", 0, shown))
+    found = measure_corpus(report_progress(pairs, "reading", 0, shown))
     experiment = asked
     if parent or not recipe:
         experiment = _chosen(asked, tables, under, parent, found, device.type, shown)
     data = replace(data, hold_out=experiment.data.hold_out)
     experiment = replace(experiment, data=data, name=experiment.name or folder.resolve().name)
     run = RunFolder.create(folder)
-    crew.claim(folder)
-    return _follow(fit(run, experiment, found.pairs, shown, interrupted, crew), shown, as_json, folder)
+    group.claim(folder)
+    return _follow(fit(run, experiment, found.pairs, shown, interrupted, group), shown, as_json, folder)
 
 
 def _parent(tables: dict[str, Any]) -> "tuple[RunFolder | None, dict[str, Any]]":
     """The model that training begins with, if there is one, and what is taken over from it."""
-    from heedful.training.finetune import open_parent, taken_over
+    from heedful.training.finetune import inherit_settings, open_parent
 
     train = tables.get("train")
     init = train.get("init") if isinstance(train, dict) else ""
     if not isinstance(init, str) or not init:
         return None, {}
     parent = open_parent(init)
-    return parent, taken_over(parent, tables)
+    return parent, inherit_settings(parent, tables)
 
 
 def _chosen(
@@ -142,21 +142,21 @@ def _chosen(
     tables: dict[str, Any],
     under: dict[str, Any],
     parent: "RunFolder | None",
-    found: "Survey",
+    found: "CorpusStatistics",
     device: str,
     shown: console.Display,
 ) -> Experiment:
     """The experiment, with what the tables leave out chosen by the data, and told."""
     from heedful.tasks.choose import text_kinds
-    from heedful.training.autoconfig import choose, choose_tuning
+    from heedful.training.autoconfig import choose_finetuning_settings, choose_settings
 
     given = tables.get("train", {})
     if parent:
         hold_out = not tables.get("data", {}).get("valid_source")
-        choice = choose_tuning(found, parent.experiment(), device, given, hold_out=hold_out)
+        choice = choose_finetuning_settings(found, parent.experiment(), device, given, hold_out=hold_out)
     else:
         symbols = set(text_kinds(asked.task, asked.text.kind)) == {"symbols"}
-        choice = choose(found, device, given, model="preset" not in tables.get("model", {}), symbols=symbols)
+        choice = choose_settings(found, device, given, model="preset" not in tables.get("model", {}), symbols=symbols)
     for key, reason in choice.reasons.items():
         table, _, name = key.partition(".")
         if name not in tables.get(table, {}):
@@ -171,7 +171,7 @@ def _follow(events: "Iterator[Event]", shown: console.Display, as_json: bool, fo
     steps = _Steps()
     for event in events:
         if as_json:
-            console.out(kinds.as_json(event))
+            console.out(kinds.event_to_json(event))
             sys.stdout.flush()  # whoever follows a training wants to see it now
         match event:
             case kinds.Started():
@@ -225,9 +225,9 @@ class _Steps:
 
 
 def _memory(device: str) -> str:
-    from heedful.device import memory_use
+    from heedful.device import measure_memory
 
-    used = memory_use(device)
+    used = measure_memory(device)
     return f"{used.now:,} MiB of memory ({used.peak:,} at the most)"
 
 

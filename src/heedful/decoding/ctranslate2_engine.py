@@ -25,7 +25,7 @@ from heedful.decoding.engine import EngineName, Ids
 from heedful.decoding.hypothesis import Hypothesis
 from heedful.decoding.length_penalty import length_penalty
 from heedful.errors import ConfigError, DataError, Diverged, FolderError
-from heedful.process_memory import keep_pages
+from heedful.process_memory import keep_freed_memory
 
 # It stops when this times the beam have finished, ours when none that goes on can win any more. To wait for more gives
 # more translations that are ours; of 8-bit numbers it does not, for their rounding changes many times as many.
@@ -59,7 +59,7 @@ class CTranslate2Engine:
         rounded = self.numbers == "int8"
         self.batch_tokens = _TOGETHER_INT8 if rounded else _TOGETHER
         self._patience = PATIENCE_INT8 if rounded else PATIENCE
-        keep_pages()
+        keep_freed_memory()
         self._translator = _load(folder, "int8" if rounded else "float32", self.workers)
 
     def shared(self, workers: int) -> AbstractContextManager[None]:

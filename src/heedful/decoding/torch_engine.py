@@ -17,7 +17,7 @@ from heedful.decoding.tree_constraints import only_trees
 from heedful.kernels.threads import count_workers, divide_threads
 from heedful.models.likelihood import token_log_probs
 from heedful.models.seq2seq import AnySeq2Seq
-from heedful.process_memory import keep_pages
+from heedful.process_memory import keep_freed_memory
 
 
 class TorchEngine:
@@ -27,7 +27,7 @@ class TorchEngine:
     batch_tokens = 8000
 
     def __init__(self, model: AnySeq2Seq, eos_id: int, others: Sequence[AnySeq2Seq] = ()) -> None:
-        keep_pages()
+        keep_freed_memory()
         self.model = model
         self.models = (model, *others)
         self.symbols = Symbols(model.pad_id, eos_id, (model.pad_id,))

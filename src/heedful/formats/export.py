@@ -12,7 +12,7 @@ from heedful.formats.export_ctranslate2 import Numbers, Pieces, export_ctranslat
 from heedful.formats.export_huggingface import MarianCopy, export_huggingface
 from heedful.formats.export_onnx import OnnxCopy, export_onnx
 from heedful.formats.parity import Model, Proof, prove, samples
-from heedful.storage.at_checkpoint import AtCheckpoint
+from heedful.storage.at_checkpoint import RunAtCheckpoint
 from heedful.storage.files import disk_errors, new_folder, write_atomically, write_manifest
 from heedful.storage.run_folder import RunFolder, Tokenizers
 from heedful.text import Tokenizer
@@ -42,7 +42,7 @@ def export(run: RunFolder, to: Format, out: Path | None = None, numbers: Numbers
                 proof = _to_ctranslate2(run, translator, RunFolder(folder).ctranslate2, numbers)
                 _describe(run, RunFolder(folder), out.name, numbers, proof)
         case "ctranslate2":
-            if isinstance(run, AtCheckpoint):
+            if isinstance(run, RunAtCheckpoint):
                 raise ConfigError("give the export of a checkpoint a folder: heedful export CHECKPOINT OUT")
             proof = _to_ctranslate2(run, translator, run.ctranslate2, numbers)
         case "huggingface" | "onnx":

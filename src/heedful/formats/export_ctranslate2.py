@@ -18,7 +18,7 @@ from heedful.nn.attention import CrossAttention, SelfAttention
 from heedful.nn.feed_forward import FeedForward
 from heedful.nn.positions import LearnedPositions, SinusoidalPositions
 from heedful.nn.residual import NORM_EPSILON
-from heedful.storage.head_padding import Heads, enough_for, filled_up
+from heedful.storage.head_padding import PaddedHeads, fit_heads, pad_heads
 
 Numbers = Literal["float32", "float16", "int8"]
 
@@ -66,8 +66,8 @@ def _spec(model: Transformer) -> Any:
     from ctranslate2.specs import TransformerSpec, transformer_spec
 
     config, device = model.config, model.target_embedding.weight.device
-    reading = enough_for(layer.attention for layer in model.encoder)
-    writing = enough_for(kind for layer in model.decoder for kind in (layer.attention, layer.cross_attention))
+    reading = fit_heads(layer.attention for layer in model.encoder)
+    writing = fit_heads(kind for layer in model.decoder for kind in (layer.attention, layer.cross_attention))
     pre, activation = config.norm == "pre", _activation(config.activation)
     encoder = transformer_spec.TransformerEncoderSpec(
         len(model.encoder), reading.count, pre_norm=pre, activation=activation, head_dim=reading.width
@@ -103,14 +103,14 @@ def _positions(positions: SinusoidalPositions | LearnedPositions, device: torch.
     return positions(torch.arange(POSITIONS, device=device), POSITIONS)
 
 
-def _fill_encoder_layer(theirs: Any, ours: EncoderLayer, heads: Heads) -> None:
+def _fill_encoder_layer(theirs: Any, ours: EncoderLayer, heads: PaddedHeads) -> None:
     _fill_self_attention(theirs.self_attention, ours.attention, heads)
     _fill_norm(theirs.self_attention.layer_norm, ours.attention_residual.norm)
     _fill_feed_forward(theirs.ffn, ours.feed_forward)
     _fill_norm(theirs.ffn.layer_norm, ours.feed_forward_residual.norm)
 
 
-def _fill_decoder_layer(theirs: Any, ours: DecoderLayer, heads: Heads) -> None:
+def _fill_decoder_layer(theirs: Any, ours: DecoderLayer, heads: PaddedHeads) -> None:
     _fill_self_attention(theirs.self_attention, ours.attention, heads)
     _fill_norm(theirs.self_attention.layer_norm, ours.attention_residual.norm)
     _fill_cross_attention(theirs.attention, ours.cross_attention, heads)
@@ -119,28 +119,28 @@ def _fill_decoder_layer(theirs: Any, ours: DecoderLayer, heads: Heads) -> None:
     _fill_norm(theirs.ffn.layer_norm, ours.feed_forward_residual.norm)
 
 
-def _fill_self_attention(theirs: Any, ours: SelfAttention, heads: Heads) -> None:
+def _fill_self_attention(theirs: Any, ours: SelfAttention, heads: PaddedHeads) -> None:
     theirs.queries_scale = np.float32(ours.head_sizes.d_k**-0.5)
     _fill_projections(theirs.linear[0], ours.query_key_value, ours.sizes, ours.num_heads, heads)
     _fill_output(theirs.linear[1], ours.output, ours.num_heads, heads)
 
 
-def _fill_cross_attention(theirs: Any, ours: CrossAttention, heads: Heads) -> None:
+def _fill_cross_attention(theirs: Any, ours: CrossAttention, heads: PaddedHeads) -> None:
     theirs.queries_scale = np.float32(ours.head_sizes.d_k**-0.5)
     _fill_projections(theirs.linear[0], ours.query, ours.sizes[:1], ours.num_heads, heads)
     _fill_projections(theirs.linear[1], ours.key_value, ours.sizes, ours.num_heads, heads)
     _fill_output(theirs.linear[2], ours.output, ours.num_heads, heads)
 
 
-def _fill_projections(theirs: Any, ours: nn.Linear, sizes: Sequence[int], count: int, heads: Heads) -> None:
+def _fill_projections(theirs: Any, ours: nn.Linear, sizes: Sequence[int], count: int, heads: PaddedHeads) -> None:
     """One matrix for several projections, each of which has `count` heads."""
     for name in ("weight", "bias"):
         parts = getattr(ours, name).split(list(sizes))
-        setattr(theirs, name, _array(torch.cat([filled_up(part, count, heads) for part in parts])))
+        setattr(theirs, name, _array(torch.cat([pad_heads(part, count, heads) for part in parts])))
 
 
-def _fill_output(theirs: Any, ours: nn.Linear, count: int, heads: Heads) -> None:
-    theirs.weight = _array(filled_up(ours.weight.T, count, heads).T)
+def _fill_output(theirs: Any, ours: nn.Linear, count: int, heads: PaddedHeads) -> None:
+    theirs.weight = _array(pad_heads(ours.weight.T, count, heads).T)
     theirs.bias = _array(ours.bias)
 
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from heedful.config import ModelConfig
 from heedful.models.transformer import Transformer
 from heedful.nn.attention import CrossAttention, SelfAttention
-from heedful.storage.head_padding import Heads, filled_up
+from heedful.storage.head_padding import PaddedHeads, pad_heads
 
 _TABLE = "embed_tokens.weight"
 _NORMS = {"attention": "self_attn_layer_norm", "cross_attention": "encoder_attn_layer_norm"}
@@ -48,7 +48,7 @@ def from_marian(d_model: int) -> Order:
 def marian_weights(model: Transformer) -> dict[str, Tensor]:
     """All weights of a post-norm model with heads of Marian's width, named as in MarianMTModel."""
     order, config = to_marian(model.config.d_model), model.config
-    heads = Heads(config.num_heads, config.d_model // config.num_heads)
+    heads = PaddedHeads(config.num_heads, config.d_model // config.num_heads)
     found = dict(_tables(model, order))
     for side, layers in (("encoder", model.encoder), ("decoder", model.decoder)):
         for number, layer in enumerate(layers):
@@ -71,7 +71,7 @@ def _tables(model: Transformer, order: Order) -> Iterator[tuple[str, Tensor]]:
     yield "final_logits_bias", torch.zeros(1, len(model.output_weight)) if bias is None else bias[None]
 
 
-def _part(name: str, part: torch.nn.Module, order: Order, heads: Heads) -> Iterator[tuple[str, Tensor]]:
+def _part(name: str, part: torch.nn.Module, order: Order, heads: PaddedHeads) -> Iterator[tuple[str, Tensor]]:
     """The weights of one part of a layer."""
     weights = dict(part.named_parameters())
     match name:
@@ -90,14 +90,14 @@ def _part(name: str, part: torch.nn.Module, order: Order, heads: Heads) -> Itera
             yield f"{theirs}.bias", order.rows(weights["norm.bias"])
 
 
-def _attention(theirs: str, part: torch.nn.Module, order: Order, heads: Heads) -> Iterator[tuple[str, Tensor]]:
+def _attention(theirs: str, part: torch.nn.Module, order: Order, heads: PaddedHeads) -> Iterator[tuple[str, Tensor]]:
     if not isinstance(part, SelfAttention | CrossAttention):
         raise TypeError(f"{type(part).__name__} is no attention of a Transformer")
     count = part.num_heads
     for name, weight, bias in zip("qkv", *_projections(part), strict=True):
-        yield f"{theirs}.{name}_proj.weight", order.columns(filled_up(weight, count, heads))
-        yield f"{theirs}.{name}_proj.bias", filled_up(bias, count, heads)
-    yield f"{theirs}.out_proj.weight", order.rows(filled_up(part.output.weight.T, count, heads).T)
+        yield f"{theirs}.{name}_proj.weight", order.columns(pad_heads(weight, count, heads))
+        yield f"{theirs}.{name}_proj.bias", pad_heads(bias, count, heads)
+    yield f"{theirs}.out_proj.weight", order.rows(pad_heads(part.output.weight.T, count, heads).T)
     yield f"{theirs}.out_proj.bias", order.rows(part.output.bias)
 
 

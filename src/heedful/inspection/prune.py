@@ -25,7 +25,7 @@ from heedful.models.build import build_model
 from heedful.models.seq2seq import AnySeq2Seq
 from heedful.models.transformer import Transformer
 from heedful.progress import Reporter
-from heedful.storage.clear import clear
+from heedful.storage.clear import clear_folder
 from heedful.storage.files import write_atomically
 from heedful.storage.run_folder import RunFolder, fill_model
 from heedful.tasks.choose import quick_score, symbols
@@ -117,7 +117,7 @@ def _new_folder(path: Path) -> Iterator[RunFolder]:
     try:
         yield folder
     except BaseException:
-        clear(path)
+        clear_folder(path)
         raise
 
 

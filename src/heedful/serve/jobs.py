@@ -8,7 +8,7 @@ from heedful.config import SearchConfig
 from heedful.data.pairs import Pair
 from heedful.evaluation.score import PairScore, score_pairs
 from heedful.inspection.attention_view import Lens
-from heedful.progress import Silent
+from heedful.progress import SilentReporter
 from heedful.serve.batcher import Piece
 from heedful.serve.http_errors import Refused
 from heedful.serve.model_registry import Model
@@ -98,7 +98,7 @@ class Scoring:
     def do(self, items: Sequence[Pair]) -> list[PairScore]:
         """Score them together."""
         pairs: Iterator[Pair] = iter(items)
-        return list(score_pairs(self.model.translator, pairs, Silent()))
+        return list(score_pairs(self.model.translator, pairs, SilentReporter()))
 
 
 @dataclass(frozen=True, slots=True)

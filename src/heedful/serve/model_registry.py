@@ -73,10 +73,10 @@ class Model:
     @cached_property
     def aligner(self) -> "Aligner":
         """Where this model aligns words; for who holds `alone`."""
-        from heedful.progress import Silent
+        from heedful.progress import SilentReporter
         from heedful.translation.word_alignment import find_aligner
 
-        return find_aligner(self.run, self.inner, Silent())
+        return find_aligner(self.run, self.inner, SilentReporter())
 
 
 class Shelf:

@@ -15,7 +15,7 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from heedful.errors import ConfigError
-from heedful.process_memory import settle
+from heedful.process_memory import freeze_loaded_objects
 from heedful.serve.supervisor import let_through
 
 _HEAD = 65_536  # bytes before the body of a request
@@ -51,7 +51,7 @@ class Server(uvicorn.Server):
             return
         wanted = dict.fromkeys((signal.SIGINT, signal.SIGTERM), self.handle_exit)
         before = {number: signal.signal(number, handler) for number, handler in wanted.items()}
-        settle()  # this process does nothing else, and by now it has loaded all that it needs
+        freeze_loaded_objects()  # this process does nothing else, and by now it has loaded all that it needs
         loop = asyncio.get_running_loop()
         if hasattr(signal, "SIGHUP"):
             loop.add_signal_handler(signal.SIGHUP, self._begin_to_renew)
@@ -69,7 +69,7 @@ class Server(uvicorn.Server):
 
     async def _renewed(self) -> None:
         await self._renew()
-        settle()
+        freeze_loaded_objects()
 
 
 class Patient(HttpToolsProtocol):

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-class AtCheckpoint(RunFolder):
+class RunAtCheckpoint(RunFolder):
     """A run as it was at a step whose checkpoint is kept."""
 
     has_model = True
@@ -45,7 +45,7 @@ class AtCheckpoint(RunFolder):
         return self.checkpoints / f"step-{self.step:08d}", weights
 
 
-def step_of(path: Path) -> int:
+def checkpoint_step(path: Path) -> int:
     """The step of a checkpoint's folder; 0 for other folders."""
     number = path.name.removeprefix("step-")
     inside = path.absolute().parent.name == "checkpoints" and path.is_dir()
@@ -54,7 +54,7 @@ def step_of(path: Path) -> int:
 
 def refuse_checkpoint(path: Path) -> None:
     """Where a run is wanted, to go on with."""
-    if step_of(path):
+    if checkpoint_step(path):
         raise FolderError(
             f"--resume {path}: that is a checkpoint, and training goes on from the newest; resume the run, "
             f"{path.parent.parent}, or begin another with this one: --init {path}"

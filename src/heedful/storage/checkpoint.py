@@ -36,7 +36,7 @@ from heedful.storage.files import (
     write_atomically,
     write_manifest,
 )
-from heedful.storage.sharded_tensors import in_parts, join_parts
+from heedful.storage.sharded_tensors import is_sharded, join_shards
 
 _TENSORS = "tensors.safetensors"
 _WHOLE = "whole.safetensors"
@@ -176,8 +176,8 @@ def _write_tensors(
         save_tensors(folder / _TENSORS, tensors, {"format": "pt"})
         return (_TENSORS,)
     count = spread(folder)
-    join_parts(folder, [name for name, tensor in tensors.items() if in_parts(tensor)], count, folder / _TENSORS)
-    whole = {name: tensor for name, tensor in tensors.items() if not in_parts(tensor)}
+    join_shards(folder, [name for name, tensor in tensors.items() if is_sharded(tensor)], count, folder / _TENSORS)
+    whole = {name: tensor for name, tensor in tensors.items() if not is_sharded(tensor)}
     save_tensors(folder / _WHOLE, whole, {"format": "pt"})
     return _TENSORS, _WHOLE
 

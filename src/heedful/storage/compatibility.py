@@ -4,7 +4,7 @@ from heedful.errors import FolderError
 from heedful.storage.run_folder import RunFolder
 
 
-def require_alike(run: RunFolder, other: RunFolder) -> None:
+def require_compatible(run: RunFolder, other: RunFolder) -> None:
     """Models can only be taken together where the same ids mean the same."""
     if run.experiment().task != other.experiment().task:
         tasks = f"{run.experiment().task} and {other.experiment().task}"

@@ -16,17 +16,17 @@ from torch import Tensor
 from heedful.errors import FolderError
 from heedful.models.transformer import DecoderLayer, EncoderLayer, Transformer
 from heedful.nn.attention import CrossAttention, SelfAttention
-from heedful.storage.head_padding import Heads, enough_for, taken_out
+from heedful.storage.head_padding import PaddedHeads, fit_heads, unpad_heads
 
 _VERSION = 6  # of CTranslate2's binary format
 _TYPES = (torch.float32, torch.int8, torch.int16, torch.int32, torch.float16, torch.bfloat16)  # by their numbers there
 
 
-def own_weights(path: Path, model: Transformer) -> dict[str, Tensor]:
+def read_ctranslate2_weights(path: Path, model: Transformer) -> dict[str, Tensor]:
     """What `model`, of which only the sizes matter, has to be filled with to be the model of this file."""
     found = _Found(_variables(path), path)
-    reading = enough_for(layer.attention for layer in model.encoder)
-    writing = enough_for(kind for layer in model.decoder for kind in (layer.attention, layer.cross_attention))
+    reading = fit_heads(layer.attention for layer in model.encoder)
+    writing = fit_heads(kind for layer in model.decoder for kind in (layer.attention, layer.cross_attention))
     weights = dict(_tables(model, found))
     for number, layer in enumerate(model.encoder):
         inside = found.under(f"encoder/layer_{number}")
@@ -78,24 +78,24 @@ def _tables(model: Transformer, found: _Found) -> Iterator[tuple[str, Tensor]]:
             yield from _norm(f"{side}_norm", found.under(f"{side}/layer_norm"))
 
 
-def _encoder_layer(layer: EncoderLayer, found: _Found, heads: Heads) -> Iterator[tuple[str, Tensor]]:
+def _encoder_layer(layer: EncoderLayer, found: _Found, heads: PaddedHeads) -> Iterator[tuple[str, Tensor]]:
     yield from _self_attention(layer.attention, found.under("self_attention"), heads)
     yield from _feed_forward(found.under("ffn"))
 
 
-def _decoder_layer(layer: DecoderLayer, found: _Found, heads: Heads) -> Iterator[tuple[str, Tensor]]:
+def _decoder_layer(layer: DecoderLayer, found: _Found, heads: PaddedHeads) -> Iterator[tuple[str, Tensor]]:
     yield from _self_attention(layer.attention, found.under("self_attention"), heads)
     yield from _cross_attention(layer.cross_attention, found.under("attention"), heads)
     yield from _feed_forward(found.under("ffn"))
 
 
-def _self_attention(layer: SelfAttention, found: _Found, heads: Heads) -> Iterator[tuple[str, Tensor]]:
+def _self_attention(layer: SelfAttention, found: _Found, heads: PaddedHeads) -> Iterator[tuple[str, Tensor]]:
     yield from _projections("attention.query_key_value", layer.sizes, layer.num_heads, found.under("linear_0"), heads)
     yield from _output("attention.output", layer.sizes[-1], layer.num_heads, found.under("linear_1"), heads)
     yield from _norm("attention_residual.norm", found.under("layer_norm"))
 
 
-def _cross_attention(layer: CrossAttention, found: _Found, heads: Heads) -> Iterator[tuple[str, Tensor]]:
+def _cross_attention(layer: CrossAttention, found: _Found, heads: PaddedHeads) -> Iterator[tuple[str, Tensor]]:
     count = layer.num_heads
     yield from _projections("cross_attention.query", layer.sizes[:1], count, found.under("linear_0"), heads)
     yield from _projections("cross_attention.key_value", layer.sizes, count, found.under("linear_1"), heads)
@@ -104,16 +104,16 @@ def _cross_attention(layer: CrossAttention, found: _Found, heads: Heads) -> Iter
 
 
 def _projections(
-    name: str, sizes: Sequence[int], count: int, found: _Found, heads: Heads
+    name: str, sizes: Sequence[int], count: int, found: _Found, heads: PaddedHeads
 ) -> Iterator[tuple[str, Tensor]]:
     for end in ("weight", "bias"):
         parts = found[end].chunk(len(sizes))
-        own = [taken_out(part, size, count, heads) for part, size in zip(parts, sizes, strict=True)]
+        own = [unpad_heads(part, size, count, heads) for part, size in zip(parts, sizes, strict=True)]
         yield f"{name}.{end}", torch.cat(own)
 
 
-def _output(name: str, size: int, count: int, found: _Found, heads: Heads) -> Iterator[tuple[str, Tensor]]:
-    yield f"{name}.weight", taken_out(found["weight"].T, size, count, heads).T
+def _output(name: str, size: int, count: int, found: _Found, heads: PaddedHeads) -> Iterator[tuple[str, Tensor]]:
+    yield f"{name}.weight", unpad_heads(found["weight"].T, size, count, heads).T
     yield f"{name}.bias", found["bias"]
 
 

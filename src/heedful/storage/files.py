@@ -65,10 +65,10 @@ def disk_errors(what: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise _worded(error, what) from error
+        raise _describe_disk_error(error, what) from error
 
 
-def _worded(error: OSError, what: Path) -> HeedfulError:
+def _describe_disk_error(error: OSError, what: Path) -> HeedfulError:
     # A temporary name means nothing to the user: name the folder it stands in.
     shown = next((path.parent for path in [*reversed(what.parents), what] if _is_temporary(path)), what)
     if out_of_space(error):
@@ -279,10 +279,10 @@ def check_manifest(folder: Path, required: Iterable[str] = ()) -> None:
 
 def read_json(path: Path) -> object:
     """The JSON value in a file; whatever is wrong with it is a FolderError."""
-    return _parsed(path, _content(path))
+    return _parse_json(path, _read_bytes(path))
 
 
-def _content(path: Path) -> bytes:
+def _read_bytes(path: Path) -> bytes:
     try:
         if not path.is_file():  # a named pipe would wait for ever
             raise DamagedError(path.parent, f"{path.name}: missing")
@@ -291,7 +291,7 @@ def _content(path: Path) -> bytes:
         raise DamagedError(path.parent, f"{path.name}: {_reason(error)}") from error
 
 
-def _parsed(path: Path, content: bytes) -> object:
+def _parse_json(path: Path, content: bytes) -> object:
     try:
         return json.loads(content.decode())
     except (ValueError, RecursionError) as error:
@@ -307,8 +307,8 @@ def _manifest_text(files: Mapping[str, object]) -> str:
 def _read_manifest(folder: Path) -> dict[str, tuple[int, str]]:
     """The size and sha256 of each file."""
     path = folder / MANIFEST
-    content = _content(path)
-    match _parsed(path, content):
+    content = _read_bytes(path)
+    match _parse_json(path, content):
         case {"format": int(version)} if version != _FORMAT:
             raise FolderError(f"{path} is of format {version}, but this heedful reads format {_FORMAT}; update heedful")
         case {"files": dict(files)} if all(map(_is_entry, files.values())):

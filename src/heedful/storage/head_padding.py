@@ -13,20 +13,20 @@ from heedful.nn.attention import CrossAttention, SelfAttention
 
 
 @dataclass(frozen=True, slots=True)
-class Heads:
+class PaddedHeads:
     """How many heads there are, and how wide each of them is, when all are filled up."""
 
     count: int
     width: int
 
 
-def enough_for(attentions: Iterable[SelfAttention | CrossAttention]) -> Heads:
+def fit_heads(attentions: Iterable[SelfAttention | CrossAttention]) -> PaddedHeads:
     """As many and as wide as the largest of these needs them."""
     sizes = [attention.head_sizes for attention in attentions]
-    return Heads(max(size.num_heads for size in sizes), max(max(size.d_k, size.d_v) for size in sizes))
+    return PaddedHeads(max(size.num_heads for size in sizes), max(max(size.d_k, size.d_v) for size in sizes))
 
 
-def filled_up(rows: Tensor, count: int, heads: Heads) -> Tensor:
+def pad_heads(rows: Tensor, count: int, heads: PaddedHeads) -> Tensor:
     """The rows of `count` heads as those of more and wider ones, with zeros in the new rows."""
     own = rows.unflatten(0, (count, -1))
     filled = rows.new_zeros(heads.count, heads.width, *rows.shape[1:])
@@ -34,7 +34,7 @@ def filled_up(rows: Tensor, count: int, heads: Heads) -> Tensor:
     return filled.flatten(0, 1)
 
 
-def taken_out(rows: Tensor, size: int, count: int, heads: Heads) -> Tensor:
+def unpad_heads(rows: Tensor, size: int, count: int, heads: PaddedHeads) -> Tensor:
     """The way back: of rows that were filled up the `size` that there were, of `count` heads."""
     filled = rows.unflatten(0, (heads.count, heads.width))
     return filled[:count, : size // count].flatten(0, 1)

@@ -21,7 +21,7 @@ _FAR_BYTE = 1 << 30  # Windows lets nobody read a locked byte, so the one it loc
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
+def lock_folder(folder: Path) -> Iterator[None]:
     """Hold the folder, made if missing, for this process alone; FolderError names the process that has it already.
 
     The operating system holds the lock, so it ends with the process, however that dies. The file stays: to remove it

@@ -43,7 +43,7 @@ def is_built_in(name: str | os.PathLike[str], folder: Path | None = None) -> boo
     return find_model(name, folder).resolve().parent == (folder or BUILT_IN).resolve()
 
 
-def seems_a_model(text: str) -> bool:
+def looks_like_model(text: str) -> bool:
     """Whether who writes this means a model, and not a text to translate, even if there is none of that name.
 
     One word with a slash, a pair of languages, or a path into a folder that exists.

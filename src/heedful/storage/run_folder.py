@@ -91,10 +91,10 @@ class RunFolder:
     @classmethod
     def open(cls, path: Path) -> "RunFolder":
         """An existing one, with all that is needed to use it intact; or one of its checkpoints, by its folder."""
-        from heedful.storage.at_checkpoint import AtCheckpoint, step_of
+        from heedful.storage.at_checkpoint import RunAtCheckpoint, checkpoint_step
 
-        if step := step_of(path):
-            return AtCheckpoint(cls.open(path.absolute().parent.parent).path, step)
+        if step := checkpoint_step(path):
+            return RunAtCheckpoint(cls.open(path.absolute().parent.parent).path, step)
         if not path.is_dir():
             raise FolderError(f"no run folder {path}; make one with: heedful train --source A --target B --out {path}")
         if not (path / "config.json").exists():
@@ -230,14 +230,14 @@ class RunFolder:
     def _exported_model(self) -> "AnySeq2Seq":
         """What the folder has for CTranslate2, for PyTorch."""
         from heedful.models.transformer import Transformer
-        from heedful.storage.ctranslate2_weights import own_weights
+        from heedful.storage.ctranslate2_weights import read_ctranslate2_weights
 
         check_manifest(self.ctranslate2)
         path = self.ctranslate2 / "model.bin"
         model = self._built(path, path.stat().st_size)
         if not isinstance(model, Transformer):
             raise FolderError(f"{path} is a Transformer, but experiment.toml describes a {type(model).__name__}")
-        weights = own_weights(path, model)
+        weights = read_ctranslate2_weights(path, model)
         fill_model(model.to_empty(device="cpu"), weights, str(path))
         return model.eval()
 
@@ -389,7 +389,7 @@ def _digest(weights: "Mapping[str, Tensor]", metadata: Mapping[str, str]) -> str
     return digest.hexdigest()
 
 
-def mean_weights(several: "Iterable[Mapping[str, Tensor]]") -> "dict[str, Tensor]":
+def average_weights(several: "Iterable[Mapping[str, Tensor]]") -> "dict[str, Tensor]":
     """The mean of checkpoints (section 6.1), added up in double precision."""
     sums: "dict[str, Tensor]" = {}
     count = 0

@@ -19,29 +19,29 @@ _JOINED = "model-00001-of-00001.safetensors"  # and what it calls the result
 _INDEX = "model.safetensors.index.json"
 
 
-def in_parts(tensor: Tensor) -> bool:
+def is_sharded(tensor: Tensor) -> bool:
     """Whether this process may hold only a part of the tensor."""
     return hasattr(tensor, "full_tensor")
 
 
-def write_parts(folder: Path, tensors: Mapping[str, Tensor]) -> None:
+def write_shards(folder: Path, tensors: Mapping[str, Tensor]) -> None:
     """Write this process's parts into a folder that all see; every process has to call this at the same time."""
     from torch.distributed.checkpoint.api import CheckpointException
     from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageWriter
     from torch.distributed.checkpoint.state_dict_saver import save
 
-    parts = {name: tensor for name, tensor in tensors.items() if in_parts(tensor)}
+    parts = {name: tensor for name, tensor in tensors.items() if is_sharded(tensor)}
     try:
         with disk_errors(folder):
             writer = HuggingFaceStorageWriter(str(folder / _PARTS), save_distributed=True)
             writer.sync_files = False  # what is removed after the join need not outlive a crash
             save(parts, storage_writer=writer)
     except CheckpointException as failed:  # raised in all processes if one fails
-        _tell(folder, failed.failures)
+        _raise_first_failure(folder, failed.failures)
         raise
 
 
-def _tell(folder: Path, failures: Mapping[int, tuple[BaseException, object]]) -> None:
+def _raise_first_failure(folder: Path, failures: Mapping[int, tuple[BaseException, object]]) -> None:
     """Raise what went wrong in the first of the processes that failed, in our own words where it was the disk."""
     for rank, (error, _) in sorted(failures.items()):
         with disk_errors(folder):
@@ -50,7 +50,7 @@ def _tell(folder: Path, failures: Mapping[int, tuple[BaseException, object]]) ->
         raise HeedfulError(f"process {rank} could not write its part of {folder.parent} ({error})") from error
 
 
-def join_parts(folder: Path, names: Iterable[str], count: int, path: Path) -> None:
+def join_shards(folder: Path, names: Iterable[str], count: int, path: Path) -> None:
     """Make one file of what `count` processes have written, tensor by tensor; the parts are removed."""
     from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageWriter
     from torch.distributed.checkpoint.metadata import Metadata

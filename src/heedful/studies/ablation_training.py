@@ -25,13 +25,13 @@ from heedful.studies.plan import Plan, Stopped
 from heedful.training.events import StepDone
 from heedful.training.gradients import Objective, make_gradients
 from heedful.training.layers import set_up_layers
-from heedful.training.loop import Learner, training_steps
-from heedful.training.memory_errors import memory_errors
+from heedful.training.loop import TrainingState, training_steps
+from heedful.training.memory_errors import explain_out_of_memory
 from heedful.training.optimizer import MovingAverage, make_optimizer
 from heedful.training.precision import Precision
 from heedful.training.prepare import Prepared
-from heedful.training.updates import Split, updates
-from heedful.training.validation import using, validation_loss
+from heedful.training.updates import UpdateSplit, make_updates
+from heedful.training.validation import compute_validation_loss, use_weights
 
 _POINTS = 10  # of a learning curve
 # Where the text lies, who works on it and when a run would save or look change nothing in a row.
@@ -45,7 +45,7 @@ def make_row(part: Part, base: Experiment, material: Material, path: Path, plan:
     kept = read_row(path, fingerprint)
     if kept is not None:
         return kept
-    with memory_errors(experiment.train):
+    with explain_out_of_memory(experiment.train):
         row = _trained(part, experiment, material, fingerprint, plan)
     write_row(path, row)
     return row
@@ -75,7 +75,7 @@ def _trained(part: Part, experiment: Experiment, material: Material, fingerprint
         stopped = f"the loss or its gradient was no number at step {learner.step + 1}"
     last = losses[-max(1, len(losses) // 10) :] or [math.nan]
     least = least_loss(config.label_smoothing, prepared.tokenizers.vocabulary.target)
-    with using(learner.model, learner.average.weights if learner.average else None):
+    with use_weights(learner.model, learner.average.weights if learner.average else None):
         measured = measure(learner.model, experiment, material)
     return Row(
         fingerprint=fingerprint,
@@ -98,34 +98,36 @@ def build(part: Part, experiment: Experiment, prepared: Prepared) -> Transformer
     return model
 
 
-def _learner(part: Part, experiment: Experiment, prepared: Prepared) -> Learner:
+def _learner(part: Part, experiment: Experiment, prepared: Prepared) -> TrainingState:
     config = experiment.train
     device = choose_device(config.device)
     use_threads(config.threads)
     model = build(part, experiment, prepared).to(device)
     set_up_layers(model, config, device)
     average = MovingAverage(model, config.ema_decay) if config.ema_decay else None
-    return Learner(model, make_optimizer(model, config), average, precision=Precision.of(config.precision, device))
+    return TrainingState(
+        model, make_optimizer(model, config), average, precision=Precision.of(config.precision, device)
+    )
 
 
-def _events(learner: Learner, experiment: Experiment, prepared: Prepared) -> Iterator[StepDone]:
+def _events(learner: TrainingState, experiment: Experiment, prepared: Prepared) -> Iterator[StepDone]:
     """All updates of a row."""
     config, seed, model = experiment.train, experiment.seed, learner.model
     device = next(model.parameters()).device
     workers = count_workers(device)
     gradients = make_gradients(model, Objective(config.label_smoothing, seed, learner.precision), workers)
-    split, batching = Split(config.accumulate * workers), Batching(config.batch_tokens, seed)
-    data = updates(prepared.train, learner.position, batching, split, model.pad_id, device)
+    split, batching = UpdateSplit(config.accumulate * workers), Batching(config.batch_tokens, seed)
+    data = make_updates(prepared.train, learner.position, batching, split, model.pad_id, device)
     for event in training_steps(learner, data, gradients, experiment.model.d_model, config):
         yield event
         if event.step >= config.max_steps:
             return
 
 
-def _validated(learner: Learner, prepared: Prepared, batch_tokens: int) -> float | None:
+def _validated(learner: TrainingState, prepared: Prepared, batch_tokens: int) -> float | None:
     """Unsmoothed loss on the validation pairs."""
-    with using(learner.model, learner.average.weights if learner.average else None):
-        return finite(validation_loss(learner.model, prepared.valid, batch_tokens)) if prepared.valid else None
+    with use_weights(learner.model, learner.average.weights if learner.average else None):
+        return finite(compute_validation_loss(learner.model, prepared.valid, batch_tokens)) if prepared.valid else None
 
 
 def least_loss(smoothing: float, vocabulary: int) -> float:

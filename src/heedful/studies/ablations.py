@@ -21,7 +21,7 @@ from heedful.studies.corpus_facts import prepared_text
 from heedful.studies.experiments import check_recipe
 from heedful.studies.outcome import Cell, Outcome, Table
 from heedful.studies.plan import Plan
-from heedful.training.prepare import Prepared, resolve
+from heedful.training.prepare import Prepared, resolve_files
 
 # One layer a side learns the small language in seconds. One thread: small matrices gain nothing from more, and the
 # numbers are the same on every number of cores.
@@ -98,7 +98,7 @@ def _experiment(plan: Plan) -> Experiment:
         )
     else:
         experiment = make_experiment(plan.recipe)
-        experiment = replace(experiment, data=resolve(experiment.data))
+        experiment = replace(experiment, data=resolve_files(experiment.data))
     check_recipe("parts", experiment, "recipes/multi30k-en-de.toml")
     return experiment
 

@@ -12,7 +12,7 @@ from heedful.progress import Reporter
 from heedful.storage.run_folder import RunFolder
 from heedful.studies.plan import Plan
 from heedful.tasks.choose import read_pairs
-from heedful.training.prepare import Prepared, check_other_files, data_facts, prepare, prepared_before
+from heedful.training.prepare import Prepared, check_evaluation_files, describe_data, load_prepared, prepare
 from heedful.training.versions import versions
 
 
@@ -48,13 +48,13 @@ def prepared_text(folder: Path, experiment: Experiment, report: Reporter) -> Pre
     run = RunFolder(folder)
     with suppress(DataError, FolderError):  # other text, or damaged: it can be made again
         if run.prepared and run.experiment() == experiment:
-            return prepared_before(run, experiment, report)
+            return load_prepared(run, experiment, report)
     if folder.exists():
         rmtree(folder)
-    check_other_files(experiment.task, experiment.data)
+    check_evaluation_files(experiment.task, experiment.data)
     total = sum(1 for _ in read_pairs(experiment.task, experiment.data))
     run = RunFolder.create(folder)
     run.begin(experiment)
     prepared = prepare(run, experiment, total, report)
-    run.write_about({"data": data_facts(run, experiment, prepared), "versions": versions()})
+    run.write_about({"data": describe_data(run, experiment, prepared), "versions": versions()})
     return prepared

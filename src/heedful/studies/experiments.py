@@ -9,7 +9,7 @@ from heedful.errors import ConfigError, DataError, did_you_mean
 from heedful.models.size import equal_size, model_size
 from heedful.studies.corpus_facts import Material
 from heedful.studies.plan import Plan
-from heedful.training.prepare import resolve
+from heedful.training.prepare import resolve_files
 
 _CLIPPED = 1.0
 
@@ -33,7 +33,7 @@ def base(study: str, plan: Plan, smoke: Mapping[str, Any], example: str, *tasks:
     experiment = make_experiment(merge(smoke, given) if plan.scale == "smoke" else given)
     check_recipe(study, experiment, example, *tasks)
     try:
-        return replace(experiment, name="", data=resolve(experiment.data))
+        return replace(experiment, name="", data=resolve_files(experiment.data))
     except DataError:
         if plan.dry_run:  # the files may be on another machine
             return replace(experiment, name="")

@@ -22,7 +22,7 @@ from heedful.storage.run_folder import RunFolder, read_valid_pairs
 from heedful.studies.plan import Plan
 from heedful.tasks.choose import Question, questions, read_questions
 from heedful.training.learning_curve import read_events
-from heedful.training.validation import validation_loss
+from heedful.training.validation import compute_validation_loss
 from heedful.translation.translator import Translator
 
 _FILE = "scored.json"
@@ -105,7 +105,7 @@ def _perplexity(run: RunFolder, translator: Translator) -> float | None:
     if not (run.data / "valid").exists():
         return None
     corpus = Corpus(run.data / "valid")
-    return math.exp(validation_loss(translator.model, corpus, run.experiment().train.batch_tokens))
+    return math.exp(compute_validation_loss(translator.model, corpus, run.experiment().train.batch_tokens))
 
 
 def _kept(run: RunFolder, key: str) -> Scored | None:

@@ -11,10 +11,10 @@ from heedful.config import ModelConfig, TrainConfig
 from heedful.data.batch import Batch
 from heedful.data.batching import Position
 from heedful.models.build import Vocabulary, build_model
-from heedful.process_memory import keep_pages
+from heedful.process_memory import keep_freed_memory
 from heedful.studies.timing import one_thread, seconds
-from heedful.training.gradients import Gradients, Objective, OneByOne, Update
-from heedful.training.loop import Learner, training_steps
+from heedful.training.gradients import Gradients, Objective, SequentialGradients, Update
+from heedful.training.loop import TrainingState, training_steps
 from heedful.training.optimizer import make_optimizer
 from heedful.training.precision import Precision
 
@@ -37,7 +37,7 @@ def training_speed(
     does slows all of them, and the figure is the median; the first round does not count.
     """
     torch.manual_seed(1)
-    keep_pages()
+    keep_freed_memory()
     updates = {length: _update(length, vocabulary, batch_tokens, device) for length in lengths}
     steps = {}
     for name, config in configs.items():
@@ -52,12 +52,14 @@ def training_speed(
     return {key: updates[key[1]].tokens / median(rounds[1:]) for key, rounds in took.items()}
 
 
-def _learner(config: ModelConfig, vocabulary: int, device: torch.device) -> tuple[Learner, Gradients]:
+def _learner(config: ModelConfig, vocabulary: int, device: torch.device) -> tuple[TrainingState, Gradients]:
     """A model as `heedful train` sets it up for one worker."""
     model = build_model(config, Vocabulary(vocabulary, vocabulary, _PAD, _EOS)).to(device)
     precision = Precision.of(_TRAIN.precision, device)
     objective = Objective(_TRAIN.label_smoothing, 1, precision)
-    return Learner(model, make_optimizer(model, _TRAIN), None, precision=precision), OneByOne(model, objective)
+    return TrainingState(model, make_optimizer(model, _TRAIN), None, precision=precision), SequentialGradients(
+        model, objective
+    )
 
 
 def _update(length: int, vocabulary: int, batch_tokens: int, device: torch.device) -> Update:

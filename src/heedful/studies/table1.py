@@ -18,7 +18,7 @@ from heedful.nn.attention import SelfAttention, attend_between, attend_nearby
 from heedful.nn.convolution import GatedConvolution
 from heedful.nn.layout import Layout
 from heedful.nn.recurrent import ReadingLayer
-from heedful.process_memory import keep_pages
+from heedful.process_memory import keep_freed_memory
 from heedful.progress import Reporter
 from heedful.studies.charts import Series, can_draw, lines
 from heedful.studies.outcome import Cell, Outcome, Table
@@ -112,7 +112,7 @@ def measure(
     torch.manual_seed(1)
     works = {(kind, n, d): _work(kind, n, d, sizes.window, device) for n, d in shapes for kind in KINDS}
     took: dict[tuple[Kind, int, int], list[float]] = {key: [] for key in works}
-    keep_pages()
+    keep_freed_memory()
     with one_thread(device):
         for done in range(sizes.repeats + 1):
             for key, work in works.items():

@@ -18,7 +18,7 @@ _EMA_DECAY = 0.998
 
 
 @dataclass(frozen=True, slots=True)
-class Survey:
+class CorpusStatistics:
     """What one look through the corpus tells."""
 
     pairs: int
@@ -27,14 +27,14 @@ class Survey:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class ChosenSettings:
     """Tables of an experiment, and why, by the key that would overrule it."""
 
     tables: dict[str, Any]
     reasons: dict[str, str]
 
 
-def survey(pairs: Iterable[Pair]) -> Survey:
+def measure_corpus(pairs: Iterable[Pair]) -> CorpusStatistics:
     """Count; bad files raise their errors here, before any work is done."""
     count = words = 0
     distinct: set[str] = set()
@@ -45,10 +45,12 @@ def survey(pairs: Iterable[Pair]) -> Survey:
         if count <= _SAMPLED_PAIRS:
             distinct.update(target)
             distinct.update(pair.source.split())
-    return Survey(count, words, len(distinct))
+    return CorpusStatistics(count, words, len(distinct))
 
 
-def choose(found: Survey, device: str, given: Given, *, model: bool, symbols: bool = False) -> Choice:
+def choose_settings(
+    found: CorpusStatistics, device: str, given: Given, *, model: bool, symbols: bool = False
+) -> ChosenSettings:
     """Vocabulary, batch, schedule and, if wanted, the model by the size of the corpus and the kind of machine.
 
     `given` is what the user has set of [train]; `symbols`: no word of this text is cut into pieces.
@@ -81,10 +83,12 @@ def choose(found: Survey, device: str, given: Given, *, model: bool, symbols: bo
         "train.batch_tokens": f"batch: {batch} tokens a side",
         "train.max_steps": f"schedule: {steps} updates, about {epochs} times through the data",
     }
-    return Choice(tables, reasons)
+    return ChosenSettings(tables, reasons)
 
 
-def choose_tuning(found: Survey, before: Experiment, device: str, given: Given, *, hold_out: bool) -> Choice:
+def choose_finetuning_settings(
+    found: CorpusStatistics, before: Experiment, device: str, given: Given, *, hold_out: bool
+) -> ChosenSettings:
     """How to go on training a model on this text: with small steps, judged early and often, so that it forgets little.
 
     `before` is what the model was trained by, `given` what the user has set of [train]; `hold_out` some pairs where
@@ -98,7 +102,7 @@ def choose_tuning(found: Survey, before: Experiment, device: str, given: Given, 
     batch = given.get("batch_tokens", _batch(_pieces(found), device))
     steps = given.get("max_steps", max(50, round(epochs * _pieces(found) / batch)))
     every, warmup = max(5, min(500, steps // 20)), max(1, min(500, steps // 10))
-    held_out = usually_held_out(found.pairs)
+    held_out = default_hold_out(found.pairs)
     tables: dict[str, Any] = {
         "data": {"hold_out": held_out} if hold_out else {},
         "train": {
@@ -132,10 +136,10 @@ def choose_tuning(found: Survey, before: Experiment, device: str, given: Given, 
         }
     if hold_out:
         reasons["data.hold_out"] = f"held out: about {held_out} pairs to validate on"
-    return Choice(tables, reasons)
+    return ChosenSettings(tables, reasons)
 
 
-def usually_held_out(pairs: int) -> int:
+def default_hold_out(pairs: int) -> int:
     """How many to validate on: 2 %, at most 1000; of few a tenth, for the score of twenty would be chance."""
     return min(1000, max(round(0.02 * pairs), min(200, pairs // 10)))
 
@@ -147,7 +151,7 @@ def _tuning_epochs(pairs: int) -> int:
     return 2
 
 
-def _pieces(found: Survey) -> int:
+def _pieces(found: CorpusStatistics) -> int:
     return max(1, round(found.target_words * _PIECES_A_WORD) + found.pairs)
 
 

@@ -15,7 +15,7 @@ _MAY_CHANGE = (
 )
 
 
-def changed(before: Experiment, settings: dict[str, Any]) -> Experiment:
+def apply_resume_settings(before: Experiment, settings: dict[str, Any]) -> Experiment:
     """The same experiment with these settings, if they are such that a run can go on with them."""
     after = make_experiment(merge(asdict(before), settings))
     old, new = flat(before), flat(after)

@@ -11,17 +11,17 @@ from heedful.data.batching import Position
 from heedful.errors import Diverged, FolderError
 from heedful.storage.checkpoint import Checkpoint, Checkpoints
 from heedful.storage.run_folder import fill_model
-from heedful.storage.sharded_tensors import write_parts
-from heedful.training.loop import Learner
+from heedful.storage.sharded_tensors import write_shards
+from heedful.training.loop import TrainingState
 from heedful.training.optimizer import MOMENTS, load_optimizer, optimizer_tensors
-from heedful.training.process_group import Crew
-from heedful.training.sharding import part, part_like, whole
+from heedful.training.process_group import ProcessGroup
+from heedful.training.sharding import gather_tensor, local_part, shard_like
 
 Facts = Mapping[str, object]  # versions, processor, threads and the like: what the same bits depend on
 
 
 @dataclass(slots=True)
-class Record:
+class RunProgress:
     """What the run knows of itself beside the weights; saved with them."""
 
     best: float | None = None  # lower is better: a loss, or minus BLEU
@@ -31,57 +31,59 @@ class Record:
     seconds: float = 0.0
 
 
-def snapshot(learner: Learner, record: Record, machine: Facts, device: torch.device) -> Checkpoint:
+def make_checkpoint(state: TrainingState, record: RunProgress, machine: Facts, device: torch.device) -> Checkpoint:
     """All that the training has to remember; where weights are in parts, this process's parts of it."""
-    tensors = {f"model.{name}": p.detach() for name, p in learner.model.named_parameters()}
-    tensors |= {f"optimizer.{k}": v for k, v in optimizer_tensors(learner.model, learner.optimizer).items()}
-    if learner.average:
-        tensors |= {f"ema.{name}": weight for name, weight in learner.average.weights.items()}
+    tensors = {f"model.{name}": p.detach() for name, p in state.model.named_parameters()}
+    tensors |= {f"optimizer.{k}": v for k, v in optimizer_tensors(state.model, state.optimizer).items()}
+    if state.average:
+        tensors |= {f"ema.{name}": weight for name, weight in state.average.weights.items()}
     tensors["random.cpu"] = torch.get_rng_state()
     if device.type == "cuda":
         tensors["random.cuda"] = torch.cuda.get_rng_state(device)
-    state = {
-        "position": asdict(learner.position),
-        "skipped": learner.skipped,
-        "precision": learner.precision.state(),
+    values = {
+        "position": asdict(state.position),
+        "skipped": state.skipped,
+        "precision": state.precision.state(),
         "record": asdict(record),
         "machine": dict(machine),
     }
-    return Checkpoint(learner.step, tensors, state)
+    return Checkpoint(state.step, tensors, values)
 
 
-def gathered(tensors: Mapping[str, Tensor], keep: bool) -> dict[str, Tensor]:
+def gather_tensors(tensors: Mapping[str, Tensor], keep: bool) -> dict[str, Tensor]:
     """Whole tensors for who is to keep them; those put together are in the processor's memory, which is the largest."""
     kept = {}
     for name, tensor in tensors.items():
-        together = whole(tensor)
+        together = gather_tensor(tensor)
         if keep:
             kept[name] = together if together is tensor else together.cpu()
     return kept
 
 
-def save(checkpoint: Checkpoint, checkpoints: Checkpoints, crew: Crew, sharded: bool) -> str:
+def save_checkpoint(checkpoint: Checkpoint, checkpoints: Checkpoints, group: ProcessGroup, sharded: bool) -> str:
     """Write a checkpoint and give its place: by the first process, or by all where each has parts of it."""
-    if reason := crew.agree(_not_finite(checkpoint)):
+    if reason := group.agree_on(_not_finite(checkpoint)):
         raise Diverged(reason)
     if not sharded:
-        return crew.first_does(lambda: str(checkpoints.save(checkpoint)))
+        return group.run_on_first(lambda: str(checkpoints.save(checkpoint)))
 
     def spread(folder: Path | None = None) -> int:
         """Have all processes write their parts where the first, which alone knows the folder, says."""
-        write_parts(Path(crew.first_does(lambda: str(folder))), checkpoint.tensors)
-        return crew.count
+        write_shards(Path(group.run_on_first(lambda: str(folder))), checkpoint.tensors)
+        return group.world_size
 
-    if not crew.first:
+    if not group.is_first:
         spread()
-        return crew.first_does(str)
+        return group.run_on_first(str)
     path = checkpoints.save(checkpoint, spread)
-    return crew.first_does(lambda: str(path))
+    return group.run_on_first(lambda: str(path))
 
 
 def _not_finite(checkpoint: Checkpoint) -> str:
     """Why weights that are no numbers are not saved, or nothing."""
-    if all(part(tensor).isfinite().all() for name, tensor in checkpoint.tensors.items() if name.startswith("model.")):
+    if all(
+        local_part(tensor).isfinite().all() for name, tensor in checkpoint.tensors.items() if name.startswith("model.")
+    ):
         return ""
     return (
         f"the weights after step {checkpoint.step} are no longer numbers and are not saved; "
@@ -89,27 +91,27 @@ def _not_finite(checkpoint: Checkpoint) -> str:
     )
 
 
-def restore(learner: Learner, checkpoint: Checkpoint, device: torch.device) -> Record:
-    """Make the learner what it was; give the record that was saved with it."""
-    state = dict(checkpoint.state)
-    parameters = dict(learner.model.named_parameters())
+def restore_checkpoint(state: TrainingState, checkpoint: Checkpoint, device: torch.device) -> RunProgress:
+    """Make the state what it was; give the record that was saved with it."""
+    values = dict(checkpoint.state)
+    parameters = dict(state.model.named_parameters())
 
     def under(prefix: str) -> dict[str, Tensor]:
         """The tensors of this prefix as this process holds them."""
         found = checkpoint.under(prefix)
-        return {name: part_like(parameters[name], t) if name in parameters else t for name, t in found.items()}
+        return {name: shard_like(parameters[name], t) if name in parameters else t for name, t in found.items()}
 
     try:
-        fill_model(learner.model, under("model."), "the checkpoint")
+        fill_model(state.model, under("model."), "the checkpoint")
         moments = {f"{moment}.{name}": t for moment in MOMENTS for name, t in under(f"optimizer.{moment}.").items()}
-        load_optimizer(learner.model, learner.optimizer, moments)
-        if learner.average:
-            learner.average.load(under("ema."))
-        learner.step = checkpoint.step
-        learner.position = Position(**state["position"])  # type: ignore[arg-type]
-        learner.skipped = int(state["skipped"])  # type: ignore[call-overload]
-        learner.precision.load(state.get("precision", {}))  # type: ignore[arg-type]
-        record = Record(**state["record"])  # type: ignore[arg-type]
+        load_optimizer(state.model, state.optimizer, moments)
+        if state.average:
+            state.average.load(under("ema."))
+        state.step = checkpoint.step
+        state.position = Position(**values["position"])  # type: ignore[arg-type]
+        state.skipped = int(values["skipped"])  # type: ignore[call-overload]
+        state.precision.load(values.get("precision", {}))  # type: ignore[arg-type]
+        record = RunProgress(**values["record"])  # type: ignore[arg-type]
         torch.set_rng_state(checkpoint.tensors["random.cpu"])
         if device.type == "cuda" and "random.cuda" in checkpoint.tensors:
             torch.cuda.set_rng_state(checkpoint.tensors["random.cuda"], device)
@@ -118,7 +120,7 @@ def restore(learner: Learner, checkpoint: Checkpoint, device: torch.device) -> R
     return record
 
 
-def differences(then: object, now: Facts) -> str:
+def describe_differences(then: object, now: Facts) -> str:
     """What is another than when the checkpoint was written, in words; nothing where all is the same."""
     if not isinstance(then, dict):
         return ""

@@ -15,20 +15,20 @@ from heedful.errors import ConfigError
 from heedful.kernels.threads import divide_threads
 from heedful.models.seq2seq import AnySeq2Seq
 from heedful.training.gradients import Gradients, Objective, Update
-from heedful.training.process_group import Crew
-from heedful.training.sharding import shard
+from heedful.training.process_group import ProcessGroup
+from heedful.training.sharding import shard_module
 
 
-def together(
-    model: AnySeq2Seq, objective: Objective, crew: Crew, device: torch.device, parts: int, kind: Parallel
+def make_distributed_gradients(
+    model: AnySeq2Seq, objective: Objective, group: ProcessGroup, device: torch.device, parts: int, kind: Parallel
 ) -> Gradients:
     """What works out this model's gradients in several processes, each with at most so many parts of an update."""
     loss = SummedLoss(model, objective)
     match kind:
         case "copies":
-            return Copies(loss, crew, device, parts)
+            return ReplicatedGradients(loss, group, device, parts)
         case "shards":
-            return Shards(loss, crew, device, parts)
+            return ShardedGradients(loss, group, device, parts)
         case _:
             assert_never(kind)
 
@@ -45,32 +45,36 @@ class SummedLoss(nn.Module):
         return self.objective.loss(self.model, batch, step, share)
 
 
-class Together:
-    """Several processes go forward and back equally often, each with its own parts; `Copies` and `Shards` tell how."""
+class DistributedGradients:
+    """All processes run the same number of forward and backward passes, each on its own parts of the update."""
 
-    def __init__(self, loss: SummedLoss, module: nn.Module, crew: Crew, device: torch.device, parts: int) -> None:
+    def __init__(
+        self, loss: SummedLoss, module: nn.Module, group: ProcessGroup, device: torch.device, parts: int
+    ) -> None:
         self._objective = loss.objective
         self._module = module
-        self._crew = crew
+        self._group = group
         self._device = device
         self._parts = parts
 
     def __call__(self, update: Update, step: int) -> float:
         """See `Gradients`."""
-        self._crew.step = step
+        self._group.step = step
         self._draw_anew(step)
         # DDP and FSDP2 leave the mean over the processes, and the sum is wanted.
-        count = self._crew.count
+        count = self._group.world_size
         parts = [(part, count / update.target_tokens) for part in update.parts]
         # A process without a pair works on something that counts zero times: the others wait for it.
-        parts += [(_nothing(self._device), 0.0)] * (self._parts - len(parts))
+        parts += [(_empty_batch(self._device), 0.0)] * (self._parts - len(parts))
         losses = []
         for number, (part, share) in enumerate(parts, start=1):
             with divide_threads(1), nullcontext() if number == len(parts) else self.on_its_own():
                 losses.append(self._add_gradient(part, step, share))
         if self._device.type != "cpu":
-            self._crew.total(0.0)  # reading the losses would wait for a lost process without an end; this does not
-        return self._crew.total(sum(loss.item() for loss in losses)) / count
+            self._group.sum_over_processes(
+                0.0
+            )  # reading the losses would wait for a lost process without an end; this does not
+        return self._group.sum_over_processes(sum(loss.item() for loss in losses)) / count
 
     def on_its_own(self) -> AbstractContextManager[None]:
         """Inside, gradients are kept and not yet added up over the processes."""
@@ -85,46 +89,46 @@ class Together:
     def _draw_anew(self, step: int) -> None:
         """Where PyTorch draws the dropout, each process and update has a stream of its own, also when resumed."""
         if self._device.type != "cpu":
-            words = f"{self._objective.seed} {step} {self._crew.rank}".encode()
+            words = f"{self._objective.seed} {step} {self._group.rank}".encode()
             torch.manual_seed(int.from_bytes(blake2b(words, digest_size=7).digest(), "little"))
 
 
-class Copies(Together):
+class ReplicatedGradients(DistributedGradients):
     """Each process has the whole model (DDP); gradients travel while the rest of them is worked out."""
 
-    def __init__(self, loss: SummedLoss, crew: Crew, device: torch.device, parts: int) -> None:
+    def __init__(self, loss: SummedLoss, group: ProcessGroup, device: torch.device, parts: int) -> None:
         from torch.nn.parallel import DistributedDataParallel
 
         with warnings.catch_warnings():  # newer versions of PyTorch have another name for this, which older do not know
             warnings.simplefilter("ignore", FutureWarning)
             # Buffers are tables of positions, which grow in each process as far as its own sentences need.
             self._ddp = DistributedDataParallel(loss, broadcast_buffers=False, gradient_as_bucket_view=True)
-        super().__init__(loss, self._ddp, crew, device, parts)
+        super().__init__(loss, self._ddp, group, device, parts)
         # After its first way back DDP sorts the weights by when their gradients came, and from then on adds in another
         # order. It does so here, before any update, and a resumed training adds in the same order as one that went on.
-        self._add_gradient(_nothing(device), 0, 0.0)
+        self._add_gradient(_empty_batch(device), 0, 0.0)
         loss.zero_grad(set_to_none=True)
 
     def on_its_own(self) -> AbstractContextManager[None]:
-        """See `Together`."""
+        """See `DistributedGradients`."""
         return self._ddp.no_sync()
 
 
-class Shards(Together):
+class ShardedGradients(DistributedGradients):
     """Each process has a part of every weight, of its gradient and of Adam's memory of it (FSDP2)."""
 
-    def __init__(self, loss: SummedLoss, crew: Crew, device: torch.device, parts: int) -> None:
+    def __init__(self, loss: SummedLoss, group: ProcessGroup, device: torch.device, parts: int) -> None:
         if loss.objective.precision.dtype == torch.float16:
             # Each process would look for overflows in its own part of the gradients, and scale as it finds.
             raise ConfigError(
                 "train.parallel is 'shards' but train.precision gives float16; choose bfloat16 or float32, or 'copies'"
             )
-        shard(loss, device, crew.count)
-        super().__init__(loss, loss, crew, device, parts)
+        shard_module(loss, device, group.world_size)
+        super().__init__(loss, loss, group, device, parts)
 
     @contextmanager
     def on_its_own(self) -> Iterator[None]:
-        """See `Together`."""
+        """See `DistributedGradients`."""
         self._module.set_requires_gradient_sync(False)  # type: ignore[operator]
         try:
             yield
@@ -132,7 +136,7 @@ class Shards(Together):
             self._module.set_requires_gradient_sync(True)  # type: ignore[operator]
 
 
-def _nothing(device: torch.device) -> Batch:
+def _empty_batch(device: torch.device) -> Batch:
     """A pair of one token each."""
     zero, one = torch.zeros(1, dtype=torch.int64, device=device), torch.ones(1, dtype=torch.int64, device=device)
     return Batch(zero, one, zero, zero, one, zero)

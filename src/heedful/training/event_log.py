@@ -7,21 +7,21 @@ from typing import Any
 
 from heedful.storage.files import disk_errors, write_atomically
 from heedful.storage.run_folder import RunFolder
-from heedful.training.events import Event, StepDone, Validated, as_json
+from heedful.training.events import Event, StepDone, Validated, event_to_json
 from heedful.training.learning_curve import draw_curve
 
 
-class Journal:
+class EventLog:
     """Appends events. What a killed run logged after its last checkpoint is taken out: it will happen again."""
 
     def __init__(self, folder: RunFolder, step: int) -> None:
         self.folder = folder
-        _forget_after(folder, step)
+        _drop_events_after(folder, step)
         with disk_errors(folder.events):
             self._file = folder.events.open("a", encoding="utf-8")
-        self._board = _board(folder)
+        self._board = _open_tensorboard(folder)
 
-    def __enter__(self) -> "Journal":
+    def __enter__(self) -> "EventLog":
         return self
 
     def __exit__(
@@ -34,15 +34,15 @@ class Journal:
     def write(self, event: Event) -> None:
         """Log one event at once."""
         with disk_errors(self.folder.events):
-            self._file.write(as_json(event) + "\n")
+            self._file.write(event_to_json(event) + "\n")
             self._file.flush()
         if isinstance(event, Validated):
             draw_curve(self.folder)
         if self._board:
-            _to_board(self._board, event)
+            _write_tensorboard(self._board, event)
 
 
-def _forget_after(folder: RunFolder, step: int) -> None:
+def _drop_events_after(folder: RunFolder, step: int) -> None:
     if not folder.events.exists():
         return
     kept = []
@@ -57,7 +57,7 @@ def _forget_after(folder: RunFolder, step: int) -> None:
     write_atomically(folder.events, "".join(kept))
 
 
-def _board(folder: RunFolder) -> Any:
+def _open_tensorboard(folder: RunFolder) -> Any:
     if find_spec("tensorboard") is None:
         return None
     from torch.utils.tensorboard import SummaryWriter
@@ -65,7 +65,7 @@ def _board(folder: RunFolder) -> Any:
     return SummaryWriter(str(folder.path / "tensorboard"))
 
 
-def _to_board(board: Any, event: Event) -> None:
+def _write_tensorboard(board: Any, event: Event) -> None:
     match event:
         case StepDone():
             board.add_scalar("train/loss", event.loss, event.step)

@@ -69,7 +69,7 @@ class Finished:
 Event = Started | StepDone | Validated | Saved | Finished
 
 
-def as_json(event: Event) -> str:
+def event_to_json(event: Event) -> str:
     """One line of `events.jsonl`."""
     numbers = {key: _round(value) for key, value in dataclasses.asdict(event).items()}
     return json.dumps({"event": type(event).__name__} | numbers)

@@ -11,7 +11,7 @@ from heedful.storage.model_names import find_model
 from heedful.storage.parent import copy_parent, has_parent, parent_of
 from heedful.storage.run_folder import RunFolder, fill_model, read_valid_pairs
 from heedful.training.learning_curve import read_events
-from heedful.training.vocabulary_fit import pieces_a_word
+from heedful.training.vocabulary_fit import count_pieces_per_word
 
 Facts = Mapping[str, object]
 
@@ -37,7 +37,7 @@ def open_parent(name: str) -> RunFolder:
     return RunFolder.open(find_model(name))
 
 
-def taken_over(parent: RunFolder, tables: Mapping[str, Any]) -> dict[str, Any]:
+def inherit_settings(parent: RunFolder, tables: Mapping[str, Any]) -> dict[str, Any]:
     """What a new run has from the model that it begins with; refuses tables that its weights do not fit."""
     before = parent.experiment()
     everything = asdict(before)
@@ -54,7 +54,7 @@ def taken_over(parent: RunFolder, tables: Mapping[str, Any]) -> dict[str, Any]:
     return taken
 
 
-def with_languages(data: DataConfig, parent: RunFolder) -> tuple[DataConfig, str]:
+def inherit_languages(data: DataConfig, parent: RunFolder) -> tuple[DataConfig, str]:
     """The files, with the parent's languages where their names tell none; and a sentence if they tell others."""
     before = parent.experiment().data
     theirs = (before.source_language, before.target_language)
@@ -69,7 +69,7 @@ def with_languages(data: DataConfig, parent: RunFolder) -> tuple[DataConfig, str
     )
 
 
-def adopt(run: RunFolder, name: str) -> dict[str, object]:
+def copy_parent_model(run: RunFolder, name: str) -> dict[str, object]:
     """Copy the model of this name into the run, unless it is there; give what the run notes of it."""
     if not name:
         return {}
@@ -80,7 +80,7 @@ def adopt(run: RunFolder, name: str) -> dict[str, object]:
         facts = dict(data) if isinstance(data, dict) else {}
         if "pieces_a_word" not in facts and (parent.data / "valid.json").exists():
             task = parent.experiment().task
-            facts["pieces_a_word"] = pieces_a_word(parent.tokenizers(), task, read_valid_pairs(parent))
+            facts["pieces_a_word"] = count_pieces_per_word(parent.tokenizers(), task, read_valid_pairs(parent))
         copy_parent(run, parent, {"data": facts, "parent": about.get("parent")})
     copy = parent_of(run)
     noted: dict[str, object] = {"model": name, "weights": copy.note(), "sha256": copy.weights_id}
@@ -88,13 +88,13 @@ def adopt(run: RunFolder, name: str) -> dict[str, object]:
     return noted | ({"parent": older} if older else {})
 
 
-def fill_from_parent(model: AnySeq2Seq, run: RunFolder) -> None:
+def load_parent_weights(model: AnySeq2Seq, run: RunFolder) -> None:
     """Give the model the weights that the run begins with."""
     parent = parent_of(run)
     fill_model(model, dict(parent.model().named_parameters()), str(parent.path))
 
 
-def unknown_words(run: RunFolder, data: Facts) -> str:
+def warn_about_vocabulary(run: RunFolder, data: Facts) -> str:
     """A warning where the vocabulary, which cannot change, cuts this text into many more pieces than its own."""
     match parent_of(run).about().get("data"), data.get("pieces_a_word"):
         case {"pieces_a_word": dict(theirs)}, dict(ours):
@@ -110,7 +110,7 @@ def unknown_words(run: RunFolder, data: Facts) -> str:
     )
 
 
-def gain(run: RunFolder) -> str:
+def describe_gain(run: RunFolder) -> str:
     """What the training has changed, by its validations; empty where it did not begin with a model."""
     validations = read_events(run, "Validated")
     if not has_parent(run) or not validations or validations[0]["step"]:

@@ -14,7 +14,7 @@ from heedful.kernels.threads import divide_threads
 from heedful.models.seq2seq import AnySeq2Seq
 from heedful.nn.loss import smoothed_loss
 from heedful.nn.noise import sentence_keys
-from heedful.process_memory import keep_pages
+from heedful.process_memory import keep_freed_memory
 from heedful.training.precision import Precision
 
 
@@ -68,10 +68,10 @@ class Gradients(Protocol):
 
 def make_gradients(model: AnySeq2Seq, objective: Objective, workers: int) -> Gradients:
     """What works out the gradients of this model, with so many workers."""
-    return SideBySide(model, objective, workers) if workers > 1 else OneByOne(model, objective)
+    return ThreadedGradients(model, objective, workers) if workers > 1 else SequentialGradients(model, objective)
 
 
-class OneByOne:
+class SequentialGradients:
     """The parts of an update one after another, each with all threads of the device."""
 
     def __init__(self, model: AnySeq2Seq, objective: Objective) -> None:
@@ -86,7 +86,7 @@ class OneByOne:
             return sum((loss.item() for loss in losses), start=0.0)
 
 
-class SideBySide:
+class ThreadedGradients:
     """Several parts of an update at the same time, each on one thread.
 
     Small matrices do not keep several threads busy, and every operator would wait for the slowest of them; a part of
@@ -97,7 +97,7 @@ class SideBySide:
     def __init__(self, model: AnySeq2Seq, objective: Objective, workers: int) -> None:
         self._model = model
         self._objective = objective
-        keep_pages()
+        keep_freed_memory()
         self._twins = [model, *(_twin(model) for _ in range(workers - 1))]
         self._threads = ThreadPoolExecutor(workers, thread_name_prefix="worker")
 

@@ -17,11 +17,11 @@ from heedful.training.gradients import Gradients, Update
 from heedful.training.optimizer import MovingAverage, set_learning_rate
 from heedful.training.precision import Precision
 from heedful.training.schedule import learning_rate
-from heedful.training.sharding import whole
+from heedful.training.sharding import gather_tensor
 
 
 @dataclass(slots=True)
-class Learner:
+class TrainingState:
     """All that training changes. Between two events it is consistent and can be saved."""
 
     model: AnySeq2Seq
@@ -34,44 +34,44 @@ class Learner:
 
 
 def training_steps(
-    learner: Learner, updates: Iterable[Update], gradients: Gradients, d_model: int, config: TrainConfig
+    state: TrainingState, updates: Iterable[Update], gradients: Gradients, d_model: int, config: TrainConfig
 ) -> Iterator[StepDone]:
     """Train for as long as there are updates and someone asks for the next event."""
-    learner.model.train()
+    state.model.train()
     began = time.perf_counter()
     for update in updates:
-        step = learner.step + 1
+        step = state.step + 1
         rate = learning_rate(step, d_model, config)
-        set_learning_rate(learner.optimizer, rate)
+        set_learning_rate(state.optimizer, rate)
         loss = gradients(update, step)
-        learner.precision.unscale(learner.optimizer)
-        norm = gradient_norm(learner.model, config.clip_norm)
+        state.precision.unscale(state.optimizer)
+        norm = gradient_norm(state.model, config.clip_norm)
         if math.isfinite(loss) and math.isfinite(norm):
-            learner.optimizer.step()
-            if learner.average:
-                learner.average.update(learner.model, step)
+            state.optimizer.step()
+            if state.average:
+                state.average.update(state.model, step)
         else:
-            if not (math.isfinite(loss) and learner.precision.may_overflow):
-                _refuse(step, rate, loss, norm, config)
-            learner.skipped += 1
-        learner.precision.adapt(learner.optimizer)
-        learner.optimizer.zero_grad(set_to_none=True)
-        learner.step, learner.position = step, update.next
+            if not (math.isfinite(loss) and state.precision.may_overflow):
+                _stop_if_diverged(step, rate, loss, norm, config)
+            state.skipped += 1
+        state.precision.adapt(state.optimizer)
+        state.optimizer.zero_grad(set_to_none=True)
+        state.step, state.position = step, update.next
         speed = update.tokens / (time.perf_counter() - began)
-        yield StepDone(step, update.epoch, loss, rate, norm, update.tokens, speed, learner.skipped)
+        yield StepDone(step, update.epoch, loss, rate, norm, update.tokens, speed, state.skipped)
         began = time.perf_counter()  # what the driver did with the event is not training time
 
 
 def gradient_norm(model: torch.nn.Module, clip_norm: float) -> float:
     """The norm of all gradients; scales them down to `clip_norm` if that is set."""
     gradients = [p.grad for p in model.parameters() if p.grad is not None]
-    norm: Tensor = whole(torch.nn.utils.get_total_norm(gradients))
+    norm: Tensor = gather_tensor(torch.nn.utils.get_total_norm(gradients))
     if clip_norm:
         torch.nn.utils.clip_grads_with_norm_(list(model.parameters()), clip_norm, norm)
     return norm.item()
 
 
-def _refuse(step: int, rate: float, loss: float, norm: float, config: TrainConfig) -> None:
+def _stop_if_diverged(step: int, rate: float, loss: float, norm: float, config: TrainConfig) -> None:
     """A number that is not finite never reaches the weights."""
     if config.on_non_finite == "stop":
         raise Diverged(

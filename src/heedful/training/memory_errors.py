@@ -8,7 +8,7 @@ from heedful.errors import OutOfSpace, out_of_memory
 
 
 @contextmanager
-def memory_errors(config: TrainConfig) -> Iterator[None]:
+def explain_out_of_memory(config: TrainConfig) -> Iterator[None]:
     """Turn every way to run out of memory inside into OutOfSpace, which names the budget to lower and its value."""
     try:
         yield

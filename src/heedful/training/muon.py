@@ -38,7 +38,7 @@ class Muon(torch.optim.Optimizer):
                 by_shape[weight.shape].append((weight, self._direction(weight, weight.grad)))
         for shape, pairs in by_shape.items():
             weights, directions = map(list, zip(*pairs, strict=True))
-            updates = orthogonal(torch.stack(directions))
+            updates = orthogonalise(torch.stack(directions))
             torch._foreach_mul_(weights, 1.0 - group["lr"] * group["weight_decay"])
             torch._foreach_add_(weights, list(updates), alpha=-group["lr"] * _SIZE * max(shape) ** 0.5)
 
@@ -51,10 +51,10 @@ class Muon(torch.optim.Optimizer):
         return gradient.lerp(state["momentum"], _MOMENTUM)
 
 
-def orthogonal(matrices: Float[Tensor, "count rows columns"]) -> Float[Tensor, "count rows columns"]:
+def orthogonalise(matrices: Float[Tensor, "count rows columns"]) -> Float[Tensor, "count rows columns"]:
     """Each matrix with singular values of about 1, by Newton and Schulz's iteration."""
     if matrices.shape[1] > matrices.shape[2]:
-        return orthogonal(matrices.mT).mT
+        return orthogonalise(matrices.mT).mT
     a, b, c = _COEFFICIENTS
     found = matrices / (torch.linalg.matrix_norm(matrices, keepdim=True) + 1e-7)
     for _ in range(_ROUNDS):

@@ -12,7 +12,7 @@ from heedful.config import DataConfig, Experiment, Task
 from heedful.data.corpus import FILES, Corpus, Dropped, Encode, Limits, write_corpus
 from heedful.data.pairs import STANDARD_INPUT, Pair, check_readable, fingerprint, guess_language
 from heedful.errors import ConfigError, DataError, FolderError
-from heedful.progress import Reporter, counted
+from heedful.progress import Reporter, report_progress
 from heedful.storage.files import (
     MANIFEST,
     DamagedError,
@@ -25,8 +25,8 @@ from heedful.storage.parent import parent_of
 from heedful.storage.run_folder import RunFolder, Tokenizers, read_valid_pairs
 from heedful.tasks.choose import read_pairs, read_validation, symbols, text_kinds
 from heedful.text import BpeDropout, Tokenizer, learn_tokenizer, reuse_tokenizer
-from heedful.training.autoconfig import usually_held_out
-from heedful.training.vocabulary_fit import pieces_a_word
+from heedful.training.autoconfig import default_hold_out
+from heedful.training.vocabulary_fit import count_pieces_per_word
 
 Pairs = Callable[[], Iterator[Pair]]  # the corpus from its beginning, as often as needed
 
@@ -41,7 +41,7 @@ class Prepared:
     valid_pairs: tuple[Pair, ...]
 
 
-def resolve(data: DataConfig) -> DataConfig:
+def resolve_files(data: DataConfig) -> DataConfig:
     """The same files, with their folder in front and their languages named; all can be read more than once."""
     if not data.source and not data.tsv:
         raise ConfigError("no training data; give --source and --target, --tsv, or data.source in a recipe")
@@ -79,7 +79,7 @@ def _matching(folder: Path, name: str) -> list[Path]:
     return found
 
 
-def check_other_files(task: Task, data: DataConfig) -> None:
+def check_evaluation_files(task: Task, data: DataConfig) -> None:
     """Read the validation files and find those of the test, so that a mistake shows before any work is done."""
     for _ in read_validation(task, data):
         pass
@@ -94,7 +94,7 @@ def prepare(run: RunFolder, experiment: Experiment, total: int, report: Reporter
     seed = experiment.seed
 
     def training_pairs() -> Iterator[Pair]:
-        return (symbols(task, pair) for pair in read_pairs(task, data) if not _held_out(pair, share, seed))
+        return (symbols(task, pair) for pair in read_pairs(task, data) if not _is_held_out(pair, share, seed))
 
     tokenizers = _tokenizers(run, experiment, training_pairs, total, report)
     run.describe(experiment, tokenizers)
@@ -106,11 +106,11 @@ def prepare(run: RunFolder, experiment: Experiment, total: int, report: Reporter
         write_atomically(run.data / "valid.json", json.dumps([[p.source, p.target] for p in valid_pairs]))
         valid = _valid_corpus(run, [symbols(task, pair) for pair in valid_pairs], tokenizers, limits)
         write_manifest(run.data, [*_prepared_files(experiment), *(f"valid/{name}" for name in FILES if valid)])
-    report.say(_told(train[0], len(valid_pairs)))
+    report.say(_summarise(train[0], len(valid_pairs)))
     return Prepared(tokenizers, train, valid, valid_pairs)
 
 
-def prepared_before(run: RunFolder, experiment: Experiment, report: Reporter) -> Prepared:
+def load_prepared(run: RunFolder, experiment: Experiment, report: Reporter) -> Prepared:
     """What `prepare` left in the run folder; refuses to go on with other data than the run began with."""
     _check_prepared(run, experiment, report)
     _check_texts(run, report)
@@ -119,7 +119,7 @@ def prepared_before(run: RunFolder, experiment: Experiment, report: Reporter) ->
     return Prepared(run.tokenizers(), train, Corpus(run.data / "valid") if valid_pairs else None, valid_pairs)
 
 
-def data_facts(run: RunFolder, experiment: Experiment, prepared: Prepared) -> dict[str, object]:
+def describe_data(run: RunFolder, experiment: Experiment, prepared: Prepared) -> dict[str, object]:
     """What the run folder remembers of the files: names, fingerprints, counts."""
     data = experiment.data
     files = [*data.source, *data.target, *data.tsv, *data.valid_source, *data.valid_target]
@@ -127,7 +127,7 @@ def data_facts(run: RunFolder, experiment: Experiment, prepared: Prepared) -> di
         "files": {name: _text_facts(name, run) for name in files},
         "pairs": len(prepared.train[0]),
         "validation_pairs": len(prepared.valid_pairs),
-        "pieces_a_word": pieces_a_word(
+        "pieces_a_word": count_pieces_per_word(
             prepared.tokenizers, experiment.task, prepared.valid_pairs or read_pairs(experiment.task, data)
         ),
         "dropped": {name: getattr(prepared.train[0].dropped, name) for name in Dropped.__slots__},
@@ -217,7 +217,9 @@ def _tokenizers(run: RunFolder, experiment: Experiment, pairs: Pairs, total: int
     stride = -(-2 * total // text.sample_lines)
 
     def sample(what: str) -> Iterator[Pair]:
-        return (pair for number, pair in enumerate(counted(pairs(), what, total, report)) if number % stride == 0)
+        return (
+            pair for number, pair in enumerate(report_progress(pairs(), what, total, report)) if number % stride == 0
+        )
 
     if text.vocabularies == "joint":
         lines = chain.from_iterable((pair.source, pair.target) for pair in sample("reading for the vocabulary"))
@@ -243,7 +245,7 @@ def _train_corpora(
         what = "encoding" if variants == 1 else f"encoding {variant + 1}/{variants}"
         yield write_corpus(
             run.data / f"train-{variant}",
-            counted(pairs(), what, total, report),
+            report_progress(pairs(), what, total, report),
             encoders,
             size,
             Limits(data.max_length, data.max_ratio),
@@ -274,13 +276,13 @@ def _held_out_share(data: DataConfig, total: int) -> float:
     """Which part of the training pairs is kept for validation."""
     if data.valid_source or data.hold_out == 0 or not total:
         return 0.0
-    count = data.hold_out if data.hold_out > 0 else usually_held_out(total)
+    count = data.hold_out if data.hold_out > 0 else default_hold_out(total)
     if count >= total:
         raise ConfigError(f"data.hold_out is {data.hold_out}, but there are only {total} pairs; lower it")
     return count / total
 
 
-def _held_out(pair: Pair, share: float, seed: int) -> bool:
+def _is_held_out(pair: Pair, share: float, seed: int) -> bool:
     """Chosen by the source sentence, so that all its pairs are on one side and none leaks."""
     if share == 0.0:
         return False
@@ -291,7 +293,7 @@ def _held_out(pair: Pair, share: float, seed: int) -> bool:
 def _validation_pairs(task: Task, data: DataConfig, share: float, seed: int) -> Iterable[Pair]:
     if data.valid_source:
         return read_validation(task, data)
-    return (pair for pair in read_pairs(task, data) if _held_out(pair, share, seed)) if share else ()
+    return (pair for pair in read_pairs(task, data) if _is_held_out(pair, share, seed)) if share else ()
 
 
 def _check_not_empty(corpus: Corpus, data: DataConfig) -> None:
@@ -302,7 +304,7 @@ def _check_not_empty(corpus: Corpus, data: DataConfig) -> None:
         )
 
 
-def _told(corpus: Corpus, validation: int) -> str:
+def _summarise(corpus: Corpus, validation: int) -> str:
     dropped = corpus.dropped
     reasons = [
         f"{count} {why}"

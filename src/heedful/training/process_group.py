@@ -32,16 +32,16 @@ _SECONDS_A_BEAT = 0.25  # between two signs of life
 _GRACE = 3.0  # seconds in which whoever is alive gives a sign of it
 
 
-class Crew:
-    """A process that trains alone; `Team` is for one of several."""
+class ProcessGroup:
+    """A process that trains alone; `TorchrunGroup` is for one of several."""
 
     rank = 0
-    count = 1
-    local_count = 1  # of those on this machine
+    world_size = 1
+    local_world_size = 1  # of those on this machine
     step = 0  # the update that is being worked on, to name it when something goes wrong
 
     @property
-    def first(self) -> bool:
+    def is_first(self) -> bool:
         """Whether this is the process that writes and speaks."""
         return self.rank == 0
 
@@ -52,22 +52,22 @@ class Crew:
     def claim(self, folder: Path) -> None:
         """Note that this training has made the folder."""
 
-    def claimed(self, folder: Path) -> bool:
+    def has_claimed(self, folder: Path) -> bool:
         """Whether this training had made the folder before torchrun started its processes again."""
         return False
 
     def connect(self, minutes: float) -> None:
         """Be able to compute together; who does not answer for so many minutes is taken for lost."""
 
-    def first_does(self, work: Callable[[], T]) -> T:
+    def run_on_first(self, work: Callable[[], T]) -> T:
         """Let the first process work, for as long as that takes; all get its result, which has to be JSON."""
         return work()
 
-    def agree(self, reason: str) -> str:
+    def agree_on(self, reason: str) -> str:
         """The first reason that any process has, or nothing; all get the same."""
         return reason
 
-    def total(self, number: float) -> float:
+    def sum_over_processes(self, number: float) -> float:
         """The sum over all processes."""
         return number
 
@@ -75,18 +75,18 @@ class Crew:
         """Nothing is computed together any more."""
 
 
-class Team(Crew):
+class TorchrunGroup(ProcessGroup):
     """One of several processes that `torchrun` has started."""
 
     def __init__(self) -> None:
         self._wait = timedelta(minutes=TrainConfig().timeout_minutes)
-        self._torchrun, self.rank, self.count = _store_of_torchrun(self._wait)
-        self.local_rank, self.local_count = int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"])
+        self._torchrun, self.rank, self.world_size = _connect_to_store(self._wait)
+        self.local_rank, self.local_world_size = int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"])
         self._turn = 0
         self._over = Event()
         # The store outlives the processes that torchrun starts again, so each start has keys of its own.
         self._token = uuid4().hex
-        if not self.first:
+        if not self.is_first:
             self._token = self._meet_first()
         self._standing_by = Thread(target=self._stand_by, name="standing by", daemon=True)
         self._standing_by.start()
@@ -104,12 +104,12 @@ class Team(Crew):
 
     def _stand_by(self) -> None:
         """Give signs of life beside the work. The first process answers the calls of the others too."""
-        calls = [f"heedful-call-{rank}" for rank in range(1, self.count)] if self.first else []
+        calls = [f"heedful-call-{rank}" for rank in range(1, self.world_size)] if self.is_first else []
         answered: set[bytes] = set()
         beats = 0
         with suppress(RuntimeError):  # without a store this process hears of it soon enough
             # A connection of its own: the other one may be waiting for just those who call here.
-            store, *_ = _store_of_torchrun(self._wait)
+            store, *_ = _connect_to_store(self._wait)
             while not self._over.wait(_SECONDS_A_BEAT):
                 for call in [store.get(key) for key in calls if store.check([key])]:
                     if call not in answered:
@@ -122,7 +122,7 @@ class Team(Crew):
         """In the store, which lives as long as torchrun."""
         self._torchrun.set("heedful-folder", str(folder.resolve()))
 
-    def claimed(self, folder: Path) -> bool:
+    def has_claimed(self, folder: Path) -> bool:
         """Only of the folder that it has claimed itself: an older one of that name is not to be written to."""
         known = self._torchrun.check(["heedful-folder"])
         return known and self._torchrun.get("heedful-folder").decode() == str(folder.resolve())
@@ -139,7 +139,7 @@ class Team(Crew):
         if device.type == "cuda":
             if self.local_rank >= torch.cuda.device_count():
                 raise ConfigError(
-                    f"{self.local_count} processes, but this machine has {torch.cuda.device_count()} GPUs; "
+                    f"{self.local_world_size} processes, but this machine has {torch.cuda.device_count()} GPUs; "
                     "give torchrun one process for each with --nproc-per-node"
                 )
             torch.cuda.set_device(self.local_rank)
@@ -149,18 +149,18 @@ class Team(Crew):
     def connect(self, minutes: float) -> None:
         """By gloo what is in memory, by NCCL what is on GPUs."""
         self._wait = timedelta(minutes=minutes)
-        if self.count == 1:
+        if self.world_size == 1:
             return
         backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
         # On GPUs the first to notice a hang is `total`, which goes by gloo and can say who it was.
         wait = 2 * self._wait if torch.cuda.is_available() else self._wait
-        dist.init_process_group(backend, store=self._store, rank=self.rank, world_size=self.count, timeout=wait)
+        dist.init_process_group(backend, store=self._store, rank=self.rank, world_size=self.world_size, timeout=wait)
 
-    def first_does(self, work: Callable[[], T]) -> T:
+    def run_on_first(self, work: Callable[[], T]) -> T:
         """By the store: a collective operation would run into its timeout when a validation takes long."""
         self._turn += 1
         key = f"turn-{self._turn}"
-        if not self.first:
+        if not self.is_first:
             return self._hear(key)
         result = work()
         self._store.set(key, json.dumps(result))
@@ -194,17 +194,17 @@ class Team(Crew):
         if self._store.check([_FAILED]):
             raise SystemExit(int(self._store.get(_FAILED)))
 
-    def agree(self, reason: str) -> str:
+    def agree_on(self, reason: str) -> str:
         """One small sum, unless there is something to agree on."""
-        if self.count == 1 or not self.total(bool(reason)):
+        if self.world_size == 1 or not self.sum_over_processes(bool(reason)):
             return reason
-        reasons: list[str] = [""] * self.count
+        reasons: list[str] = [""] * self.world_size
         dist.all_gather_object(reasons, reason)
         return next(filter(None, reasons))
 
-    def total(self, number: float) -> float:
+    def sum_over_processes(self, number: float) -> float:
         """In double precision."""
-        if self.count == 1:
+        if self.world_size == 1:
             return number
         sums = torch.tensor([number], dtype=torch.float64)
         dist.all_reduce(sums, async_op=True).wait(self._wait)
@@ -215,13 +215,13 @@ class Team(Crew):
         self._over.set()
         self._standing_by.join()
         if dist.is_initialized():
-            self.total(0.0)  # nobody calls a first process that is about to go
+            self.sum_over_processes(0.0)  # nobody calls a first process that is about to go
             dist.destroy_process_group()
 
     def missing(self, error: RuntimeError) -> Unanswered:
         """Find out whose doing it is: who gives no signs of life, else who has not noticed that something is wrong."""
         timed_out = "timed out" in str(error).lower() or "timeout" in str(error).lower()
-        everyone = range(self.count)
+        everyone = range(self.world_size)
         try:
             self._store.set(f"noticed-{self.rank}", "yes")
             before = [self._beat_of(rank) for rank in everyone]
@@ -242,52 +242,52 @@ class Team(Crew):
         else:
             what = "has gone" if one or not lost else "have gone"
         return (
-            f"{who} {what} at step {self.step} (of processes 0 to {self.count - 1}); the last checkpoint is intact: "
-            "go on with --resume, or let torchrun do so with --max-restarts"
+            f"{who} {what} at step {self.step} (of processes 0 to {self.world_size - 1}); "
+            "the last checkpoint is intact: go on with --resume, or let torchrun do so with --max-restarts"
         )
 
 
 @contextmanager
-def joined() -> Iterator[Crew]:
+def join_process_group() -> Iterator[ProcessGroup]:
     """Be one of those that torchrun has started, or alone."""
     if not os.environ.keys() >= _TORCHRUN:
-        yield Crew()
+        yield ProcessGroup()
         return
-    team = Team()
+    group = TorchrunGroup()
     try:
-        yield team
+        yield group
     except HeedfulError as error:
-        raise _told_once(team, error) from error
+        raise _report_once(group, error) from error
     except RuntimeError as error:
-        if not _lost(error):
-            team.fail(HeedfulError.exit_code)
+        if not _is_connection_error(error):
+            group.fail(HeedfulError.exit_code)
             raise
-        raise _told_once(team, team.missing(error)) from error
+        raise _report_once(group, group.missing(error)) from error
     except BaseException as error:
-        team.fail(error.code if isinstance(error, SystemExit) and isinstance(error.code, int) else 1)
+        group.fail(error.code if isinstance(error, SystemExit) and isinstance(error.code, int) else 1)
         raise
-    team.leave()
+    group.leave()
 
 
-def _told_once(team: Team, error: HeedfulError) -> BaseException:
+def _report_once(group: TorchrunGroup, error: HeedfulError) -> BaseException:
     """What to raise: many mistakes are found by all processes at the same time, and one sentence is enough."""
-    if not team.fail(error.exit_code):
+    if not group.fail(error.exit_code):
         return SystemExit(error.exit_code)
-    if team.first or isinstance(error, Unanswered):
+    if group.is_first or isinstance(error, Unanswered):
         return error
-    told = HeedfulError(f"process {team.rank}: {error}")
+    told = HeedfulError(f"process {group.rank}: {error}")
     told.exit_code = error.exit_code
     return told
 
 
-def _store_of_torchrun(wait: timedelta) -> tuple[Any, int, int]:
+def _connect_to_store(wait: timedelta) -> tuple[Any, int, int]:
     """A connection to the store, this process's number, and the number of processes."""
     from torch.distributed.rendezvous import rendezvous
 
     return next(iter(rendezvous("env://", timeout=wait)))
 
 
-def _lost(error: RuntimeError) -> bool:
+def _is_connection_error(error: RuntimeError) -> bool:
     """Whether another process, and not this one, is why an operation failed."""
     words = str(error).lower()
     return isinstance(error, dist.DistError) or any(name in words for name in ("gloo", "nccl", "operation timed out"))

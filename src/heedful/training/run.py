@@ -13,7 +13,7 @@ from torch import Tensor
 
 from heedful.config import Experiment, merge
 from heedful.data.batching import Batching
-from heedful.device import memory_use, use_threads
+from heedful.device import measure_memory, use_threads
 from heedful.errors import Diverged, FolderError, out_of_memory
 from heedful.kernels.threads import count_workers
 from heedful.models.build import build_model
@@ -22,29 +22,42 @@ from heedful.models.size import model_size
 from heedful.progress import Reporter
 from heedful.storage.at_checkpoint import refuse_checkpoint
 from heedful.storage.checkpoint import Checkpoints
-from heedful.storage.clear import clear
+from heedful.storage.clear import clear_folder
 from heedful.storage.files import remove_temporaries, write_atomically
-from heedful.storage.lock import locked
-from heedful.storage.run_folder import RunFolder, fill_model, mean_weights
+from heedful.storage.lock import lock_folder
+from heedful.storage.run_folder import RunFolder, average_weights, fill_model
 from heedful.tasks.choose import read_pairs, score_name
-from heedful.training.changes import changed
-from heedful.training.checkpointing import Record, differences, gathered, restore, save, snapshot
-from heedful.training.distributed import together
-from heedful.training.event_log import Journal
+from heedful.training.changes import apply_resume_settings
+from heedful.training.checkpointing import (
+    RunProgress,
+    describe_differences,
+    gather_tensors,
+    make_checkpoint,
+    restore_checkpoint,
+    save_checkpoint,
+)
+from heedful.training.distributed import make_distributed_gradients
+from heedful.training.event_log import EventLog
 from heedful.training.events import Event, Finished, Saved, Started, Validated
-from heedful.training.finetune import NOT_VALIDATED, adopt, fill_from_parent, gain, unknown_words
+from heedful.training.finetune import (
+    NOT_VALIDATED,
+    copy_parent_model,
+    describe_gain,
+    load_parent_weights,
+    warn_about_vocabulary,
+)
 from heedful.training.gradients import Objective, Update, make_gradients
 from heedful.training.layers import set_up_layers
 from heedful.training.learning_curve import draw_curve
-from heedful.training.loop import Learner, training_steps
-from heedful.training.memory_errors import memory_errors
+from heedful.training.loop import TrainingState, training_steps
+from heedful.training.memory_errors import explain_out_of_memory
 from heedful.training.model_card import model_card
 from heedful.training.optimizer import MovingAverage, make_optimizer
 from heedful.training.precision import Precision
-from heedful.training.prepare import Prepared, data_facts, prepare, prepared_before
-from heedful.training.process_group import Crew
-from heedful.training.updates import Split, updates
-from heedful.training.validation import using, validation_loss, validation_score
+from heedful.training.prepare import Prepared, describe_data, load_prepared, prepare
+from heedful.training.process_group import ProcessGroup
+from heedful.training.updates import UpdateSplit, make_updates
+from heedful.training.validation import compute_validation_loss, compute_validation_score, use_weights
 from heedful.training.versions import versions
 from heedful.translation.translator import Translator
 from heedful.translation.word_alignment import keep_aligner
@@ -58,68 +71,68 @@ def train(
     total: int,
     report: Reporter,
     interrupted: Interrupted,
-    crew: Crew | None = None,
+    group: ProcessGroup | None = None,
 ) -> Iterator[Event]:
     """Prepare the folder and train in it; `total` pairs are in the data. Of several processes the first calls this."""
-    crew = crew or Crew()
-    with locked(run.path):
+    group = group or ProcessGroup()
+    with lock_folder(run.path):
         run.begin(experiment)
         try:
-            prepared = _prepare(run, experiment, total, report, crew)
+            prepared = _prepare(run, experiment, total, report, group)
         except Exception:
-            clear(run.path)  # nothing is trained yet: a mistake in the data leaves no folder in the way
+            clear_folder(run.path)  # nothing is trained yet: a mistake in the data leaves no folder in the way
             raise
-        crew.first_does(dict)  # the others can come: see `follow`
-        yield from Fit(run, experiment, prepared, report, crew).run(interrupted)
+        group.run_on_first(dict)  # the others can come: see `follow`
+        yield from Fit(run, experiment, prepared, report, group).run(interrupted)
 
 
 def resume(
-    path: Path, settings: dict[str, Any], report: Reporter, interrupted: Interrupted, crew: Crew | None = None
+    path: Path, settings: dict[str, Any], report: Reporter, interrupted: Interrupted, group: ProcessGroup | None = None
 ) -> Iterator[Event]:
     """Go on from the newest checkpoint that is intact, or with the preparation if that was cut short."""
-    crew = crew or Crew()
+    group = group or ProcessGroup()
     refuse_checkpoint(path)
     run = RunFolder(path)
     if run.prepared or not (path / "experiment.toml").exists():
         run = RunFolder.open(path)
-    with locked(path):
+    with lock_folder(path):
         remove_temporaries(path)
         if "pruned" in run.about():
             raise FolderError(f"{path} holds a pruned model, which has no checkpoint to go on from; train another")
         settings = merge(run.changes(), settings)
-        experiment = changed(run.experiment(), settings)
+        experiment = apply_resume_settings(run.experiment(), settings)
         if run.prepared:
-            use_threads(experiment.train.threads, crew.local_count)
-            prepared = prepared_before(run, experiment, report)
+            use_threads(experiment.train.threads, group.local_world_size)
+            prepared = load_prepared(run, experiment, report)
         else:
             report.say("the preparation of the data was cut short and is done again")
             prepared = _prepare(
-                run, experiment, sum(1 for _ in read_pairs(experiment.task, experiment.data)), report, crew
+                run, experiment, sum(1 for _ in read_pairs(experiment.task, experiment.data)), report, group
             )
-        crew.first_does(lambda: settings)
-        fit = Fit(run, experiment, prepared, report, crew)
+        group.run_on_first(lambda: settings)
+        fit = Fit(run, experiment, prepared, report, group)
         fit.load()
         run.change(settings)
         yield from fit.run(interrupted)
 
 
-def follow(path: Path, report: Reporter, interrupted: Interrupted, crew: Crew) -> Iterator[Event]:
+def follow(path: Path, report: Reporter, interrupted: Interrupted, group: ProcessGroup) -> Iterator[Event]:
     """What every process but the first does: wait until the folder is there, then train with the others."""
-    settings: dict[str, Any] = crew.first_does(dict)
+    settings: dict[str, Any] = group.run_on_first(dict)
     run = RunFolder.open(path)
-    experiment = changed(run.experiment(), settings)
-    use_threads(experiment.train.threads, crew.local_count)
-    fit = Fit(run, experiment, prepared_before(run, experiment, report), report, crew)
+    experiment = apply_resume_settings(run.experiment(), settings)
+    use_threads(experiment.train.threads, group.local_world_size)
+    fit = Fit(run, experiment, load_prepared(run, experiment, report), report, group)
     fit.load()
     yield from fit.run(interrupted)
 
 
-def _prepare(run: RunFolder, experiment: Experiment, total: int, report: Reporter, crew: Crew) -> Prepared:
-    use_threads(experiment.train.threads, crew.local_count)
-    parent = adopt(run, experiment.train.init)
+def _prepare(run: RunFolder, experiment: Experiment, total: int, report: Reporter, group: ProcessGroup) -> Prepared:
+    use_threads(experiment.train.threads, group.local_world_size)
+    parent = copy_parent_model(run, experiment.train.init)
     prepared = prepare(run, experiment, total, report)
-    data = data_facts(run, experiment, prepared)
-    if parent and (warning := unknown_words(run, data)):
+    data = describe_data(run, experiment, prepared)
+    if parent and (warning := warn_about_vocabulary(run, data)):
         report.say(warning)
     if parent and not prepared.valid:
         report.say(NOT_VALIDATED)
@@ -131,55 +144,57 @@ class Fit:
     """One training: model, data and folder together."""
 
     def __init__(
-        self, run: RunFolder, experiment: Experiment, prepared: Prepared, report: Reporter, crew: Crew
+        self, run: RunFolder, experiment: Experiment, prepared: Prepared, report: Reporter, group: ProcessGroup
     ) -> None:
         config = experiment.train
         self.folder = run
         self.experiment = experiment
         self.prepared = prepared
         self.report = report
-        self.crew = crew
-        self.device = crew.device(config.device)
-        crew.connect(config.timeout_minutes)
+        self.group = group
+        self.device = group.device(config.device)
+        group.connect(config.timeout_minutes)
         torch.manual_seed(experiment.seed)
-        self.sharded = crew.count > 1 and config.parallel == "shards"
+        self.sharded = group.world_size > 1 and config.parallel == "shards"
         model = build_model(experiment.model, prepared.tokenizers.vocabulary)
         if config.init:
-            fill_from_parent(model, run)
+            load_parent_weights(model, run)
         if not self.sharded:  # else its parts go there, one after another
             model = model.to(self.device)
         precision = Precision.of(config.precision, self.device)
         for complaint in filter(None, (precision.complaint, set_up_layers(model, config, self.device))):
             report.say(complaint)
         objective = Objective(config.label_smoothing, experiment.seed, precision)
-        self.workers = count_workers(self.device) if crew.count == 1 else 1
-        if crew.count > 1:
-            self.gradients = together(model, objective, crew, self.device, config.accumulate, config.parallel)
+        self.workers = count_workers(self.device) if group.world_size == 1 else 1
+        if group.world_size > 1:
+            self.gradients = make_distributed_gradients(
+                model, objective, group, self.device, config.accumulate, config.parallel
+            )
         else:
             self.gradients = make_gradients(model, objective, self.workers)
         average = MovingAverage(model, config.ema_decay) if config.ema_decay else None
-        self.learner = Learner(model, make_optimizer(model, config), average, precision=precision)
-        self.record = Record(validated=-1 if config.init else 0)  # what it begins with is to be judged too
+        self.state = TrainingState(model, make_optimizer(model, config), average, precision=precision)
+        self.record = RunProgress(validated=-1 if config.init else 0)  # what it begins with is to be judged too
         self.checkpoints = Checkpoints(run.checkpoints, config.average_checkpoints, config.save_every)
         self.began = time.monotonic()
 
     @property
     def model(self) -> AnySeq2Seq:
         """The model that is trained."""
-        return self.learner.model
+        return self.state.model
 
     def _weights(self) -> dict[str, Tensor]:
         """The weights that count, whole, for the first process: the moving average where there is one."""
-        average = self.learner.average
+        average = self.state.average
         own = average.weights if average else {name: p.detach() for name, p in self.model.named_parameters()}
-        return gathered(own, self.crew.first)
+        return gather_tensors(own, self.group.is_first)
 
     def run(self, interrupted: Interrupted) -> Iterator[Event]:
         """All events from here to the end."""
         self._check_the_same()
-        known = self.learner.step if self.record.validated >= 0 else -1  # what comes before the first step comes again
-        log = Journal(self.folder, known) if self.crew.first else nullcontext()
-        with memory_errors(self.experiment.train), log as journal:
+        known = self.state.step if self.record.validated >= 0 else -1  # what comes before the first step comes again
+        log = EventLog(self.folder, known) if self.group.is_first else nullcontext()
+        with explain_out_of_memory(self.experiment.train), log as journal:
             for event in self._events(interrupted):
                 if journal:
                     journal.write(event)
@@ -187,22 +202,22 @@ class Fit:
 
     def _check_the_same(self) -> None:
         """Processes on several machines go on from the same step only if they see the same folder."""
-        step = self.crew.first_does(lambda: self.learner.step)
-        if step != self.learner.step:
+        step = self.group.run_on_first(lambda: self.state.step)
+        if step != self.state.step:
             raise FolderError(
-                f"here {self.folder.path} is at step {self.learner.step} but the first process sees step {step}; "
+                f"here {self.folder.path} is at step {self.state.step} but the first process sees step {step}; "
                 "all machines need the same folder, on a disk that they share"
             )
 
     def _events(self, interrupted: Interrupted) -> Iterator[Event]:
-        config, agree = self.experiment.train, self.crew.agree
+        config, agree = self.experiment.train, self.group.agree_on
         yield self._started()
         if self._validation_is_due(agree(self._over())):  # a signal came between the last step and its validation
             yield self._validate()
         reason = agree(interrupted() or self._over())
         if not reason:
             d_model = self.experiment.model.d_model
-            for event in training_steps(self.learner, self._updates(), self.gradients, d_model, config):
+            for event in training_steps(self.state, self._updates(), self.gradients, d_model, config):
                 yield event
                 reason = agree(interrupted() or self._over())
                 if reason not in _SIGNALS and self._validation_is_due(reason):
@@ -218,7 +233,7 @@ class Fit:
         yield self._finish(reason)
 
     def _validation_is_due(self, over: str) -> bool:
-        step = self.learner.step
+        step = self.state.step
         if not self.prepared.valid or step <= self.record.validated:
             return False
         return step % self.experiment.train.validate_every == 0 or bool(over)
@@ -226,7 +241,7 @@ class Fit:
     def _over(self) -> str:
         """Why training ends here, or nothing."""
         config = self.experiment.train
-        if self.learner.step >= config.max_steps:
+        if self.state.step >= config.max_steps:
             return f"all {config.max_steps} steps are done"
         if config.max_minutes and self._minutes() >= config.max_minutes:
             return f"{config.max_minutes:g} minutes are over"
@@ -235,44 +250,46 @@ class Fit:
         return ""
 
     def _updates(self) -> Iterator[Update]:
-        config, crew = self.experiment.train, self.crew
+        config, group = self.experiment.train, self.group
         batching = Batching(config.batch_tokens, self.experiment.seed)
-        split = Split(config.accumulate * self.workers, crew.rank, crew.count)
-        return updates(self.prepared.train, self.learner.position, batching, split, self.model.pad_id, self.device)
+        split = UpdateSplit(config.accumulate * self.workers, group.rank, group.world_size)
+        return make_updates(self.prepared.train, self.state.position, batching, split, self.model.pad_id, self.device)
 
     def _validate(self) -> Validated:
         began = time.monotonic()
         weights = self._weights()
-        other = weights if self.sharded or self.learner.average else None
-        loss, score = self.crew.first_does(lambda: self._scores(other))
+        other = weights if self.sharded or self.state.average else None
+        loss, score = self.group.run_on_first(lambda: self._scores(other))
         metric = score_name(self.experiment.task)
         if not math.isfinite(loss) and self.experiment.train.on_non_finite == "stop":
             raise Diverged(
-                f"the validation loss at step {self.learner.step} is {loss}; lower train.learning_rate "
+                f"the validation loss at step {self.state.step} is {loss}; lower train.learning_rate "
                 "and resume from the last checkpoint"
             )
         value = self._value(loss, score)
-        self.record.validated = self.learner.step
+        self.record.validated = self.state.step
         better = value < (math.inf if self.record.best is None else self.record.best)
         if better:
-            self.record.best, self.record.best_step, self.record.waited = value, self.learner.step, 0
-            unchanged = "" if self.learner.step else f", unchanged from {Path(self.experiment.train.init).name}"
-            note = f"best validation, step {self.learner.step}{unchanged}"
-            self.crew.first_does(lambda: self.folder.write_weights(weights, note))
+            self.record.best, self.record.best_step, self.record.waited = value, self.state.step, 0
+            unchanged = "" if self.state.step else f", unchanged from {Path(self.experiment.train.init).name}"
+            note = f"best validation, step {self.state.step}{unchanged}"
+            self.group.run_on_first(lambda: self.folder.write_weights(weights, note))
         else:
             self.record.waited += 1
         return Validated(
-            self.learner.step, loss, math.exp(min(loss, 700.0)), score, metric, better, time.monotonic() - began
+            self.state.step, loss, math.exp(min(loss, 700.0)), score, metric, better, time.monotonic() - began
         )
 
     def _scores(self, weights: dict[str, Tensor] | None) -> tuple[float, float | None]:
         """Validation loss, and BLEU if it is wanted, with these weights; None: the model's own."""
         config = self.experiment.train
         with self._using(weights) as model:
-            loss = validation_loss(model, self.prepared.valid, config.batch_tokens) if self.prepared.valid else 0.0
+            loss = (
+                compute_validation_loss(model, self.prepared.valid, config.batch_tokens) if self.prepared.valid else 0.0
+            )
             if not config.validate_bleu and config.best_by == "loss":
                 return loss, None
-            return loss, validation_score(model, self.prepared, self.experiment)
+            return loss, compute_validation_score(model, self.prepared, self.experiment)
 
     @contextmanager
     def _using(self, weights: dict[str, Tensor] | None) -> Iterator[AnySeq2Seq]:
@@ -283,7 +300,7 @@ class Fit:
             fill_model(model.to_empty(device=self.device), weights or {}, "the training")
             yield model.eval()
             return
-        with using(self.model, weights):
+        with use_weights(self.model, weights):
             yield self.model
 
     def _value(self, loss: float, score: float | None) -> float:
@@ -292,17 +309,17 @@ class Fit:
 
     def _finish(self, reason: str) -> Finished:
         weights = self._weights()
-        note = self.crew.first_does(lambda: self._choose(weights))
+        note = self.group.run_on_first(lambda: self._choose(weights))
         finished = self._finished(reason, note)
-        self.crew.first_does(lambda: self._close(finished))
+        self.group.run_on_first(lambda: self._close(finished))
         return finished
 
     def _finished(self, reason: str, note: str) -> Finished:
-        return Finished(self.learner.step, reason, self._minutes(), note, memory_use(self.device.type).peak)
+        return Finished(self.state.step, reason, self._minutes(), note, measure_memory(self.device.type).peak)
 
     def _choose(self, last: dict[str, Tensor]) -> str:
         """The weights that stay: the mean of the last checkpoints if that validates better than the best one."""
-        step, config = self.learner.step, self.experiment.train
+        step, config = self.state.step, self.experiment.train
         wanted, every = config.average_checkpoints, config.save_every
         steps = [s for s in self.checkpoints.steps() if s % every == 0 or s == step][-wanted:]
         note = self.folder.note()
@@ -318,7 +335,7 @@ class Fit:
 
     def _mean(self, steps: list[int]) -> tuple[dict[str, Tensor], list[int]]:
         """The mean weights of these checkpoints, and which of them could be read."""
-        prefix = "ema." if self.learner.average else "model."
+        prefix = "ema." if self.state.average else "model."
         read: list[int] = []
 
         def intact() -> Iterator[dict[str, Tensor]]:
@@ -331,7 +348,7 @@ class Fit:
                 read.append(step)
                 yield weights
 
-        return mean_weights(intact()), read
+        return average_weights(intact()), read
 
     def _better(self, weights: dict[str, Tensor]) -> bool:
         if not self.prepared.valid or self.record.best is None:
@@ -340,7 +357,7 @@ class Fit:
 
     def _close(self, finished: Finished) -> None:
         self.folder.write_about({"finished": asdict(finished)})
-        if told := gain(self.folder):
+        if told := describe_gain(self.folder):
             self.report.say(told)
         draw_curve(self.folder)
         write_atomically(self.folder.path / "README.md", model_card(self.folder))
@@ -353,11 +370,11 @@ class Fit:
 
     def _save(self) -> Saved:
         record = replace(self.record, seconds=60.0 * self._minutes())
-        checkpoint = snapshot(self.learner, record, self._machine(), self.device)
-        path = save(checkpoint, self.checkpoints, self.crew, self.sharded)
+        checkpoint = make_checkpoint(self.state, record, self._machine(), self.device)
+        path = save_checkpoint(checkpoint, self.checkpoints, self.group, self.sharded)
         if not self.prepared.valid:
             weights, note = self._weights(), f"last, step {checkpoint.step}"
-            self.crew.first_does(lambda: self.folder.write_weights(weights, note))
+            self.group.run_on_first(lambda: self.folder.write_weights(weights, note))
         return Saved(checkpoint.step, path)
 
     def load(self) -> None:
@@ -369,15 +386,15 @@ class Fit:
         checkpoint, complaints = found
         for complaint in complaints:
             self.report.say(complaint)
-        self.record = restore(self.learner, checkpoint, self.device)
-        if changed := differences(checkpoint.state.get("machine"), self._machine()):
+        self.record = restore_checkpoint(self.state, checkpoint, self.device)
+        if changed := describe_differences(checkpoint.state.get("machine"), self._machine()):
             self.report.say(f"not the same machine ({changed}): it goes on, but not to the same bits")
         self.report.say(f"resuming at step {checkpoint.step}")
 
     def _machine(self) -> dict[str, object]:
         """What the same bits depend on."""
         threads = torch.get_num_threads()
-        return {**versions(), "threads": threads, "processes": self.crew.count, "device": self.device.type}
+        return {**versions(), "threads": threads, "processes": self.group.world_size, "device": self.device.type}
 
     def _minutes(self) -> float:
         return (self.record.seconds + time.monotonic() - self.began) / 60.0
@@ -386,7 +403,7 @@ class Fit:
         vocabulary = self.prepared.tokenizers.vocabulary
         size = model_size(self.experiment.model, vocabulary.source, vocabulary.target)
         pairs, threads = len(self.prepared.train[0]), torch.get_num_threads()
-        count = self.crew.count
+        count = self.group.world_size
         self.report.say(
             f"model: {size.total:,} parameters; weights, gradients and Adam take "
             f"{size.training_bytes / 2**20:,.0f} MiB, one batch's activations come on top; "
@@ -395,7 +412,7 @@ class Fit:
         )
         config = self.experiment.train
         left = config.max_minutes - self._minutes() if config.max_minutes else None
-        return Started(self.learner.step, config.max_steps, left, size.total, pairs, threads, self.device.type, count)
+        return Started(self.state.step, config.max_steps, left, size.total, pairs, threads, self.device.type, count)
 
 
 _SIGNALS = ("SIGINT", "SIGTERM", "SIGUSR1")

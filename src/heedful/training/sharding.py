@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 
-def shard(module: nn.Module, device: torch.device, count: int) -> None:
+def shard_module(module: nn.Module, device: torch.device, count: int) -> None:
     """Spread the weights over all processes, layer by layer: only the layer at work is put together for a while."""
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
@@ -20,19 +20,19 @@ def shard(module: nn.Module, device: torch.device, count: int) -> None:
     fully_shard(module, mesh=mesh)
 
 
-def whole(tensor: Tensor) -> Tensor:
+def gather_tensor(tensor: Tensor) -> Tensor:
     """All of a tensor of which this process may hold a part; every process has to ask for it at the same time."""
     together = getattr(tensor, "full_tensor", None)
     return together() if together else tensor
 
 
-def part(tensor: Tensor) -> Tensor:
+def local_part(tensor: Tensor) -> Tensor:
     """What this process holds of a tensor."""
     own = getattr(tensor, "to_local", None)
     return own() if own else tensor
 
 
-def part_like(parameter: Tensor, tensor: Tensor) -> Tensor:
+def shard_like(parameter: Tensor, tensor: Tensor) -> Tensor:
     """The part of a whole tensor that goes with this process's part of the parameter."""
     mesh, placements = getattr(parameter, "device_mesh", None), getattr(parameter, "placements", None)
     if mesh is None or parameter.shape != tensor.shape:  # the count of updates is whole

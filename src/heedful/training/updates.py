@@ -11,7 +11,7 @@ from heedful.training.gradients import Update
 
 
 @dataclass(frozen=True, slots=True)
-class Split:
+class UpdateSplit:
     """How an update is cut up: every process gets so many parts of it, of about the same cost."""
 
     parts: int
@@ -19,8 +19,13 @@ class Split:
     processes: int = 1
 
 
-def updates(
-    corpora: Sequence[Corpus], start: Position, batching: Batching, split: Split, pad_id: int, device: torch.device
+def make_updates(
+    corpora: Sequence[Corpus],
+    start: Position,
+    batching: Batching,
+    split: UpdateSplit,
+    pad_id: int,
+    device: torch.device,
 ) -> Iterator[Update]:
     """Updates from this position on, without end; each epoch takes the next corpus.
 

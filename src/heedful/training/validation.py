@@ -24,7 +24,7 @@ _SCORED = 1000  # greedy translations of so many texts are scored, at most
 
 
 @contextmanager
-def using(model: nn.Module, weights: Mapping[str, Tensor] | None) -> Iterator[None]:
+def use_weights(model: nn.Module, weights: Mapping[str, Tensor] | None) -> Iterator[None]:
     """The model with other weights for a while, in evaluation; None: its own."""
     before = {name: p.detach().clone() for name, p in model.named_parameters()} if weights else {}
     copy_weights(model, weights or {})
@@ -46,7 +46,7 @@ def copy_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
 
 
 @torch.no_grad()
-def validation_loss(model: AnySeq2Seq, corpus: Corpus, batch_tokens: int) -> float:
+def compute_validation_loss(model: AnySeq2Seq, corpus: Corpus, batch_tokens: int) -> float:
     """Unsmoothed loss per target token."""
     device = next(model.parameters()).device
     source, target = corpus.lengths()
@@ -61,16 +61,16 @@ def validation_loss(model: AnySeq2Seq, corpus: Corpus, batch_tokens: int) -> flo
     return total / tokens
 
 
-def validation_score(model: AnySeq2Seq, prepared: Prepared, experiment: Experiment) -> float:
+def compute_validation_score(model: AnySeq2Seq, prepared: Prepared, experiment: Experiment) -> float:
     """BLEU of greedy translations, or what else the task is judged by."""
     greedy = replace(experiment.search, method="beam", beam=1, groups=1, guard=False)
     translator = Translator.with_model(model, prepared.tokenizers, greedy, experiment.task)
-    asked = evenly(questions(experiment.task, prepared.valid_pairs), _SCORED)
+    asked = sample_evenly(questions(experiment.task, prepared.valid_pairs), _SCORED)
     outputs = [output.text for output in translator.translate([question.source for question in asked])]
     references = [question.references for question in asked]
     return quick_score(experiment.task, outputs, references, experiment.evaluate.tokenize)
 
 
-def evenly(several: Sequence[T], most: int) -> Sequence[T]:
+def sample_evenly(several: Sequence[T], most: int) -> Sequence[T]:
     """No more than that many, from beginning to end: several validation files may be of several kinds."""
     return several[:: max(1, -(-len(several) // most))]

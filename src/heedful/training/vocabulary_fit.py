@@ -12,7 +12,7 @@ from heedful.text import Tokenizer
 _PAIRS = 1000
 
 
-def pieces_a_word(tokenizers: Tokenizers, task: Task, pairs: Iterable[Pair]) -> dict[str, float]:
+def count_pieces_per_word(tokenizers: Tokenizers, task: Task, pairs: Iterable[Pair]) -> dict[str, float]:
     """For each side, over the first pairs."""
     seen = [symbols(task, pair) for pair in islice(pairs, _PAIRS)]
     sides = {

@@ -14,7 +14,7 @@ from heedful.decoding.engine import Engine, EngineName, Ids
 from heedful.decoding.hypothesis import Hypothesis
 from heedful.decoding.repetition import loops
 from heedful.errors import ConfigError, DataError
-from heedful.storage.compatibility import require_alike
+from heedful.storage.compatibility import require_compatible
 from heedful.storage.files import check_manifest
 from heedful.storage.model_names import find_model
 from heedful.storage.run_folder import RunFolder, Tokenizers
@@ -117,7 +117,7 @@ class Translator:
         """The torch engine, on this very device."""
         experiment = run.experiment()
         for other in others:
-            require_alike(run, other)
+            require_compatible(run, other)
         models = [one.model().to(device) for one in (run, *others)]
         return cls.with_model(models[0], run.tokenizers(), experiment.search, experiment.task, models[1:])
 
