@@ -33,14 +33,11 @@ from heedful.nn.attention import SelfAttention
 from heedful.nn.feed_forward import FeedForward
 from heedful.progress import SilentReporter
 from heedful.studies import ablation_changes as changes
-from heedful.studies import ablation_training as parts_train
-from heedful.studies import ablation_verdicts as parts_verdicts
+from heedful.studies import ablation_training, synthetic
 from heedful.studies import ablations as study
-from heedful.studies import synthetic
-from heedful.studies.ablation_list import PARTS, POSITIONS, WHOLE, Part
-from heedful.studies.ablation_row import Row, read_row, write_row
-from heedful.studies.outcome import Outcome
-from heedful.studies.plan import Plan, Scale, Stopped
+from heedful.studies.ablation_training import Ablation, AblationResult, read_result, write_result
+from heedful.studies.ablations import ABLATIONS, COMPLETE, POSITIONS
+from heedful.studies.study import Scale, StudyInterrupted, StudyPlan, StudyResult
 from heedful.training.gradients import Objective, SequentialGradients, ThreadedGradients
 from heedful.training.schedule import learning_rate
 
@@ -48,11 +45,11 @@ Change = Callable[[Transformer], None]
 
 CHANGES: dict[str, tuple[type[Transformer], Change]] = {
     part.name: (part.kind, part.change)
-    for part in PARTS
+    for part in ABLATIONS
     if part.kind is not Transformer or part.change is not changes.nothing
 }
 CONFIG = replace(SMALL, encoder_layers=2, sharing="target")
-FEW = [part for part in PARTS if part.name in ("no-positions", "no-padding-mask")]
+FEW = [part for part in ABLATIONS if part.name in ("no-positions", "no-padding-mask")]
 CARRIED = [part for part in POSITIONS if part.name != "short-learned"]
 PLACES: list[Norm] = list(get_args(Norm))
 
@@ -210,7 +207,7 @@ def test_without_the_padding_mask_a_sentence_depends_on_its_neighbour() -> None:
 @pytest.mark.parametrize("schedule", get_args(ScheduleKind))
 def test_without_warm_up_the_rate_begins_at_its_highest(schedule: ScheduleKind) -> None:
     config = TrainConfig(schedule=schedule, warmup_steps=40, max_steps=10_000, learning_rate=0.5)
-    part = next(part for part in PARTS if part.name == "no-warm-up")
+    part = next(part for part in ABLATIONS if part.name == "no-warm-up")
     without = part.experiment(Experiment(train=config)).train
     rates = [learning_rate(step, 64, without) for step in range(1, 200)]
     assert rates[0] == max(rates)
@@ -219,7 +216,7 @@ def test_without_warm_up_the_rate_begins_at_its_highest(schedule: ScheduleKind) 
 
 def test_options_of_rows_differ_from_the_recipe_or_the_row_is_left_out() -> None:
     base = make_experiment({"model": {"dropout": 0.0, "norm": "pre"}})
-    by_name = {part.name: part for part in PARTS}
+    by_name = {part.name: part for part in ABLATIONS}
     assert not by_name["no-dropout"].differs(base)
     assert by_name["no-padding-mask"].differs(base)
     assert by_name["post-norm"].differs(base) and not by_name["pre-norm"].differs(base)
@@ -240,33 +237,33 @@ TINY: dict[str, Any] = {
 }
 
 
-def plan_of(folder: Path, scale: Scale = "smoke", recipe: dict[str, Any] | None = None) -> Plan:
-    return Plan(scale, folder, recipe if recipe is not None else TINY, SilentReporter())
+def plan_of(folder: Path, scale: Scale = "smoke", recipe: dict[str, Any] | None = None) -> StudyPlan:
+    return StudyPlan(scale, folder, recipe if recipe is not None else TINY, SilentReporter())
 
 
-def make_small(patch: pytest.MonkeyPatch, few: Sequence[Part], carried: Sequence[Part]) -> None:
+def make_small(patch: pytest.MonkeyPatch, few: Sequence[Ablation], carried: Sequence[Ablation]) -> None:
     """Few rows on few words, and no pictures."""
     patch.setattr(study, "can_draw", lambda: False)
     patch.setattr(study, "_SMOKE_PAIRS", (40, 6, 0))
     patch.setattr(study, "_SMOKE_CLAUSES", (1,))
-    patch.setattr(study, "PARTS", few)
+    patch.setattr(study, "ABLATIONS", few)
     patch.setattr(study, "POSITIONS", carried)
 
 
 @pytest.fixture(scope="module")
-def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Outcome]:
+def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, StudyResult]:
     """A study in its smallest form."""
     folder = tmp_path_factory.mktemp("parts")
     with pytest.MonkeyPatch.context() as patch:
         make_small(patch, FEW, CARRIED)
-        return folder, study.parts(plan_of(folder))
+        return folder, study.run_ablations(plan_of(folder))
 
 
 def refuse(*_: object) -> None:
     raise AssertionError("it trains")
 
 
-def test_every_part_is_a_row_of_its_own(done: tuple[Path, Outcome]) -> None:
+def test_every_part_is_a_row_of_its_own(done: tuple[Path, StudyResult]) -> None:
     folder, outcome = done
     parts, laws, lengths = outcome.tables
     assert [row[0] for row in parts.rows] == ["whole", "no-positions", "no-padding-mask"]
@@ -279,45 +276,45 @@ def test_every_part_is_a_row_of_its_own(done: tuple[Path, Outcome]) -> None:
     assert math.isclose(row["curve"][-1][1], row["validation_loss"])
 
 
-def test_a_second_call_trains_nothing(done: tuple[Path, Outcome], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_call_trains_nothing(done: tuple[Path, StudyResult], monkeypatch: pytest.MonkeyPatch) -> None:
     folder, outcome = done
     make_small(monkeypatch, FEW, CARRIED)
-    monkeypatch.setattr(parts_train, "training_steps", refuse)
-    again = study.parts(plan_of(folder, recipe={**TINY, "name": "another"}))
+    monkeypatch.setattr(ablation_training, "training_steps", refuse)
+    again = study.run_ablations(plan_of(folder, recipe={**TINY, "name": "another"}))
     assert again.as_json() == outcome.as_json()
 
 
-def test_other_settings_are_trained_again(done: tuple[Path, Outcome], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_settings_are_trained_again(done: tuple[Path, StudyResult], monkeypatch: pytest.MonkeyPatch) -> None:
     make_small(monkeypatch, FEW, CARRIED)
-    monkeypatch.setattr(parts_train, "training_steps", refuse)
+    monkeypatch.setattr(ablation_training, "training_steps", refuse)
     with pytest.raises(AssertionError, match="it trains"):
-        study.parts(plan_of(done[0], recipe={**TINY, "seed": 2}))
+        study.run_ablations(plan_of(done[0], recipe={**TINY, "seed": 2}))
 
 
 @pytest.mark.parametrize("content", [None, "{", "[]", '{"bleu": 1.0}'])
 def test_a_row_that_is_missing_or_damaged_is_made_again(
-    done: tuple[Path, Outcome], content: str | None, tmp_path: Path
+    done: tuple[Path, StudyResult], content: str | None, tmp_path: Path
 ) -> None:
     fingerprint = json.loads((done[0] / "rows" / "whole.json").read_text())["fingerprint"]
-    row = read_row(done[0] / "rows" / "whole.json", fingerprint)
+    row = read_result(done[0] / "rows" / "whole.json", fingerprint)
     assert row is not None
     path = tmp_path / "rows" / "whole.json"
-    write_row(path, row)
-    assert read_row(path, fingerprint) == row
-    assert read_row(path, "of other settings") is None
+    write_result(path, row)
+    assert read_result(path, fingerprint) == row
+    assert read_result(path, "of other settings") is None
     path.unlink()
     if content is not None:
         path.write_text(content)
-    assert read_row(path, fingerprint) is None
+    assert read_result(path, fingerprint) is None
 
 
 def test_a_training_that_diverges_is_a_row_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def diverge(*_: object) -> None:
         raise Diverged("the loss is nan")
 
-    make_small(monkeypatch, [PARTS[1]], POSITIONS[:1])
-    monkeypatch.setattr(parts_train, "training_steps", diverge)
-    outcome = study.parts(plan_of(tmp_path))
+    make_small(monkeypatch, [ABLATIONS[1]], POSITIONS[:1])
+    monkeypatch.setattr(ablation_training, "training_steps", diverge)
+    outcome = study.run_ablations(plan_of(tmp_path))
     assert "training broke off: the loss or its gradient was no number at step 1" in str(outcome.tables[0].rows[1][-1])
     assert outcome.tables[0].rows[1][2] is None  # no training loss
 
@@ -326,7 +323,7 @@ def test_a_recipe_of_the_user_is_taken_apart(tmp_path: Path, monkeypatch: pytest
     make_small(monkeypatch, FEW[:1], POSITIONS[:1])
     synthetic.write_corpus(tmp_path / "text", (40, 0, 0), (1,))
     data = {"folder": str(tmp_path / "text"), "source": "train.en", "target": "train.xx", "hold_out": 5}
-    outcome = study.parts(plan_of(tmp_path / "out", "laptop", {**TINY, "data": data}))
+    outcome = study.run_ablations(plan_of(tmp_path / "out", "laptop", {**TINY, "data": data}))
     assert [row[0] for row in outcome.tables[0].rows] == ["whole", "no-positions"]
     differs = outcome.tables[1].rows[1][1]
     assert isinstance(differs, float) and differs < 1e-4
@@ -335,22 +332,24 @@ def test_a_recipe_of_the_user_is_taken_apart(tmp_path: Path, monkeypatch: pytest
 def test_mistakes_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_small(monkeypatch, FEW, CARRIED)
     with pytest.raises(ConfigError, match="--scale laptop needs a recipe; give one, such as recipes/multi30k-en-de"):
-        study.parts(Plan("laptop", tmp_path, None, SilentReporter()))
+        study.run_ablations(StudyPlan("laptop", tmp_path, None, SilentReporter()))
     with pytest.raises(ConfigError, match=r"begins with a Transformer, but model.family is 'recurrent'"):
-        study.parts(plan_of(tmp_path, recipe={"model": {"preset": "gru"}}))
+        study.run_ablations(plan_of(tmp_path, recipe={"model": {"preset": "gru"}}))
 
 
 def test_a_signal_ends_it_within_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_small(monkeypatch, FEW, CARRIED)
-    with pytest.raises(Stopped, match="stopped by SIGTERM"):
-        study.parts(replace(plan_of(tmp_path), interrupted=lambda: "SIGTERM"))
+    with pytest.raises(StudyInterrupted, match="stopped by SIGTERM"):
+        study.run_ablations(replace(plan_of(tmp_path), interrupted=lambda: "SIGTERM"))
     assert not list(tmp_path.glob("rows/*.json"))
 
 
 # Sentences
 
 
-ROW = Row("", [], 0.3, 0.2, 90.0, 70.0, [], 0.9, [["a b", "x y"], ["b a", "y x"]], 90.0, 90.0, 0.0, [], 9, "", 1.0)
+ROW = AblationResult(
+    "", [], 0.3, 0.2, 90.0, 70.0, [], 0.9, [["a b", "x y"], ["b a", "y x"]], 90.0, 90.0, 0.0, [], 9, "", 1.0
+)
 
 
 @pytest.mark.parametrize(
@@ -363,29 +362,29 @@ ROW = Row("", [], 0.3, 0.2, 90.0, 70.0, [], 0.9, [["a b", "x y"], ["b a", "y x"]
         (replace(ROW, stopped="so", bleu=0.0), "training broke off: so; BLEU 0.0 against 90.0"),
     ],
 )
-def test_what_broke_is_told_by_the_score(row: Row, sentence: str) -> None:
-    assert parts_verdicts.compared(row, ROW) == sentence
+def test_what_broke_is_told_by_the_score(row: AblationResult, sentence: str) -> None:
+    assert study.explain_compared(row, ROW) == sentence
 
 
 def test_what_broke_is_told_by_the_numbers_of_the_part() -> None:
     cheat = replace(ROW, training_loss=0.01, validation_loss=0.02, bleu=3.0)
-    assert "but BLEU 3.0: it copied the answer" in parts_verdicts.look_ahead(cheat, ROW)
-    assert "copied" not in parts_verdicts.look_ahead(replace(ROW, bleu=3.0), ROW)
+    assert "but BLEU 3.0: it copied the answer" in study.explain_look_ahead(cheat, ROW)
+    assert "copied" not in study.explain_look_ahead(replace(ROW, bleu=3.0), ROW)
     lost = replace(ROW, orders_differ=1e-7, orders=[["a b", "x y"], ["b a", "x y"]])
-    assert parts_verdicts.positions(lost, ROW).endswith("to 1e-07 (whole: 0.9) and the same translation")
+    assert study.explain_positions(lost, ROW).endswith("to 1e-07 (whole: 0.9) and the same translation")
     padded = replace(ROW, together_changed=40.0, together_bleu=55.0)
-    assert parts_verdicts.padding(padded, ROW).endswith("(whole: 0 %): BLEU 55.0, 90.0 among its like")
-    assert "no effect shows" in parts_verdicts.padding(ROW, ROW)
-    assert WHOLE.verdict(ROW, ROW) == "70 % of the sentences are right to the last word"
+    assert study.explain_padding(padded, ROW).endswith("(whole: 0 %): BLEU 55.0, 90.0 among its like")
+    assert "no effect shows" in study.explain_padding(ROW, ROW)
+    assert COMPLETE.verdict(ROW, ROW) == "70 % of the sentences are right to the last word"
 
 
 def test_curves_and_lengths_are_drawn() -> None:
     row = replace(ROW, curve=[[1, 3.0], [2, None], [3, 1.0]], by_length=[[5, 2, 80.0], [9, 3, 10.0]])
-    pictures = study._pictures([(WHOLE, row)], [(POSITIONS[0], row)], longest=5)
+    pictures = study._pictures([(COMPLETE, row)], [(POSITIONS[0], row)], longest=5)
     assert b">whole<" in pictures["curves.svg"] and b">sinusoidal<" in pictures["lengths.svg"]
 
 
 def test_the_least_loss_is_what_a_perfect_model_has() -> None:
     p = torch.tensor([0.9, *[0.1 / 6] * 6])
-    assert parts_train.least_loss(0.1, 7) == pytest.approx(-(p * p.log()).sum().item())
-    assert parts_train.least_loss(0.0, 7) == 0.0
+    assert ablation_training.least_loss(0.1, 7) == pytest.approx(-(p * p.log()).sum().item())
+    assert ablation_training.least_loss(0.0, 7) == 0.0

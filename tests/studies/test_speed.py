@@ -8,8 +8,7 @@ import torch
 from model_examples import FAMILIES
 
 from heedful.studies import speed
-from heedful.studies.speed import training_speed
-from heedful.studies.timing import one_thread, seconds
+from heedful.studies.speed import measure_training_speed, one_thread, seconds
 from heedful.training.gradients import Update
 
 CPU = torch.device("cpu")
@@ -17,7 +16,7 @@ MODELS = {name: FAMILIES[name] for name in ("transformer", "gru-additive", "conv
 
 
 def test_every_model_has_a_speed_at_every_length() -> None:
-    speeds = training_speed(MODELS, [3, 8], vocabulary=11, batch_tokens=24, repeats=1, device=CPU)
+    speeds = measure_training_speed(MODELS, [3, 8], vocabulary=11, batch_tokens=24, repeats=1, device=CPU)
     assert speeds.keys() == {(name, length) for name in MODELS for length in (3, 8)}
     assert min(speeds.values()) > 0.0
 
@@ -27,7 +26,9 @@ def test_a_speed_is_tokens_of_both_sides_by_the_median_without_the_first_round(
 ) -> None:
     rounds = count()
     monkeypatch.setattr(speed, "seconds", lambda *_: [1000.0, 2.0, 4.0, 1.0][next(rounds)])
-    found = training_speed({"one": MODELS["transformer"]}, [5], vocabulary=11, batch_tokens=23, repeats=3, device=CPU)
+    found = measure_training_speed(
+        {"one": MODELS["transformer"]}, [5], vocabulary=11, batch_tokens=23, repeats=3, device=CPU
+    )
     assert found == {("one", 5): 2 * 20 / 2.0}
 
 
@@ -43,7 +44,7 @@ def test_models_take_turns_at_each_length(monkeypatch: pytest.MonkeyPatch) -> No
             return 0.0
 
     monkeypatch.setattr(speed, "SequentialGradients", lambda model, *_: Learns(type(model).__name__))
-    training_speed(MODELS, [3, 8], vocabulary=11, batch_tokens=24, repeats=1, device=CPU)
+    measure_training_speed(MODELS, [3, 8], vocabulary=11, batch_tokens=24, repeats=1, device=CPU)
     names = ["Transformer", "Recurrent", "Convolutional"]
     assert turns == [(name, length) for length in (3, 8) for name in names] * 2
 

@@ -20,18 +20,24 @@ from heedful.progress import SilentReporter
 from heedful.storage.run_folder import RunFolder
 from heedful.studies import row_training as trained
 from heedful.studies import table2, table3, table4
-from heedful.studies.corpus_facts import Material
-from heedful.studies.experiments import Row, chosen, rival, row
-from heedful.studies.plan import Plan, Stopped
-from heedful.studies.row_scores import Effort, Scored, effort, score_row, validation_questions
+from heedful.studies.corpus_facts import CorpusFacts
+from heedful.studies.row_results import (
+    FinishedRow,
+    RowScores,
+    TrainingCost,
+    count_training_cost,
+    read_validation_questions,
+    score_row,
+)
 from heedful.studies.row_training import train_row
-from heedful.studies.synthetic_trees import trees, write_treebank
-from heedful.studies.table_rows import Done
+from heedful.studies.rows import TableRow, make_rival_row, row, select_rows
+from heedful.studies.study import StudyInterrupted, StudyPlan
+from heedful.studies.synthetic import trees, write_treebank
 from heedful.tasks.choose import Question
 from heedful.text.trees import read_tree, write_tree
 from heedful.training.prepare import resolve_files
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve_files().parents[2]
 SHORT = ("train.max_steps=4", "train.warmup_steps=2", "train.validate_every=4", "train.save_every=2")
 
 
@@ -45,7 +51,7 @@ def recipe(name: str) -> Experiment:
     return make_experiment(load_recipe(ROOT / "recipes" / f"{name}.toml"))
 
 
-def tiny_row(folder: Path) -> Row:
+def tiny_row(folder: Path) -> TableRow:
     """Four steps on two dozen words."""
     folder.mkdir(exist_ok=True)
     files = [*toy.write_pairs(folder, "train", 40, 1), *toy.write_pairs(folder, "valid", 5, 2)]
@@ -57,12 +63,12 @@ def tiny_row(folder: Path) -> Row:
     return row("tiny", replace(experiment, data=resolve_files(experiment.data)), {"model": model, "train": train})
 
 
-def a_plan(folder: Path, **more: Any) -> Plan:
-    return replace(Plan("smoke", folder, None, SilentReporter()), **more)
+def a_plan(folder: Path, **more: Any) -> StudyPlan:
+    return replace(StudyPlan("smoke", folder, None, SilentReporter()), **more)
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Row, Plan, RunFolder]:
+def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[TableRow, StudyPlan, RunFolder]:
     """A row that is trained and only looked at."""
     folder = tmp_path_factory.mktemp("finished")
     one, plan = tiny_row(folder), a_plan(folder / "study")
@@ -70,7 +76,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Row, Plan, RunFo
         return one, plan, train_row(one, plan)
 
 
-Finished = tuple[Row, Plan, RunFolder]
+Finished = tuple[TableRow, StudyPlan, RunFolder]
 
 
 def studied(*arguments: object) -> toy.Ran:
@@ -82,7 +88,7 @@ def studied(*arguments: object) -> toy.Ran:
 
 def test_a_row_that_was_interrupted_ends_with_the_same_bits(tmp_path: Path, finished: Finished) -> None:
     (one, _, whole), asked = finished, iter(["", "", "", "SIGTERM"])
-    with pytest.raises(Stopped, match="stopped by SIGTERM"):
+    with pytest.raises(StudyInterrupted, match="stopped by SIGTERM"):
         train_row(one, a_plan(tmp_path, interrupted=lambda: next(asked)))
     halfway = toy.events(tmp_path / "rows/tiny", "StepDone")[-1]["step"]
     resumed = train_row(one, a_plan(tmp_path))
@@ -93,21 +99,21 @@ def test_a_row_that_was_interrupted_ends_with_the_same_bits(tmp_path: Path, fini
 
 def test_a_finished_row_is_neither_trained_nor_scored_again(finished: Finished) -> None:
     one, plan, run = finished
-    first = score_row(run, validation_questions(run), plan)
+    first = score_row(run, read_validation_questions(run), plan)
     with (
         mock.patch("heedful.training.run.train", side_effect=AssertionError),
         mock.patch("heedful.training.run.resume", side_effect=AssertionError),
-        mock.patch("heedful.studies.row_scores.evaluate", side_effect=AssertionError),
+        mock.patch("heedful.studies.row_results.evaluate", side_effect=AssertionError),
     ):
         again = train_row(one, plan)
-        assert score_row(again, validation_questions(again), plan) == first
+        assert score_row(again, read_validation_questions(again), plan) == first
     assert len(first.outputs) == 5
     assert first.perplexity == pytest.approx(toy.events(run.path, "Validated")[-1]["perplexity"], rel=1e-4)
 
 
 def test_other_questions_are_answered_anew(finished: Finished) -> None:
     _, plan, run = finished
-    asked = validation_questions(run)
+    asked = read_validation_questions(run)
     assert len(score_row(run, asked, plan).outputs) == 5
     assert len(score_row(run, asked[:3], plan).outputs) == 3
 
@@ -128,7 +134,7 @@ def test_where_a_row_is_trained_makes_no_other_row(finished: Finished) -> None:
 
 def test_the_work_of_a_training_is_that_of_its_tokens(finished: Finished) -> None:
     run = finished[2]
-    took, steps = effort(run), toy.events(run.path, "StepDone")
+    took, steps = count_training_cost(run), toy.events(run.path, "StepDone")
     weights = sum(tensor.numel() for tensor in toy.weights(run.path).values())
     tokens = sum(step["tokens"] for step in steps)
     assert took.parameters == weights
@@ -172,10 +178,10 @@ def test_processes_that_fail_are_told_of(tmp_path: Path) -> None:
 
 
 def test_only_the_rows_that_were_asked_for(tmp_path: Path) -> None:
-    rows = [Row(name, Experiment()) for name in ("base", "A-h1", "big")]
-    assert [one.name for one in chosen(rows, a_plan(tmp_path, rows=("big", "base")))] == ["base", "big"]
+    rows = [TableRow(name, Experiment()) for name in ("base", "A-h1", "big")]
+    assert [one.name for one in select_rows(rows, a_plan(tmp_path, rows=("big", "base")))] == ["base", "big"]
     with pytest.raises(ConfigError, match="--rows A-h2: there is no such row; did you mean 'A-h1'"):
-        chosen(rows, a_plan(tmp_path, rows=("A-h2",)))
+        select_rows(rows, a_plan(tmp_path, rows=("A-h2",)))
 
 
 # Which models are compared
@@ -183,8 +189,8 @@ def test_only_the_rows_that_were_asked_for(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["lstm", "gru", "bahdanau", "luong", "convs2s"])
 def test_rivals_have_as_many_parameters_and_all_else_of_the_recipe(name: str) -> None:
-    ours, material = recipe("multi30k-de-en"), Material(10_000, 10_000, None)
-    theirs = rival(name, name, ours, material).experiment
+    ours, material = recipe("multi30k-de-en"), CorpusFacts(10_000, 10_000, None)
+    theirs = make_rival_row(name, name, ours, material).experiment
     sizes = [model_size(one.model, 10_000, 10_000).total for one in (ours, theirs)]
     assert sizes[1] == pytest.approx(sizes[0], rel=0.032)  # half of what the next width, eight wider, is away
     assert theirs.model.family == PRESETS[name]["model"]["family"]
@@ -194,7 +200,9 @@ def test_rivals_have_as_many_parameters_and_all_else_of_the_recipe(name: str) ->
 
 
 def test_a_rival_of_the_papers_schedule_has_a_rate_that_falls_likewise() -> None:
-    theirs = rival("lstm", "lstm", recipe("paper-base-en-de"), Material(37_000, 37_000, None)).experiment.train
+    theirs = make_rival_row(
+        "lstm", "lstm", recipe("paper-base-en-de"), CorpusFacts(37_000, 37_000, None)
+    ).experiment.train
     assert (theirs.schedule, theirs.learning_rate, theirs.clip_norm) == ("inverse-sqrt", 0.002, 1.0)
 
 
@@ -304,8 +312,10 @@ def test_only_a_tree_over_the_same_words_is_valid() -> None:
 
 def test_bleu_by_length_is_of_the_sentences_of_that_length() -> None:
     asked = [Question("a b", ("u v w x",)), Question("a b c d e f g", ("u v w x",)), Question("a b c", ("u v w x",))]
-    scored = Scored(("u v w x", "z", "u v w x"), (), None)
-    done = Done(Row("gru", recipe("multi30k-de-en")), RunFolder(Path()), scored, Effort(0, 0.0, 0.0, ()))
+    scored = RowScores(("u v w x", "z", "u v w x"), (), None)
+    done = FinishedRow(
+        TableRow("gru", recipe("multi30k-de-en")), RunFolder(Path()), scored, TrainingCost(0, 0.0, 0.0, ())
+    )
     table = table2._by_length([done], asked)
     assert [one[:3] for one in table.rows] == [("up to 5", 2, 2.5), ("6 to 10", 1, 7.0)]
     assert table.rows[0][3] == pytest.approx(100.0)

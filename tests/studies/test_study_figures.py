@@ -16,11 +16,9 @@ from heedful.errors import ConfigError
 from heedful.inspection.paper_figures import FIGURES, Found, Link
 from heedful.progress import SilentReporter
 from heedful.storage.run_folder import RunFolder
-from heedful.studies import attention_figures as figure_heads
 from heedful.studies import figures
-from heedful.studies.figures import Part
-from heedful.studies.outcome import Outcome, Table
-from heedful.studies.plan import Plan, Scale
+from heedful.studies.figures import FigureTable
+from heedful.studies.study import Scale, StudyPlan, StudyResult, Table
 from heedful.studies.synthetic import comes_from, pairs
 
 LENGTHS, WINDOW = (7, 5, 3), 2
@@ -30,25 +28,25 @@ def column(table: Table, name: str) -> list[object]:
     return [row[table.columns.index(name)] for row in table.rows]
 
 
-def plan(folder: Path, scale: Scale = "smoke", recipe: dict[str, object] | None = None) -> Plan:
-    return Plan(scale, folder, recipe, SilentReporter())
+def plan(folder: Path, scale: Scale = "smoke", recipe: dict[str, object] | None = None) -> StudyPlan:
+    return StudyPlan(scale, folder, recipe, SilentReporter())
 
 
 @pytest.fixture(scope="module")
-def outcome(tmp_path_factory: pytest.TempPathFactory) -> tuple[Plan, Outcome]:
+def outcome(tmp_path_factory: pytest.TempPathFactory) -> tuple[StudyPlan, StudyResult]:
     """The whole study, with a training of a few steps."""
     smoke = plan(tmp_path_factory.mktemp("figures"))
     few = {"train": {"max_steps": 2, "validate_every": 2, "save_every": 2}, "search": {"beam": 1, "max_extra": 1}}
-    recipe = merge(figure_heads._small_recipe(smoke), few)
+    recipe = merge(figures._small_recipe(smoke), few)
     with (
         toy.plain_log(),
-        mock.patch.object(figure_heads, "_small_recipe", return_value=recipe),
-        mock.patch.object(figure_heads, "_SIZES", (800, 5, 6)),
+        mock.patch.object(figures, "_small_recipe", return_value=recipe),
+        mock.patch.object(figures, "_SIZES", (800, 5, 6)),
     ):
-        return smoke, figures.figures(smoke)
+        return smoke, figures.draw_figures(smoke)
 
 
-def test_all_pictures_are_svg(outcome: tuple[Plan, Outcome]) -> None:
+def test_all_pictures_are_svg(outcome: tuple[StudyPlan, StudyResult]) -> None:
     _, found = outcome
     assert list(found.pictures) == ["masks.svg", "positions.svg", "schedule.svg", "smoothing.svg", "heads.svg"]
     for picture in found.pictures.values():
@@ -61,7 +59,7 @@ def allowed(rule: Callable[[int, int], bool]) -> int:
 
 
 def test_masks_are_those_of_the_definitions_and_the_model_keeps_them() -> None:
-    table = figures.masks().table
+    table = figures.show_masks().table
     assert column(table, "pairs that may look") == [
         allowed(lambda i, j: True),
         allowed(lambda i, j: j <= i),
@@ -81,7 +79,7 @@ def test_a_model_that_looks_past_a_mask_is_found_out() -> None:
 
 def test_the_pictures_of_masks_show_the_masks() -> None:
     with mock.patch.object(figures, "heat_maps") as drawn:
-        figures.masks().pictures["masks.svg"]()
+        figures.show_masks().pictures["masks.svg"]()
     maps = {field.title: field.values for field in drawn.call_args.args[1]}
     for i, j in np.ndindex(7, 7):
         assert maps["padding, a sentence of 3"][i, j] == (j < 3)
@@ -91,7 +89,7 @@ def test_the_pictures_of_masks_show_the_masks() -> None:
 
 
 def test_dot_products_of_positions_are_a_function_of_their_distance() -> None:
-    for distance, product, formula, deviation in figures.positions().table.rows:
+    for distance, product, formula, deviation in figures.show_positions().table.rows:
         assert isinstance(distance, int)
         by_hand = math.fsum(math.cos(distance / 10_000 ** (2 * i / 512)) for i in range(256))
         assert product == pytest.approx(by_hand, abs=1e-5)
@@ -105,7 +103,7 @@ def test_a_deviation_is_between_products_of_the_same_distance() -> None:
 
 
 def test_the_rate_is_highest_at_the_end_of_the_warm_up() -> None:
-    table = figures.schedules().table
+    table = figures.show_schedules().table
     assert [row[:3] for row in table.rows] == [
         (512, 4000, 4000),
         (512, 8000, 8000),
@@ -118,13 +116,13 @@ def test_the_rate_is_highest_at_the_end_of_the_warm_up() -> None:
 
 
 @pytest.fixture(scope="module")
-def smoothings() -> Part:
-    return figures.smoothings()
+def smoothings() -> FigureTable:
+    return figures.show_smoothings()
 
 
 @pytest.mark.parametrize(("row", "smoothing"), [(0, 0.0), (1, 0.1), (2, 0.2)])
 def test_a_smoothed_loss_is_least_where_the_model_is_as_unsure_as_its_target(
-    smoothings: Part, row: int, smoothing: float
+    smoothings: FigureTable, row: int, smoothing: float
 ) -> None:
     other = smoothing / 36_999
 
@@ -148,7 +146,7 @@ def test_the_small_language_knows_which_word_comes_from_which() -> None:
         assert meant == set(english) - {"the", "a"}
 
 
-def test_heads_are_measured_on_the_right_words(outcome: tuple[Plan, Outcome]) -> None:
+def test_heads_are_measured_on_the_right_words(outcome: tuple[StudyPlan, StudyResult]) -> None:
     """Every word is one piece, or rows of attention would be of other words than those that are counted."""
     smoke, found = outcome
     tokenizers = RunFolder(smoke.folder / "rows" / "heads").tokenizers()
@@ -169,10 +167,10 @@ def test_the_paper_sentences_have_a_picture_and_their_strongest_heads() -> None:
     links = tuple(Link(Head("encoder", 4, index), 0.5 - index / 10) for index in range(4))
     found = [Found(figure, look, links, 0.0625) for figure in FIGURES]
     with (
-        mock.patch.object(figure_heads, "find_figures", return_value=found),
-        mock.patch.object(figure_heads, "draw_attention", return_value=b"<svg/>") as drawn,
+        mock.patch.object(figures, "find_figures", return_value=found),
+        mock.patch.object(figures, "draw_attention", return_value=b"<svg/>") as drawn,
     ):
-        table, pictures = figure_heads.paper_sentences(mock.Mock(run="runs/en-de"))
+        table, pictures = figures.show_paper_sentences(mock.Mock(run="runs/en-de"))
     assert list(pictures) == ["figure-3.svg", "figures-4-5.svg"]
     assert drawn.call_args.args[0] == "weights"
     assert table.rows[:2] == (
@@ -185,7 +183,7 @@ def test_the_paper_sentences_have_a_picture_and_their_strongest_heads() -> None:
 
 def test_a_larger_scale_needs_a_recipe_from_english(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="study figures --scale laptop needs a recipe"):
-        figure_heads.heads(plan(tmp_path, "laptop"))
+        figures.show_heads(plan(tmp_path, "laptop"))
     recipe: dict[str, object] = {"data": {"source": "a.de", "target": "a.en"}}
     with pytest.raises(ConfigError, match="are English, but the recipe translates from 'de'"):
-        figure_heads.heads(plan(tmp_path, "laptop", recipe))
+        figures.show_heads(plan(tmp_path, "laptop", recipe))

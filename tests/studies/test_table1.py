@@ -12,8 +12,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from heedful.progress import SilentReporter
 from heedful.studies import table1 as study
-from heedful.studies.outcome import Outcome
-from heedful.studies.plan import Plan
+from heedful.studies.study import StudyPlan, StudyResult
 from heedful.studies.table1 import KINDS, Kind, Sizes, crossing, exponent, flops_crossing, kept_bytes, layer_flops
 
 CPU = torch.device("cpu")
@@ -22,7 +21,7 @@ WHOLE: tuple[Kind, ...] = ("self-attention", "self-attention, whole layer", "con
 
 
 @pytest.fixture(scope="module")
-def outcome() -> Outcome:
+def outcome() -> StudyResult:
     return study.measured(SIZES, CPU, SilentReporter())
 
 
@@ -80,7 +79,7 @@ class TestFits:
 
 
 class TestOutcome:
-    def test_every_layer_has_a_row_in_each_table(self, outcome: Outcome) -> None:
+    def test_every_layer_has_a_row_in_each_table(self, outcome: StudyResult) -> None:
         growth, steps, crossings, by_n, by_d = outcome.tables
         assert [row[0] for row in growth.rows] == list(KINDS)
         assert [row[0] for row in steps.rows] == [kind for kind in KINDS if "whole" not in kind]
@@ -88,18 +87,18 @@ class TestOutcome:
         assert [row[:3] for row in by_n.rows] == [(kind, n, 8) for kind in KINDS for n in SIZES.lengths]
         assert [row[:3] for row in by_d.rows] == [(kind, 16, d) for kind in KINDS for d in SIZES.widths]
 
-    def test_all_costs_are_above_zero(self, outcome: Outcome) -> None:
+    def test_all_costs_are_above_zero(self, outcome: StudyResult) -> None:
         for table in outcome.tables[3:]:
             assert all(isinstance(cell, float | int) and cell > 0 for row in table.rows for cell in row[1:])
 
-    def test_only_recurrence_takes_steps_that_wait(self, outcome: Outcome) -> None:
+    def test_only_recurrence_takes_steps_that_wait(self, outcome: StudyResult) -> None:
         steps = {row[0]: (row[2], row[4]) for row in outcome.tables[1].rows}
         assert steps["recurrent"] == (64, 64)
         assert steps["self-attention"] == (1, 1)
         assert steps["convolutional"] == (1, 63)
         assert steps["restricted self-attention"] == (1, 32)
 
-    def test_exponents_stand_beside_the_papers(self, outcome: Outcome) -> None:
+    def test_exponents_stand_beside_the_papers(self, outcome: StudyResult) -> None:
         rows = {row[0]: row for row in outcome.tables[0].rows}
         assert rows["self-attention"][1:3] == ("n² · d", 2)
         assert rows["self-attention"][3] == pytest.approx(2.0)
@@ -107,7 +106,7 @@ class TestOutcome:
         assert rows["convolutional"][7] == pytest.approx(2.0)
         assert rows["self-attention, whole layer"][1:3] == (None, None)
 
-    def test_it_is_written_with_pictures(self, outcome: Outcome, tmp_path: Path) -> None:
+    def test_it_is_written_with_pictures(self, outcome: StudyResult, tmp_path: Path) -> None:
         pytest.importorskip("matplotlib")
         outcome.write(tmp_path)
         assert len(json.loads((tmp_path / "result.json").read_text(encoding="utf-8"))["tables"]) == 5
@@ -119,7 +118,7 @@ class TestOutcome:
     ) -> None:
         asked = []
         monkeypatch.setattr(study, "measured", lambda sizes, device, _: asked.append((sizes.width, device)))
-        study.table1(Plan("paper", tmp_path, {"train": {"device": "cpu"}}, SilentReporter()))
+        study.table1(StudyPlan("paper", tmp_path, {"train": {"device": "cpu"}}, SilentReporter()))
         assert asked == [(512, CPU)]
 
 

@@ -12,8 +12,7 @@ from heedful.config import load_recipe, merge, parse_setting
 from heedful.errors import ConfigError, did_you_mean
 
 if TYPE_CHECKING:
-    from heedful.studies.outcome import Outcome
-    from heedful.studies.plan import Plan, Scale
+    from heedful.studies.study import Scale, StudyPlan, StudyResult
 
 Study = Literal["table1", "table2", "table3", "table4", "figures", "parts"]
 _STUDIES: tuple[Study, ...] = get_args(Study)
@@ -54,12 +53,14 @@ def study(
         )
     tables = merge(load_recipe(recipe) if recipe else {}, *map(parse_setting, settings or []))
     wanted = tuple(part.strip() for part in rows.split(",") if part.strip())
-    from heedful.studies.plan import Plan
+    from heedful.studies.study import StudyPlan
 
     for each in names:
         folder = _folder(name, each, scale, out)
         with signals() as interrupted, console.display() as shown:
-            plan = Plan(cast("Scale", scale), folder, tables or None, shown, wanted, processes, dry_run, interrupted)
+            plan = StudyPlan(
+                cast("Scale", scale), folder, tables or None, shown, wanted, processes, dry_run, interrupted
+            )
             code = _run(each, plan, as_json)
         if code:
             raise typer.Exit(code)
@@ -81,14 +82,14 @@ def _folder(asked: str, name: Study, scale: str, out: Path | None) -> Path:
     return out / name if asked == "all" else out
 
 
-def _run(name: Study, plan: "Plan", as_json: bool) -> int:
+def _run(name: Study, plan: "StudyPlan", as_json: bool) -> int:
     """Run it, show and keep what it found; give the exit code."""
-    from heedful.studies.plan import Stopped, claim
+    from heedful.studies.study import StudyInterrupted, claim
 
     claim(plan.folder)
     try:
         outcome = _outcome(name, plan)
-    except Stopped as stopped:
+    except StudyInterrupted as stopped:
         plan.report.say(f"{stopped}; what is finished is kept, and the same command goes on from there")
         return code_of(stopped.signal)
     if as_json:
@@ -100,7 +101,7 @@ def _run(name: Study, plan: "Plan", as_json: bool) -> int:
     return 0
 
 
-def _outcome(name: Study, plan: "Plan") -> "Outcome":
+def _outcome(name: Study, plan: "StudyPlan") -> "StudyResult":
     """The one place that knows which study is which."""
     match name:
         case "table1":
@@ -120,17 +121,17 @@ def _outcome(name: Study, plan: "Plan") -> "Outcome":
 
             return table4(plan)
         case "figures":
-            from heedful.studies.figures import figures
+            from heedful.studies.figures import draw_figures
 
-            return figures(plan)
+            return draw_figures(plan)
         case "parts":
-            from heedful.studies.ablations import parts
+            from heedful.studies.ablations import run_ablations
 
-            return parts(plan)
+            return run_ablations(plan)
         case _:
             assert_never(name)
 
 
-def _show(outcome: "Outcome") -> None:
+def _show(outcome: "StudyResult") -> None:
     for table in outcome.tables:
         console.out("\n\n".join([table.title, console.table(table.cells), *table.notes]) + "\n")

@@ -1,27 +1,34 @@
-"""A row of the study trained, unless it is kept from before: the same loop as any training, without a run folder.
+"""Train and measure one row of the ablation study, or read the result kept from an earlier run.
 
-A model without one of its parts cannot be loaded as a model, so none is saved.
+A model without one of its parts cannot be loaded as a model, so no weights are saved.
 """
 
 import json
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import torch
+from torch import Tensor
 
-from heedful.config import Experiment, flat
+from heedful.config import BleuTokens, Experiment, flat, make_experiment, merge
+from heedful.data.batch import pack
 from heedful.data.batching import Batching
+from heedful.data.stream import batches_by_length
 from heedful.device import choose_device, use_threads
-from heedful.errors import Diverged
+from heedful.errors import Diverged, FolderError
 from heedful.kernels.threads import count_workers
+from heedful.metrics.bleu import bleu
+from heedful.metrics.breakdown import bleu_in, buckets
+from heedful.models.seq2seq import AnySeq2Seq
 from heedful.models.transformer import Transformer
-from heedful.studies.ablation_list import Part
-from heedful.studies.ablation_measures import Material, measure
-from heedful.studies.ablation_row import Row, finite, read_row, write_row
-from heedful.studies.plan import Plan, Stopped
+from heedful.storage.files import read_json, write_atomically
+from heedful.studies import ablation_changes as changes
+from heedful.studies.study import StudyInterrupted, StudyPlan
 from heedful.training.events import StepDone
 from heedful.training.gradients import Objective, make_gradients
 from heedful.training.layers import set_up_layers
@@ -32,32 +39,204 @@ from heedful.training.precision import Precision
 from heedful.training.prepare import Prepared
 from heedful.training.updates import UpdateSplit, make_updates
 from heedful.training.validation import compute_validation_loss, use_weights
+from heedful.translation.translator import Translator
+
+
+@dataclass(frozen=True, slots=True)
+class AblationResult:
+    """What came out. Losses are per target token; None: not a number."""
+
+    fingerprint: str  # of all that it depends on
+    curve: list[list[float | None]]  # step and validation loss
+    training_loss: float | None  # of the last tenth, above the least that label smoothing allows
+    validation_loss: float | None  # unsmoothed
+    bleu: float
+    exact: float  # % of translations that are the reference
+    by_length: list[list[float]]  # longest source, sentences, BLEU
+    orders_differ: float | None  # the most that an entry of the memory changes when the pieces change places
+    orders: list[list[str]]  # either order, and its translation
+    alone_bleu: float  # of some sentences, each among others of its length
+    together_bleu: float  # of the same in one batch with a longer one
+    together_changed: float  # % of these whose translation is another then
+    examples: list[list[str]]  # source, reference, output
+    steps: int
+    stopped: str  # why it ended early
+    seconds: float
+
+    @property
+    def perplexity(self) -> float | None:
+        """Of the validation text."""
+        return None if self.validation_loss is None else math.exp(min(self.validation_loss, 700.0))
+
+
+Settings = Callable[[Experiment], Mapping[str, Any]]
+Verdict = Callable[[AblationResult, AblationResult], str]  # of a row and the complete model
+
+
+@dataclass(frozen=True, slots=True)
+class Ablation:
+    """One thing that differs from the whole model: an option of the recipe, or a change of what was built."""
+
+    name: str
+    changed: str
+    verdict: Verdict
+    settings: Settings = lambda _: {}
+    change: Callable[[Transformer], None] = changes.nothing
+    kind: type[Transformer] = Transformer
+
+    def experiment(self, base: Experiment) -> Experiment:
+        """All options of this row."""
+        return make_experiment(merge(asdict(base), self.settings(base)))
+
+    def differs(self, base: Experiment) -> bool:
+        """Whether there is anything to see: a recipe without dropout cannot lose it."""
+        built = self.change is not changes.nothing or self.kind is not Transformer
+        return built or self.experiment(base) != base
+
+
+def write_result(path: Path, row: AblationResult) -> None:
+    """Keep it, whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, json.dumps(asdict(row), indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def read_result(path: Path, fingerprint: str) -> AblationResult | None:
+    """A row that was kept and depends on the same; None where there is none, or a damaged one: it can be had again."""
+    try:
+        found: Any = read_json(path)
+        row = AblationResult(**found)
+    except (FolderError, TypeError):
+        return None
+    return row if row.fingerprint == fingerprint else None
+
+
+def finite(value: float) -> float | None:
+    """JSON has no word for what is no number."""
+    return value if math.isfinite(value) else None
+
+
+_MOST_PAIRS = 1000  # of the validation pairs that are translated
+_TOGETHER = 50  # of them that are translated once more, beside a longer one
+_EXAMPLES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class AblationData:
+    """What every row is trained and measured on."""
+
+    prepared: Prepared
+    digest: str  # of the prepared data
+    orders: tuple[list[int], list[int]]  # the same source pieces in two orders
+    limits: tuple[int, ...]  # source pieces at which the scores by length are cut
+
+
+def measure(model: AnySeq2Seq, experiment: Experiment, material: AblationData) -> dict[str, Any]:
+    """All of a `AblationResult` that does not come from its training."""
+    pairs, tokenize = material.prepared.valid_pairs[:_MOST_PAIRS], experiment.evaluate.tokenize
+    translator = Translator.with_model(model, material.prepared.tokenizers, replace(experiment.search, beam=1))
+    sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
+    ids = material.prepared.tokenizers.source.encode_all(sources)
+    outputs = _by_batches(translator, ids)
+    few = min(_TOGETHER, len(pairs))
+    # A source so long that beside it most of a batch of others is padding.
+    longest = max(ids, key=len)
+    together = _together(translator, [*ids[:few], longest[:-1] + longest])[:few]
+    alone = outputs[:few]  # in batches of about the same length
+    return {
+        "bleu": bleu(outputs, [references], tokenize),
+        "exact": _share(outputs, references),
+        "by_length": _by_length(list(map(len, ids)), outputs, references, material.limits, tokenize),
+        **_orders(translator, material.orders),
+        "alone_bleu": bleu(alone, [references[:few]], tokenize),
+        "together_bleu": bleu(together, [references[:few]], tokenize),
+        "together_changed": 100.0 - _share(together, alone),
+        "examples": [list(example) for example in zip(sources, references, outputs, strict=True)][:_EXAMPLES],
+    }
+
+
+def _by_batches(translator: Translator, ids: Sequence[Sequence[int]]) -> list[str]:
+    """Translations, of about the same length together."""
+    found: dict[int, str] = {}
+    for batch in batches_by_length(range(len(ids)), ids, 1, translator.engine.batch_tokens):
+        found |= zip(batch, _together(translator, [ids[index] for index in batch]), strict=True)
+    return [found[index] for index in range(len(ids))]
+
+
+def _together(translator: Translator, ids: Sequence[Sequence[int]]) -> list[str]:
+    """Translations of one batch; empty ones of a model whose numbers are none."""
+    try:
+        hypotheses = translator.decode(ids, translator.search, 1)
+    except Diverged:
+        return [""] * len(ids)
+    return [translator.tokenizers.target.decode(best.tokens) for best, *_ in hypotheses]
+
+
+def _orders(translator: Translator, orders: tuple[list[int], list[int]]) -> dict[str, Any]:
+    """What becomes of the same pieces in two orders."""
+    first, second = (_memory(translator, ids) for ids in orders)
+    texts = [translator.tokenizers.source.decode(ids) for ids in orders]
+    translations = _together(translator, orders)
+    return {
+        "orders_differ": finite((first - second).abs().max().item()),
+        "orders": [list(pair) for pair in zip(texts, translations, strict=True)],
+    }
+
+
+@torch.inference_mode()
+def _memory(translator: Translator, ids: list[int]) -> Tensor:
+    """What the encoder makes of each piece, by the id of the piece: without positions equal pieces are equal."""
+    device = next(translator.model.parameters()).device
+    source, lengths = (tensor.to(device) for tensor in pack([ids]))
+    rows: Tensor = translator.model.encode(source, lengths).rows
+    return rows[source.argsort(stable=True)]
+
+
+def _by_length(
+    lengths: Sequence[int],
+    outputs: Sequence[str],
+    references: Sequence[str],
+    limits: Sequence[int],
+    tokenize: BleuTokens,
+) -> list[list[float]]:
+    """Longest source, number and BLEU of the sentences between each limit and the one before."""
+    return [
+        [bucket.limit, len(bucket.places), bleu_in(bucket.places, outputs, [references], tokenize)]
+        for bucket in buckets(lengths, limits)
+    ]
+
+
+def _share(left: Sequence[str], right: Sequence[str]) -> float:
+    """How many % are the same."""
+    return 100.0 * sum(a == b for a, b in zip(left, right, strict=True)) / max(1, len(left))
+
 
 _POINTS = 10  # of a learning curve
 # Where the text lies, who works on it and when a run would save or look change nothing in a row.
 _NO_MATTER = ("name", "data.", "train.threads", "train.device", "train.save_every", "train.validate_", "train.patience")
 
 
-def make_row(part: Part, base: Experiment, material: Material, path: Path, plan: Plan) -> Row:
+def make_row(part: Ablation, base: Experiment, material: AblationData, path: Path, plan: StudyPlan) -> AblationResult:
     """The row of this part: the one kept at `path` if all that it depends on is the same, else trained now."""
     experiment = part.experiment(base)
     fingerprint = _fingerprint(part, experiment, material)
-    kept = read_row(path, fingerprint)
+    kept = read_result(path, fingerprint)
     if kept is not None:
         return kept
     with explain_out_of_memory(experiment.train):
-        row = _trained(part, experiment, material, fingerprint, plan)
-    write_row(path, row)
+        row = _train(part, experiment, material, fingerprint, plan)
+    write_result(path, row)
     return row
 
 
-def _fingerprint(part: Part, experiment: Experiment, material: Material) -> str:
+def _fingerprint(part: Ablation, experiment: Experiment, material: AblationData) -> str:
     options = {key: value for key, value in flat(experiment).items() if not key.startswith(_NO_MATTER)}
     depends_on = [part.name, material.digest, material.orders, material.limits, options]
     return sha256(json.dumps(depends_on, sort_keys=True).encode()).hexdigest()
 
 
-def _trained(part: Part, experiment: Experiment, material: Material, fingerprint: str, plan: Plan) -> Row:
+def _train(
+    part: Ablation, experiment: Experiment, material: AblationData, fingerprint: str, plan: StudyPlan
+) -> AblationResult:
     config, prepared, began = experiment.train, material.prepared, time.monotonic()
     learner = _learner(part, experiment, prepared)
     losses: list[float] = []
@@ -68,7 +247,7 @@ def _trained(part: Part, experiment: Experiment, material: Material, fingerprint
             losses.append(event.loss)
             plan.report.progress(part.name, event.step, config.max_steps)
             if came := plan.interrupted():
-                raise Stopped(came)
+                raise StudyInterrupted(came)
             if event.step % max(1, config.max_steps // _POINTS) == 0 or event.step == config.max_steps:
                 curve.append([event.step, _validated(learner, prepared, config.batch_tokens)])
     except Diverged:
@@ -77,7 +256,7 @@ def _trained(part: Part, experiment: Experiment, material: Material, fingerprint
     least = least_loss(config.label_smoothing, prepared.tokenizers.vocabulary.target)
     with use_weights(learner.model, learner.average.weights if learner.average else None):
         measured = measure(learner.model, experiment, material)
-    return Row(
+    return AblationResult(
         fingerprint=fingerprint,
         curve=curve,
         training_loss=finite(sum(last) / len(last) - least),
@@ -89,7 +268,7 @@ def _trained(part: Part, experiment: Experiment, material: Material, fingerprint
     )
 
 
-def build(part: Part, experiment: Experiment, prepared: Prepared) -> Transformer:
+def build(part: Ablation, experiment: Experiment, prepared: Prepared) -> Transformer:
     """The model of a row with fresh weights: those of the whole model, wherever it has them too."""
     vocabulary = prepared.tokenizers.vocabulary
     torch.manual_seed(experiment.seed)
@@ -98,7 +277,7 @@ def build(part: Part, experiment: Experiment, prepared: Prepared) -> Transformer
     return model
 
 
-def _learner(part: Part, experiment: Experiment, prepared: Prepared) -> TrainingState:
+def _learner(part: Ablation, experiment: Experiment, prepared: Prepared) -> TrainingState:
     config = experiment.train
     device = choose_device(config.device)
     use_threads(config.threads)

@@ -1,6 +1,6 @@
-"""Why each part of the Transformer is there: the rest is trained without it, on the same data by the same loop."""
+"""Why each part of the Transformer is there: train it without the part, on the same data and by the same loop."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,17 +11,170 @@ from heedful.config import Experiment, make_experiment, merge
 from heedful.errors import ConfigError
 from heedful.progress import Reporter
 from heedful.storage.files import MANIFEST, sha256
+from heedful.studies import ablation_changes as changes
 from heedful.studies import synthetic
-from heedful.studies.ablation_list import PARTS, POSITIONS, WHOLE, Part
-from heedful.studies.ablation_measures import Material
-from heedful.studies.ablation_row import Row
-from heedful.studies.ablation_training import make_row
+from heedful.studies.ablation_training import Ablation, AblationData, AblationResult, Settings, make_row
 from heedful.studies.charts import Series, can_draw, lines
-from heedful.studies.corpus_facts import prepared_text
-from heedful.studies.experiments import check_recipe
-from heedful.studies.outcome import Cell, Outcome, Table
-from heedful.studies.plan import Plan
+from heedful.studies.corpus_facts import prepare_text
+from heedful.studies.rows import check_recipe
+from heedful.studies.study import Cell, StudyPlan, StudyResult, Table
 from heedful.training.prepare import Prepared, resolve_files
+
+_NOISE = 3.0  # a difference in BLEU that means nothing: there is one seed a row, on few sentences
+
+
+def explain_whole(row: AblationResult, _: AblationResult) -> str:
+    """The measure of all others."""
+    return f"{row.exact:.0f} % of the sentences are right to the last word"
+
+
+def explain_compared(row: AblationResult, reference: AblationResult) -> str:
+    """What became of the score."""
+    now, before = row.bleu, reference.bleu
+    if row.stopped:
+        return f"training broke off: {row.stopped}; BLEU {now:.1f} against {before:.1f}"
+    if now < before / 2:
+        return f"it hardly learns: BLEU {now:.1f} against {before:.1f}"
+    if now < before - _NOISE:
+        return f"worse by {before - now:.1f} BLEU"
+    if now > before + _NOISE:
+        return f"no harm at this scale: better by {now - before:.1f} BLEU"
+    return f"no effect shows at this scale: BLEU {now:.1f} against {before:.1f}"
+
+
+def explain_positions(row: AblationResult, reference: AblationResult) -> str:
+    """Whether the encoder still knows the order of words."""
+    (first, one), (second, other) = row.orders
+    same = "the same translation" if one == other else "different translations"
+    moved = _number(row.orders_differ)
+    return (
+        f"{explain_compared(row, reference)}; '{first}' and '{second}' give the same memory to {moved} "
+        f"(whole: {_number(reference.orders_differ)}) and {same}"
+    )
+
+
+def explain_look_ahead(row: AblationResult, reference: AblationResult) -> str:
+    """Whether it learnt to copy the answer."""
+    losses = (
+        f"training loss {_number(row.training_loss)} (whole: {_number(reference.training_loss)}), validation loss "
+        f"{_number(row.validation_loss)} (whole: {_number(reference.validation_loss)})"
+    )
+    if _less(row.validation_loss, reference.validation_loss) and row.bleu < reference.bleu - _NOISE:
+        return f"{losses}, but BLEU {row.bleu:.1f}: it copied the answer that it saw"
+    return f"{losses}; {explain_compared(row, reference)}"
+
+
+def explain_padding(row: AblationResult, reference: AblationResult) -> str:
+    """Whether a translation depends on its neighbours."""
+    changed = (
+        f"{row.together_changed:.0f} % of the translations change beside a longer sentence "
+        f"(whole: {reference.together_changed:.0f} %)"
+    )
+    if row.together_changed <= reference.together_changed:
+        return f"{changed}; {explain_compared(row, reference)}"
+    return f"{changed}: BLEU {row.together_bleu:.1f}, {row.alone_bleu:.1f} among its like"
+
+
+def explain_dropout(row: AblationResult, reference: AblationResult) -> str:
+    """Whether it learnt by heart."""
+    gap = (
+        f"validation loss {_number(row.validation_loss)} over a training loss of {_number(row.training_loss)} "
+        f"(whole: {_number(reference.validation_loss)} over {_number(reference.training_loss)})"
+    )
+    return f"{explain_compared(row, reference)}; {gap}"
+
+
+def explain_smoothing(row: AblationResult, reference: AblationResult) -> str:
+    """The paper: it hurts perplexity and helps BLEU."""
+    perplexity = f"perplexity {_number(row.perplexity)} against {_number(reference.perplexity)}"
+    return f"{perplexity}; {explain_compared(row, reference)}"
+
+
+def _number(value: float | None) -> str:
+    return "no number" if value is None else f"{value:.2g}"
+
+
+def _less(value: float | None, other: float | None) -> bool:
+    return value is not None and other is not None and value < other
+
+
+def _model(**values: object) -> Settings:
+    return lambda _: {"model": values}
+
+
+def _no_warmup(base: Experiment) -> Mapping[str, Any]:
+    """The rate is what it was after the warm-up, and before it as high as the schedule has it."""
+    config = base.train
+    factor = max(1, config.warmup_steps) ** 0.5 if config.schedule == "inverse-sqrt" else 1.0
+    return {"train": {"warmup_steps": 0, "learning_rate": factor * config.learning_rate}}
+
+
+COMPLETE = Ablation("whole", "nothing", verdict=explain_whole)
+
+ABLATIONS = (
+    Ablation(
+        "no-positions",
+        "no positional encoding",
+        change=changes.without_positions,
+        verdict=explain_positions,
+    ),
+    Ablation("no-scale", "no 1/sqrt(d_k)", change=changes.without_scale, verdict=explain_compared),
+    Ablation(
+        "keys-as-queries",
+        "queries and keys by one projection",
+        change=changes.with_keys_as_queries,
+        verdict=explain_compared,
+    ),
+    Ablation("no-residuals", "no residual connections", change=changes.without_residuals, verdict=explain_compared),
+    Ablation("no-norm", "no layer norm", change=changes.without_norm, verdict=explain_compared),
+    Ablation("pre-norm", "the norm before each sub-layer", settings=_model(norm="pre"), verdict=explain_compared),
+    Ablation("post-norm", "the norm after each sub-layer", settings=_model(norm="post"), verdict=explain_compared),
+    Ablation(
+        "no-feed-forward", "no feed-forward network", change=changes.without_feed_forward, verdict=explain_compared
+    ),
+    Ablation(
+        "one-head", "one head as wide as all", settings=_model(num_heads=1, d_k=0, d_v=0), verdict=explain_compared
+    ),
+    Ablation(
+        "no-look-ahead-mask",
+        "the decoder sees what comes",
+        change=changes.without_look_ahead_mask,
+        verdict=explain_look_ahead,
+    ),
+    Ablation(
+        "no-padding-mask",
+        "padding is looked at",
+        kind=changes.PaddedTransformer,
+        verdict=explain_padding,
+    ),
+    Ablation("no-warm-up", "the rate begins at its highest", settings=_no_warmup, verdict=explain_compared),
+    Ablation(
+        "no-dropout",
+        "no dropout",
+        settings=_model(dropout=0.0, attention_dropout=0.0, activation_dropout=0.0),
+        verdict=explain_dropout,
+    ),
+    Ablation(
+        "no-label-smoothing",
+        "no label smoothing",
+        settings=lambda _: {"train": {"label_smoothing": 0.0}},
+        verdict=explain_smoothing,
+    ),
+    Ablation(
+        "untied",
+        "source, target and output matrices of their own",
+        settings=_model(sharing="none"),
+        verdict=explain_compared,
+    ),
+)
+
+# Trained on the shorter half of the pairs alone.
+POSITIONS = (
+    Ablation("short-sinusoidal", "sinusoidal", settings=_model(positions="sinusoidal"), verdict=explain_compared),
+    Ablation("short-learned", "learned", settings=_model(positions="learned"), verdict=explain_compared),
+    Ablation("short-none", "none", change=changes.without_positions, verdict=explain_compared),
+)
+
 
 # One layer a side learns the small language in seconds. One thread: small matrices gain nothing from more, and the
 # numbers are the same on every number of cores.
@@ -53,10 +206,10 @@ _SMOKE_ORDERS = ("the cat sees the dog", "the dog sees the cat")
 _FEW_PIECES = 5  # the order of fewer shows little
 _FACTORS = (0.5, 1.0, 1.25, 1.5, 2.0)  # of the longest source in training, where the scores by length are cut
 
-Rows = Sequence[tuple[Part, Row]]
+Rows = Sequence[tuple[Ablation, AblationResult]]
 
 
-def parts(plan: Plan) -> Outcome:
+def run_ablations(plan: StudyPlan) -> StudyResult:
     """One row for each part taken out or changed; rows that are there already are not trained again."""
     base = _experiment(plan)
     everything = _prepared(plan.folder / "data", base, plan.report)
@@ -67,12 +220,14 @@ def parts(plan: Plan) -> Outcome:
     shorter = _prepared(plan.folder / "data-short", short, plan.report)
     limits = _limits(longest, everything)
     orders = _orders(plan, everything)
-    chosen = [part for part in (WHOLE, *PARTS) if part is WHOLE or part.differs(base)]
+    chosen = [part for part in (COMPLETE, *ABLATIONS) if part is COMPLETE or part.differs(base)]
     total = len(chosen) + len(POSITIONS)
 
-    def row(number: int, part: Part, experiment: Experiment, prepared: Prepared, folder: Path) -> tuple[Part, Row]:
+    def row(
+        number: int, part: Ablation, experiment: Experiment, prepared: Prepared, folder: Path
+    ) -> tuple[Ablation, AblationResult]:
         plan.report.say(f"row {number} of {total}: {part.changed} ({part.name})")
-        material = Material(prepared, sha256(folder / "data" / MANIFEST), orders, limits)
+        material = AblationData(prepared, sha256(folder / "data" / MANIFEST), orders, limits)
         return part, make_row(part, experiment, material, plan.folder / "rows" / f"{part.name}.json", plan)
 
     rows = [row(number, part, base, everything, plan.folder / "data") for number, part in enumerate(chosen, 1)]
@@ -81,10 +236,10 @@ def parts(plan: Plan) -> Outcome:
         for number, part in enumerate(POSITIONS, len(rows) + 1)
     ]
     tables = (_table(rows), _laws(rows), _lengths(carried, longest))
-    return Outcome("Why each part is there", tables, _pictures(rows, carried, longest))
+    return StudyResult("Why each part is there", tables, _pictures(rows, carried, longest))
 
 
-def _experiment(plan: Plan) -> Experiment:
+def _experiment(plan: StudyPlan) -> Experiment:
     """What the whole model is, and how it is trained."""
     if plan.scale == "smoke":
         corpus = plan.folder / "corpus"
@@ -104,7 +259,7 @@ def _experiment(plan: Plan) -> Experiment:
 
 
 def _prepared(folder: Path, experiment: Experiment, report: Reporter) -> Prepared:
-    prepared = prepared_text(folder, experiment, report)
+    prepared = prepare_text(folder, experiment, report)
     if not prepared.valid:
         raise ConfigError("study parts needs validation pairs; set data.valid_source, or data.hold_out to a number")
     return prepared
@@ -116,7 +271,7 @@ def _limits(longest: int, prepared: Prepared) -> tuple[int, ...]:
     return tuple(sorted({round(factor * longest) for factor in _FACTORS if factor * longest < most} | {most}))
 
 
-def _orders(plan: Plan, prepared: Prepared) -> tuple[list[int], list[int]]:
+def _orders(plan: StudyPlan, prepared: Prepared) -> tuple[list[int], list[int]]:
     """The same pieces in two orders: two sentences of the small language, or one of the user's and its reverse."""
     tokenizer = prepared.tokenizers.source
     if plan.scale == "smoke":
@@ -196,6 +351,6 @@ def _pictures(rows: Rows, carried: Rows, longest: int) -> dict[str, bytes]:
     }
 
 
-def _points(row: Row) -> tuple[list[float], list[float]]:
+def _points(row: AblationResult) -> tuple[list[float], list[float]]:
     known = [(step, loss) for step, loss in row.curve if step is not None and loss is not None]
     return [step for step, _ in known], [loss for _, loss in known]

@@ -10,14 +10,14 @@ from heedful.errors import DataError, FolderError
 from heedful.models.flops import Lengths
 from heedful.progress import Reporter
 from heedful.storage.run_folder import RunFolder
-from heedful.studies.plan import Plan
+from heedful.studies.study import StudyPlan
 from heedful.tasks.choose import read_pairs
 from heedful.training.prepare import Prepared, check_evaluation_files, describe_data, load_prepared, prepare
 from heedful.training.versions import versions
 
 
 @dataclass(frozen=True, slots=True)
-class Material:
+class CorpusFacts:
     """Pieces of both vocabularies, and the lengths of all training pairs; None: the text is not here."""
 
     source: int
@@ -25,15 +25,15 @@ class Material:
     lengths: tuple[Lengths, Lengths] | None
 
 
-def material(experiment: Experiment, plan: Plan) -> Material:
+def collect_corpus_facts(experiment: Experiment, plan: StudyPlan) -> CorpusFacts:
     """Prepare the text in the study's folder, or find it there. A dry run without the text goes by the recipe."""
     data = experiment.data
     if plan.dry_run and not all(Path(name).exists() for name in (*data.source, *data.target, *data.tsv)):
         size = experiment.text.vocabulary_size
-        return Material(size, size, None)
-    prepared = prepared_text(plan.folder / "prepared", experiment, plan.report)
+        return CorpusFacts(size, size, None)
+    prepared = prepare_text(plan.folder / "prepared", experiment, plan.report)
     vocabulary = prepared.tokenizers.vocabulary
-    return Material(vocabulary.source, vocabulary.target, prepared.train[0].lengths())
+    return CorpusFacts(vocabulary.source, vocabulary.target, prepared.train[0].lengths())
 
 
 def _only_text(experiment: Experiment) -> Experiment:
@@ -42,7 +42,7 @@ def _only_text(experiment: Experiment) -> Experiment:
     return replace(experiment, model=model, train=TrainConfig(), search=SearchConfig())
 
 
-def prepared_text(folder: Path, experiment: Experiment, report: Reporter) -> Prepared:
+def prepare_text(folder: Path, experiment: Experiment, report: Reporter) -> Prepared:
     """The text of an experiment as ids, in this folder: found there, or made."""
     experiment = _only_text(experiment)
     run = RunFolder(folder)

@@ -7,16 +7,15 @@ import numpy as np
 from heedful.data.batching import Batching, epoch_batches
 from heedful.models.flops import training_flops
 from heedful.models.size import model_size
-from heedful.studies.corpus_facts import Material
-from heedful.studies.experiments import Row
-from heedful.studies.outcome import Outcome, Table
-from heedful.studies.plan import Plan
+from heedful.studies.corpus_facts import CorpusFacts
 from heedful.studies.row_training import command, write_recipe
+from heedful.studies.rows import TableRow
+from heedful.studies.study import StudyPlan, StudyResult, Table
 
 _SENTENCE = 28  # pieces of a sentence of WMT 2014, about
 
 
-def dry_run(title: str, rows: Sequence[Row], material: Material, plan: Plan) -> Outcome:
+def dry_run(title: str, rows: Sequence[TableRow], material: CorpusFacts, plan: StudyPlan) -> StudyResult:
     """The rows, what they take, and the command of each. Their recipes are written: the commands name them."""
     costs = [_cost(row, material) for row in rows]
     table = Table(
@@ -30,10 +29,10 @@ def dry_run(title: str, rows: Sequence[Row], material: Material, plan: Plan) -> 
     commands = Table(
         "The command of each row", ("row", "command"), tuple((row.name, command(row, plan)) for row in rows)
     )
-    return Outcome(f"{title}: a dry run", (table, commands))
+    return StudyResult(f"{title}: a dry run", (table, commands))
 
 
-def _cost(row: Row, material: Material) -> tuple[int, int, float, float]:
+def _cost(row: TableRow, material: CorpusFacts) -> tuple[int, int, float, float]:
     """Parameters, steps, tokens of both sides, FLOPs."""
     model, train = row.experiment.model, row.experiment.train
     size = model_size(model, material.source, material.target).total
@@ -48,7 +47,7 @@ def _cost(row: Row, material: Material) -> tuple[int, int, float, float]:
     return size, train.max_steps, tokens, epochs * training_flops(model, material.target, source, target)
 
 
-def _note(material: Material) -> str:
+def _note(material: CorpusFacts) -> str:
     counted = f"Models are sized for {material.source} and {material.target} pieces of source and target."
     if material.lengths is None:
         return (

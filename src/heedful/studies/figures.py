@@ -1,28 +1,171 @@
-"""What the paper draws or could have drawn: masks, positions, schedule, label smoothing and heads."""
+"""The paper's figures, and some that it could have drawn: masks, positions, schedule, label smoothing, heads."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from heedful.attention.forced_decoding import forced
+from heedful.attention.head_names import Head, all_heads
 from heedful.attention.record import record_attention
 from heedful.config import ModelConfig, TrainConfig
 from heedful.data.batch import pack
+from heedful.data.pairs import Pair
 from heedful.device import use_threads
+from heedful.errors import ConfigError
+from heedful.inspection.attention_view import Lens
+from heedful.inspection.drawing import draw_attention
+from heedful.inspection.paper_figures import Found, find_figures
 from heedful.models.transformer import Transformer
 from heedful.nn.heads import Kind
 from heedful.nn.layout import Layout
 from heedful.nn.loss import smoothed_loss
 from heedful.nn.masks import causal_mask, key_mask, window_mask
 from heedful.nn.positions import SinusoidalPositions
-from heedful.studies.attention_figures import heads
+from heedful.storage.run_folder import RunFolder
 from heedful.studies.charts import HeatMap, Series, can_draw, heat_maps, lines
-from heedful.studies.outcome import Outcome, Table
-from heedful.studies.plan import Plan
+from heedful.studies.row_training import train_row
+from heedful.studies.rows import TableRow, load_experiment
+from heedful.studies.study import StudyPlan, StudyResult, Table
+from heedful.studies.synthetic import comes_from, pairs, write_corpus
 from heedful.training.schedule import learning_rate
+from heedful.translation.result import Look
+from heedful.translation.translator import Translator
+
+_SIZES, _CLAUSES = (8000, 100, 100), (1,)  # short sentences, which a tiny model learns in seconds
+_TEST_SEED = 2  # of the test set of `write_corpus`
+_STRONGEST = 3  # heads that are told of each link of the paper
+
+Shown = tuple[Table, dict[str, bytes]]
+
+
+def show_heads(plan: StudyPlan) -> Shown:
+    """Of the recipe's model on the paper's sentences; for smoke, of a tiny one on the small language."""
+    if plan.scale == "smoke":
+        return show_small_language(plan)
+    experiment = load_experiment("figures", plan, {}, "recipes/multi30k-en-de.toml")
+    if (language := experiment.data.source_language) not in ("", "en"):
+        raise ConfigError(
+            f"the sentences of figures 3 to 5 are English, but the recipe translates from '{language}'; "
+            "swap its sources and targets"
+        )
+    return show_paper_sentences(_lens(train_row(TableRow("heads", experiment), plan)))
+
+
+def show_paper_sentences(lens: Lens) -> Shown:
+    """The sentences of the paper, and the heads that make the links which it shows."""
+    found = list(find_figures(lens))
+    table = Table(
+        "Heads of figures 3 to 5",
+        ("figure", "from", "to", "head", "share %", "by chance %"),
+        tuple(row for one in found for row in _links(one)),
+        (f"Pages to look into them: heedful heads {lens.run} --paper FOLDER",),
+    )
+    return table, {f"{one.figure.name}.svg": _drawn(one.look) for one in found} if can_draw() else {}
+
+
+def _links(found: Found) -> Iterator[tuple[str, str, str, str, float, float]]:
+    link = found.figure.name, found.figure.query, " ".join(found.figure.keys)
+    for one in found.links[:_STRONGEST]:
+        yield *link, str(one.head), 100 * one.share, 100 * found.chance
+
+
+def show_small_language(plan: StudyPlan) -> Shown:
+    """All heads on one sentence, and how much each cross head looks at the word that the next one comes from."""
+    write_corpus(plan.folder / "data", _SIZES, _CLAUSES)
+    experiment = load_experiment("figures", plan, _small_recipe(plan), "")
+    lens = _lens(train_row(TableRow("heads", experiment), plan))
+    held_out = pairs(_SIZES[2], _TEST_SEED, _CLAUSES)
+    right = [
+        made.text == pair.target
+        for made, pair in zip(lens.translator.translate([pair.source for pair in held_out]), held_out, strict=True)
+    ]
+    shares, chance = measure_right_words(lens.translator, held_out)
+    table = Table(
+        "Cross heads of a tiny Transformer",
+        ("head", "on the right word %", "by chance %"),
+        tuple((str(head), 100 * share, 100 * chance) for head, share in shares.items()),
+        (
+            f"How much of a head is on the source word that is translated next, over {len(held_out)} sentences of the "
+            f"small language that were not trained on; of them, {sum(right)} are translated without a fault.",
+            "Figures 3 to 5 are of English sentences. For them train a model from English and type: "
+            "heedful heads RUN --paper FOLDER",
+        ),
+    )
+    longest = max(held_out, key=lambda pair: len(pair.source.split()))
+    return table, {"heads.svg": _drawn(lens.look(longest.source))} if can_draw() else {}
+
+
+def measure_right_words(translator: Translator, held_out: list[Pair]) -> tuple[dict[Head, float], float]:
+    """The mean weight of each cross head on the words that the target's words come from, and that of an even head."""
+    source, target = (
+        [tokenizer.encode(text) for text in texts]
+        for tokenizer, texts in (
+            (translator.tokenizers.source, [pair.source for pair in held_out]),
+            (translator.tokenizers.target, [pair.target for pair in held_out]),
+        )
+    )
+    heads = [head for head in all_heads(translator.model) if head.kind == "cross"]
+    weights: dict[Head, list[float]] = {head: [] for head in heads}
+    even: list[float] = []
+    for pair, inside, ids in zip(held_out, forced(translator.model, source, target), source, strict=True):
+        english = pair.source.split()
+        for row, word in enumerate(pair.target.split()):
+            keys = [place for place, one in enumerate(english) if comes_from(word, one)]
+            if not keys:
+                continue
+            even.append(len(keys) / len(ids))
+            for head in heads:
+                weights[head].append(float(inside.attention[head][row, keys].sum()))
+    return {head: fmean(values) for head, values in weights.items()}, fmean(even)
+
+
+def _small_recipe(plan: StudyPlan) -> dict[str, Any]:
+    return {
+        "model": {
+            "preset": "modern",
+            "d_model": 64,
+            "d_ff": 128,
+            "encoder_layers": 2,
+            "decoder_layers": 2,
+            "dropout": 0.0,
+        },
+        "text": {"kind": "words", "vocabulary_size": 600},
+        "data": {
+            "folder": str(plan.folder / "data"),
+            "source": ["train.en"],
+            "target": ["train.xx"],
+            "valid_source": ["valid.en"],
+            "valid_target": ["valid.xx"],
+        },
+        "train": {
+            "max_steps": 300,
+            "threads": 1,
+            "batch_tokens": 1000,
+            "warmup_steps": 50,
+            "validate_every": 300,
+            "save_every": 300,
+            "validate_bleu": False,
+            "ema_decay": 0.0,
+        },
+    }
+
+
+def _lens(run: RunFolder) -> Lens:
+    use_threads(run.experiment().train.threads)
+    translator = Translator.load(run.path)
+    return Lens(run.path, translator, translator.search)
+
+
+def _drawn(look: Look) -> bytes:
+    translation = look.translation
+    return draw_attention(look.inside[0].attention, translation.source_pieces, translation.pieces, "svg")
+
 
 _LENGTHS, _WINDOW = (7, 5, 3), 2  # of the sentences whose masks are shown
 _POSITIONS, _DISTANCES = 200, (0, 1, 2, 5, 10, 20, 50, 100)
@@ -33,23 +176,23 @@ _VOCABULARY = 37_000  # the paper's
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class FigureTable:
     """A table of what can be checked, and pictures that are drawn only where matplotlib is."""
 
     table: Table
     pictures: Mapping[str, Callable[[], bytes]]
 
 
-def figures(plan: Plan) -> Outcome:
+def draw_figures(plan: StudyPlan) -> StudyResult:
     """All of them, by the product's own code. Only the heads need a training."""
     use_threads(1)  # for products this small, more threads only wait for each other
-    parts = [masks(), positions(), schedules(), smoothings()]
-    table, attention = heads(plan)
+    parts = [show_masks(), show_positions(), show_schedules(), show_smoothings()]
+    table, attention = show_heads(plan)
     pictures = {name: draw() for part in parts for name, draw in part.pictures.items()} if can_draw() else {}
-    return Outcome("The paper's figures", (*(part.table for part in parts), table), {**pictures, **attention})
+    return StudyResult("The paper's figures", (*(part.table for part in parts), table), {**pictures, **attention})
 
 
-def masks() -> Part:
+def show_masks() -> FigureTable:
     """Section 3.2.3, and section 4 for the window: what the code allows, and what a fresh model looks at."""
     layout, here = Layout.of(torch.tensor(_LENGTHS)), torch.device("cpu")
     longest = layout.longest
@@ -75,7 +218,7 @@ def masks() -> Part:
             "The last column is of an untrained Transformer: softmax gives exactly 0 to what is masked.",
         ),
     )
-    return Part(table, {"masks.svg": lambda: heat_maps("What a query may look at (dark)", maps, 3)})
+    return FigureTable(table, {"masks.svg": lambda: heat_maps("What a query may look at (dark)", maps, 3)})
 
 
 def _seen(kind: Kind, window: int, mask: Bool[Tensor, "batch query key"]) -> tuple[int, int, float]:
@@ -90,7 +233,7 @@ def _seen(kind: Kind, window: int, mask: Bool[Tensor, "batch query key"]) -> tup
     return int((mask & queries).sum()), int(queries.sum()) * mask.shape[-1], float(weights.max())
 
 
-def positions() -> Part:
+def show_positions() -> FigureTable:
     """Section 3.5. The dot product of two positions is the sum of cos(distance x frequency): the distance alone."""
     d_model = ModelConfig().d_model
     table = SinusoidalPositions(d_model)(torch.arange(_POSITIONS), _POSITIONS).numpy()
@@ -106,7 +249,7 @@ def positions() -> Part:
         HeatMap("cosine: odd dimensions", "dimension / 2", "position", table[:, 1::2]),
         HeatMap("dot products", "position", "position", products),
     ]
-    return Part(
+    return FigureTable(
         Table(
             "Positional encoding",
             ("distance", "dot product", "sum of cosines", "largest deviation"),
@@ -125,7 +268,7 @@ def _deviation(products: Float[np.ndarray, "position position"]) -> float:
     return max(float(np.ptp(np.diagonal(products, distance))) for distance in range(len(products)))
 
 
-def schedules() -> Part:
+def show_schedules() -> FigureTable:
     """Section 5.3, equation 3."""
     rows, curves = [], []
     for d_model, warmup in _SCHEDULES:
@@ -134,7 +277,7 @@ def schedules() -> Part:
         peak = max(rates)
         rows.append((d_model, warmup, _STEPS[rates.index(peak)], peak, d_model**-0.5 * warmup**-0.5))
         curves.append(Series(f"{d_model}, {warmup}", _STEPS, rates))
-    return Part(
+    return FigureTable(
         Table(
             "Learning rate",
             ("d_model", "warm-up", "step of the peak", "peak", "(d_model x warm-up)^-0.5"),
@@ -145,7 +288,7 @@ def schedules() -> Part:
     )
 
 
-def smoothings() -> Part:
+def show_smoothings() -> FigureTable:
     """Section 5.4: what the model should learn, and the loss by the probability that it gives the right piece."""
     shares = [step / 200 for step in range(1, 200)]
     rows, curves = [], []
@@ -154,7 +297,7 @@ def smoothings() -> Part:
         least = min(losses)
         rows.append((f"{smoothing:g}", *_targets(smoothing), f"{shares[losses.index(least)]:g}", least, losses[-1]))
         curves.append(Series(f"smoothing {smoothing:g}", shares, losses))
-    return Part(
+    return FigureTable(
         Table(
             "Label smoothing",
             ("smoothing", "right piece", "each other piece", "loss least at", "least loss", "loss at 0.995"),

@@ -12,8 +12,8 @@ from heedful.config import differences, dump_experiment
 from heedful.errors import FolderError, HeedfulError
 from heedful.storage.files import write_atomically
 from heedful.storage.run_folder import RunFolder
-from heedful.studies.experiments import Row
-from heedful.studies.plan import Plan, Stopped
+from heedful.studies.rows import TableRow
+from heedful.studies.study import StudyInterrupted, StudyPlan
 from heedful.tasks.choose import read_pairs
 from heedful.training import run as fit
 from heedful.training.events import Event, Finished, StepDone, Validated
@@ -24,16 +24,16 @@ _SIGNALS = ("SIGINT", "SIGTERM", "SIGUSR1")
 _SECONDS_BETWEEN_LOOKS = 0.2
 
 
-def folder_of(row: Row, plan: Plan) -> Path:
+def row_folder(row: TableRow, plan: StudyPlan) -> Path:
     """The run folder of a row."""
     return plan.folder / "rows" / row.name
 
 
-def train_row(row: Row, plan: Plan) -> RunFolder:
-    """Train it to its end; a finished one is kept. A signal saves and raises `Stopped`."""
+def train_row(row: TableRow, plan: StudyPlan) -> RunFolder:
+    """Train it to its end; a finished one is kept. A signal saves and raises `StudyInterrupted`."""
     if came := plan.interrupted():
-        raise Stopped(came)
-    run = RunFolder(folder_of(row, plan))
+        raise StudyInterrupted(came)
+    run = RunFolder(row_folder(row, plan))
     if (run.path / "experiment.toml").exists():
         _check_same(run, row)
         if "finished" in run.about():
@@ -47,13 +47,13 @@ def train_row(row: Row, plan: Plan) -> RunFolder:
     return run
 
 
-def command(row: Row, plan: Plan) -> str:
+def command(row: TableRow, plan: StudyPlan) -> str:
     """The line that trains this row alone; its recipe is written where the line says."""
     parts = [*_launcher(plan), *_arguments(row, plan)]
     return shlex.join(parts)
 
 
-def write_recipe(row: Row, plan: Plan) -> Path:
+def write_recipe(row: TableRow, plan: StudyPlan) -> Path:
     """The complete experiment of a row, as a recipe."""
     path = plan.folder / "recipes" / f"{row.name}.toml"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -61,7 +61,7 @@ def write_recipe(row: Row, plan: Plan) -> Path:
     return path
 
 
-def _check_same(run: RunFolder, row: Row) -> None:
+def _check_same(run: RunFolder, row: TableRow) -> None:
     for key, before, now in differences(run.experiment(), row.experiment):
         if key not in _PLACE:
             raise FolderError(
@@ -70,7 +70,7 @@ def _check_same(run: RunFolder, row: Row) -> None:
             )
 
 
-def _events(run: RunFolder, row: Row, plan: Plan) -> Iterator[Event]:
+def _events(run: RunFolder, row: TableRow, plan: StudyPlan) -> Iterator[Event]:
     train = row.experiment.train
     if (run.path / "experiment.toml").exists():
         here = {"threads": train.threads, "device": train.device, "timeout_minutes": train.timeout_minutes}
@@ -80,7 +80,7 @@ def _events(run: RunFolder, row: Row, plan: Plan) -> Iterator[Event]:
     return fit.train(run, row.experiment, total, plan.report, plan.interrupted)
 
 
-def _follow(events: Iterator[Event], row: Row, plan: Plan) -> None:
+def _follow(events: Iterator[Event], row: TableRow, plan: StudyPlan) -> None:
     reason = ""
     for event in events:
         match event:
@@ -92,23 +92,23 @@ def _follow(events: Iterator[Event], row: Row, plan: Plan) -> None:
             case Finished():
                 reason = event.reason
     if reason in _SIGNALS:
-        raise Stopped(reason)
+        raise StudyInterrupted(reason)
 
 
-def _launcher(plan: Plan) -> list[str]:
+def _launcher(plan: StudyPlan) -> list[str]:
     if plan.processes == 1:
         return ["heedful"]
     return ["torchrun", "--standalone", "--nproc-per-node", str(plan.processes), "-m", "heedful"]
 
 
-def _arguments(row: Row, plan: Plan) -> list[str]:
-    folder = folder_of(row, plan)
+def _arguments(row: TableRow, plan: StudyPlan) -> list[str]:
+    folder = row_folder(row, plan)
     if (folder / "experiment.toml").exists():
         return ["train", "--resume", str(folder)]
     return ["train", str(plan.folder / "recipes" / f"{row.name}.toml"), "--out", str(folder)]
 
 
-def _train_elsewhere(row: Row, plan: Plan) -> None:
+def _train_elsewhere(row: TableRow, plan: StudyPlan) -> None:
     """By several processes of their own, such as one for each GPU."""
     write_recipe(row, plan)
     launcher = [sys.executable, "-m", "torch.distributed.run", *_launcher(plan)[1:]]
@@ -122,8 +122,8 @@ def _train_elsewhere(row: Row, plan: Plan) -> None:
             if child.poll() is None:
                 child.send_signal(signal.SIGTERM)
     if came:
-        raise Stopped(came)
-    if "finished" not in RunFolder(folder_of(row, plan)).about():
+        raise StudyInterrupted(came)
+    if "finished" not in RunFolder(row_folder(row, plan)).about():
         raise HeedfulError(
             f"the training of {row.name} ended with exit code {child.returncode}; see above, "
             "and go on by the same command"

@@ -1,6 +1,8 @@
-"""How fast models train, side by side on one machine."""
+"""Measure how fast models train, side by side on one machine."""
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from itertools import product, repeat
 from statistics import median
@@ -10,19 +12,46 @@ import torch
 from heedful.config import ModelConfig, TrainConfig
 from heedful.data.batch import Batch
 from heedful.data.batching import Position
+from heedful.kernels.threads import divide_threads
 from heedful.models.build import Vocabulary, build_model
 from heedful.process_memory import keep_freed_memory
-from heedful.studies.timing import one_thread, seconds
 from heedful.training.gradients import Gradients, Objective, SequentialGradients, Update
 from heedful.training.loop import TrainingState, training_steps
 from heedful.training.optimizer import make_optimizer
 from heedful.training.precision import Precision
 
+
+def seconds(work: Callable[[], object], device: torch.device) -> float:
+    """What this takes. On a processor, what its thread worked: as long as it lasts on an idle machine."""
+    clock = time.thread_time if device.type == "cpu" else time.perf_counter
+    _wait_for(device)
+    began = clock()
+    work()
+    _wait_for(device)
+    return clock() - began
+
+
+@contextmanager
+def one_thread(device: torch.device) -> Iterator[None]:
+    """On a processor inside of this; several threads take as long as they wait for one another and for others."""
+    with divide_threads(torch.get_num_threads() if device.type == "cpu" else 1):
+        yield
+
+
+def _wait_for(device: torch.device) -> None:
+    """Until it has done all it was told to; a processor always has."""
+    match device.type:
+        case "cuda":
+            torch.cuda.synchronize(device)
+        case "mps":
+            torch.mps.synchronize()
+
+
 _PAD, _EOS = 0, 1
 _TRAIN = TrainConfig()
 
 
-def training_speed(
+def measure_training_speed(
     configs: Mapping[str, ModelConfig],
     lengths: Sequence[int],
     vocabulary: int,

@@ -1,9 +1,4 @@
-"""A small language and its translation, made here: enough grammar that a model has to look where the paper says.
-
-English words in English order become invented words in another one: the verb goes to the end of its clause, adjectives
-follow their nouns and agree with their gender, and an object is marked, so that "the cat sees the dog" and "the dog
-sees the cat" differ. Longer sentences are more clauses.
-"""
+"""A small artificial language with its translation, and a small treebank: enough grammar to see attention work."""
 
 import random
 from collections.abc import Sequence
@@ -11,6 +6,7 @@ from pathlib import Path
 
 from heedful.data.pairs import Pair
 from heedful.storage.files import write_atomically
+from heedful.text.trees import TOP, Tree, Word, write_tree
 
 _NOUNS = (
     "apple bird boat book boy cat child city cook cup dog door farmer field fish flower forest friend garden girl "
@@ -85,3 +81,48 @@ def _word(english: str) -> str:
     """The invented word for an English one, always the same."""
     draw = random.Random(f"word {english}")
     return "".join(draw.choice(_CONSONANTS) + draw.choice(_VOWELS) for _ in range(3))
+
+
+_OF_THE_VERB, _OF_THE_NOUN = ("near", "under"), ("with", "of")
+_FEWEST, _MOST = 3, 12  # words
+_OBJECTS, _PLACES, _MODIFIED, _NESTED = 0.7, 0.4, 0.3, 0.25  # how often
+
+
+def trees(count: int, seed: int) -> list[Tree]:
+    """Random trees over 3 to 12 words."""
+    draw = random.Random(f"trees {seed}")
+    found: list[Tree] = []
+    while len(found) < count:
+        tree = Tree(TOP, (_sentence_tree(draw),))
+        if _FEWEST <= len(tree.texts()) <= _MOST:
+            found.append(tree)
+    return found
+
+
+def write_treebank(folder: Path, sizes: tuple[int, int, int]) -> None:
+    """The files `train.mrg`, `valid.mrg` and `test.mrg`, of so many trees."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for seed, (name, count) in enumerate(zip(("train", "valid", "test"), sizes, strict=True)):
+        write_atomically(folder / f"{name}.mrg", "".join(f"{write_tree(tree)}\n" for tree in trees(count, seed)))
+
+
+def _sentence_tree(draw: random.Random) -> Tree:
+    subject = _noun_phrase(draw)
+    verb: list[Tree | Word] = [Word("VBZ", draw.choice(VERBS))]
+    if draw.random() < _OBJECTS:
+        verb.append(_noun_phrase(draw))
+    if draw.random() < _PLACES:
+        verb.append(_with(draw, _OF_THE_VERB))
+    return Tree("S", (subject, Tree("VP", tuple(verb))))
+
+
+def _noun_phrase(draw: random.Random) -> Tree:
+    adjective = [Word("JJ", draw.choice(ADJECTIVES))] if draw.random() < _MODIFIED else []
+    plain = Tree("NP", (Word("DT", draw.choice(("the", "a"))), *adjective, Word("NN", draw.choice(NOUNS))))
+    if draw.random() >= _NESTED:
+        return plain
+    return Tree("NP", (plain, _with(draw, _OF_THE_NOUN)))
+
+
+def _with(draw: random.Random, prepositions: tuple[str, ...]) -> Tree:
+    return Tree("PP", (Word("IN", draw.choice(prepositions)), _noun_phrase(draw)))

@@ -21,9 +21,8 @@ from heedful.nn.recurrent import ReadingLayer
 from heedful.process_memory import keep_freed_memory
 from heedful.progress import Reporter
 from heedful.studies.charts import Series, can_draw, lines
-from heedful.studies.outcome import Cell, Outcome, Table
-from heedful.studies.plan import Plan, Scale
-from heedful.studies.timing import one_thread, seconds
+from heedful.studies.speed import one_thread, seconds
+from heedful.studies.study import Cell, Scale, StudyPlan, StudyResult, Table
 
 Kind = Literal[
     "self-attention",
@@ -85,13 +84,13 @@ class _Work:
     run: Callable[[], Tensor]
 
 
-def table1(plan: Plan) -> Outcome:
+def table1(plan: StudyPlan) -> StudyResult:
     """Time, operations, memory and steps of each kind of layer, and the exponents by which they grow."""
     device = choose_device(make_experiment(plan.recipe or {}).train.device)
     return measured(_SIZES[plan.scale], device, plan.report)
 
 
-def measured(sizes: Sizes, device: torch.device, report: Reporter) -> Outcome:
+def measured(sizes: Sizes, device: torch.device, report: Reporter) -> StudyResult:
     """The study at these sizes."""
     by_n = measure([(n, sizes.width) for n in sizes.lengths], sizes, device, "lengths", report)
     by_d = measure([(sizes.length, d) for d in sizes.widths], sizes, device, "widths", report)
@@ -102,7 +101,7 @@ def measured(sizes: Sizes, device: torch.device, report: Reporter) -> Outcome:
         _costs(f"Against n, at d = {sizes.width}", by_n),
         _costs(f"Against d, at n = {sizes.length}", by_d),
     )
-    return Outcome("Table 1: what one layer costs", tables, _pictures(by_n, by_d, sizes) if can_draw() else {})
+    return StudyResult("Table 1: what one layer costs", tables, _pictures(by_n, by_d, sizes) if can_draw() else {})
 
 
 def measure(

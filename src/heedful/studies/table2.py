@@ -6,15 +6,22 @@ from heedful.config import PRESETS, RIVAL_RATE, Experiment, merge
 from heedful.device import choose_device, use_threads
 from heedful.metrics.breakdown import LENGTHS, bleu_in, buckets
 from heedful.studies import charts as chart
-from heedful.studies.corpus_facts import Material, material
+from heedful.studies.corpus_facts import CorpusFacts, collect_corpus_facts
 from heedful.studies.dry_run import dry_run
-from heedful.studies.experiments import Row, base, chosen, rival, row
-from heedful.studies.outcome import Cell, Outcome, Table
-from heedful.studies.plan import Plan, Scale
-from heedful.studies.row_scores import test_questions
-from heedful.studies.speed import training_speed
+from heedful.studies.row_results import (
+    SMOKE,
+    FinishedRow,
+    finish_rows,
+    format_interval,
+    make_notes,
+    pick_bleu,
+    read_test_questions,
+    smoke_data,
+)
+from heedful.studies.rows import TableRow, load_experiment, make_rival_row, row, select_rows
+from heedful.studies.speed import measure_training_speed
+from heedful.studies.study import Cell, Scale, StudyPlan, StudyResult, Table
 from heedful.studies.synthetic import write_corpus
-from heedful.studies.table_rows import SMOKE, Done, bleu_of, done_rows, interval, notes, smoke_data
 from heedful.tasks.choose import Question
 
 _TITLE = "Table 2: quality and training cost"
@@ -46,52 +53,52 @@ _SPEED_LENGTHS: Mapping[Scale, tuple[int, ...]] = {
 _SPEED_REPEATS: Mapping[Scale, int] = {"smoke": 2, "laptop": 9, "paper": 9}
 
 
-def table2(plan: Plan) -> Outcome:
+def table2(plan: StudyPlan) -> StudyResult:
     """Train, score and compare all of them."""
     if plan.scale == "smoke":
         write_corpus(plan.folder / "data", _SMOKE_SIZES)
-    experiment = base("table2", plan, _smoke(plan), "recipes/multi30k-de-en.toml")
-    found = material(experiment, plan)
-    rows = chosen(_rows(experiment, found, plan), plan)
+    experiment = load_experiment("table2", plan, _smoke(plan), "recipes/multi30k-de-en.toml")
+    found = collect_corpus_facts(experiment, plan)
+    rows = select_rows(_rows(experiment, found, plan), plan)
     if plan.dry_run:
         return dry_run(_TITLE, rows, found, plan)
-    asked = test_questions("table2", experiment)
-    done = done_rows(rows, lambda _: asked, plan)
+    asked = read_test_questions("table2", experiment)
+    done = finish_rows(rows, lambda _: asked, plan)
     tables = (_quality(done, plan), _speed(rows, experiment, found, plan), _by_length(done, asked))
-    return Outcome(_TITLE, tables, _pictures(done, tables[1], tables[2]))
+    return StudyResult(_TITLE, tables, _pictures(done, tables[1], tables[2]))
 
 
-def _smoke(plan: Plan) -> dict[str, object]:
+def _smoke(plan: StudyPlan) -> dict[str, object]:
     model = {"preset": "modern", "d_model": 64, "d_ff": 128, "encoder_layers": 2, "decoder_layers": 2, "dropout": 0.0}
     train = {"max_steps": 40, "warmup_steps": 10, "validate_every": 20, "save_every": 40, "validate_bleu": True}
     return merge(SMOKE, {"data": smoke_data(plan), "model": model, "train": train})
 
 
-def _rows(experiment: Experiment, found: Material, plan: Plan) -> Iterator[Row]:
+def _rows(experiment: Experiment, found: CorpusFacts, plan: StudyPlan) -> Iterator[TableRow]:
     yield row("transformer", experiment, {})
     if plan.scale == "paper":
         yield row("transformer-big", experiment, merge(PRESETS["big"], {"model": {"preset": "big"}}))
     for name in _RIVALS:
-        yield rival(name, name, experiment, found)
+        yield make_rival_row(name, name, experiment, found)
 
 
-def _quality(done: Sequence[Done], plan: Plan) -> Table:
+def _quality(done: Sequence[FinishedRow], plan: StudyPlan) -> Table:
     columns = (
         *("model", "parameters", "training FLOPs", "tokens/s", "BLEU", "95 % interval"),
         *("the paper's", "its BLEU", "its FLOPs", "notebooks on Multi30k de-en"),
     )
     rows: list[tuple[Cell, ...]] = []
     for one in done:
-        name, score = one.row.name, bleu_of(one.scored, plan)
+        name, score = one.row.name, pick_bleu(one.scored, plan)
         rows.append(
             (
                 *(_NAMES[name], one.effort.parameters, one.effort.flops, round(one.effort.tokens_per_second)),
-                *(score.value, interval(score)),
+                *(score.value, format_interval(score)),
                 *_PAPER.get(name, (None, None, None)),
                 _SMALL.get(name),
             )
         )
-    return Table(_TITLE, columns, tuple(rows), notes(plan, *_NOTES))
+    return Table(_TITLE, columns, tuple(rows), make_notes(plan, *_NOTES))
 
 
 _NOTES = (
@@ -105,7 +112,7 @@ _NOTES = (
 )
 
 
-def _speed(rows: Sequence[Row], experiment: Experiment, found: Material, plan: Plan) -> Table:
+def _speed(rows: Sequence[TableRow], experiment: Experiment, found: CorpusFacts, plan: StudyPlan) -> Table:
     """Measured side by side, because a run's own figure depends on what else the machine did meanwhile."""
     train, lengths = experiment.train, _SPEED_LENGTHS[plan.scale]
     plan.report.say(f"measuring training speed at sentences of {', '.join(map(str, lengths))} pieces")
@@ -113,7 +120,7 @@ def _speed(rows: Sequence[Row], experiment: Experiment, found: Material, plan: P
     models = {row.name: row.experiment.model for row in rows}
     vocabulary, budget = max(found.source, found.target), train.batch_tokens // plan.processes
     device = choose_device(train.device)
-    speed = training_speed(models, lengths, vocabulary, budget, _SPEED_REPEATS[plan.scale], device)
+    speed = measure_training_speed(models, lengths, vocabulary, budget, _SPEED_REPEATS[plan.scale], device)
 
     def ratio(name: str, length: int) -> float | None:
         ours = speed.get(("transformer", length))
@@ -141,7 +148,7 @@ def _speed(rows: Sequence[Row], experiment: Experiment, found: Material, plan: P
     )
 
 
-def _by_length(done: Sequence[Done], asked: Sequence[Question]) -> Table:
+def _by_length(done: Sequence[FinishedRow], asked: Sequence[Question]) -> Table:
     lengths = [len(question.source.split()) for question in asked]
     references = list(zip(*(question.references for question in asked), strict=True))
     rows: list[tuple[Cell, ...]] = []
@@ -156,7 +163,7 @@ def _by_length(done: Sequence[Done], asked: Sequence[Question]) -> Table:
     return Table("BLEU by sentence length", columns, tuple(rows), (note,))
 
 
-def _pictures(done: Sequence[Done], speed: Table, by_length: Table) -> dict[str, bytes]:
+def _pictures(done: Sequence[FinishedRow], speed: Table, by_length: Table) -> dict[str, bytes]:
     if not chart.can_draw():
         return {}
     names = [_NAMES[one.row.name] for one in done]
@@ -181,5 +188,5 @@ def _numbers(cells: Sequence[Cell]) -> list[float]:
     return [float(cell) for cell in cells if isinstance(cell, int | float)]
 
 
-def _axes(one: Done) -> tuple[list[float], list[float]]:
+def _axes(one: FinishedRow) -> tuple[list[float], list[float]]:
     return [flops for flops, _ in one.effort.curve], [score for _, score in one.effort.curve]

@@ -6,14 +6,21 @@ from fractions import Fraction
 from typing import Any
 
 from heedful.config import PRESETS, Experiment, ModelConfig, merge
-from heedful.studies.corpus_facts import material
+from heedful.studies.corpus_facts import collect_corpus_facts
 from heedful.studies.dry_run import dry_run
-from heedful.studies.experiments import Row, base, chosen, row
-from heedful.studies.outcome import Cell, Outcome, Table
-from heedful.studies.plan import Plan, Scale
-from heedful.studies.row_scores import validation_questions
+from heedful.studies.row_results import (
+    SMOKE,
+    FinishedRow,
+    finish_rows,
+    format_interval,
+    make_notes,
+    pick_bleu,
+    read_validation_questions,
+    smoke_data,
+)
+from heedful.studies.rows import TableRow, load_experiment, row, select_rows
+from heedful.studies.study import Cell, Scale, StudyPlan, StudyResult, Table
 from heedful.studies.synthetic import write_corpus
-from heedful.studies.table_rows import SMOKE, Done, bleu_of, done_rows, interval, notes, smoke_data
 
 _TITLE = "Table 3: variations of the architecture"
 _SMOKE_SIZES = (60, 8, 8)
@@ -47,20 +54,20 @@ _PAPER: Mapping[str, tuple[float, float, int | None]] = {
 }
 
 
-def table3(plan: Plan) -> Outcome:
+def table3(plan: StudyPlan) -> StudyResult:
     """Train and score all rows, each scaled by the same factor."""
     if plan.scale == "smoke":
         write_corpus(plan.folder / "data", _SMOKE_SIZES, clauses=(1,))
-    experiment = base("table3", plan, _smoke(plan), "recipes/multi30k-de-en.toml")
-    found = material(experiment, plan)
-    rows = chosen(scaled_rows(experiment, FACTORS[plan.scale]), plan)
+    experiment = load_experiment("table3", plan, _smoke(plan), "recipes/multi30k-de-en.toml")
+    found = collect_corpus_facts(experiment, plan)
+    rows = select_rows(scaled_rows(experiment, FACTORS[plan.scale]), plan)
     if plan.dry_run:
         return dry_run(_TITLE, rows, found, plan)
-    done = done_rows(rows, validation_questions, plan)
-    return Outcome(_TITLE, (_table(done, plan),))
+    done = finish_rows(rows, read_validation_questions, plan)
+    return StudyResult(_TITLE, (_table(done, plan),))
 
 
-def scaled_rows(experiment: Experiment, factor: Fraction) -> Iterator[Row]:
+def scaled_rows(experiment: Experiment, factor: Fraction) -> Iterator[TableRow]:
     """All rows: the network is the paper's, its widths times the factor; the rest is the recipe's."""
     for name in _PAPER:
         preset = name if name in PRESETS else _PREFIX + name
@@ -76,26 +83,26 @@ def scaled_rows(experiment: Experiment, factor: Fraction) -> Iterator[Row]:
         yield row(name, experiment, {"model": network, "train": train})
 
 
-def _smoke(plan: Plan) -> dict[str, Any]:
+def _smoke(plan: StudyPlan) -> dict[str, Any]:
     train = {"max_steps": 6, "warmup_steps": 2, "batch_tokens": 256, "validate_every": 1000, "save_every": 1000}
     return merge(SMOKE, {"data": smoke_data(plan), "train": train})
 
 
-def _table(done: Sequence[Done], plan: Plan) -> Table:
+def _table(done: Sequence[FinishedRow], plan: StudyPlan) -> Table:
     columns = (
         *("row", "PPL", "BLEU", "95 % interval", "parameters"),
         *("the paper's PPL", "its BLEU", "its parameters (M)"),
     )
     rows: list[tuple[Cell, ...]] = []
     for one in done:
-        score = bleu_of(one.scored, plan)
-        ours = (one.scored.perplexity, score.value, interval(score), one.effort.parameters)
+        score = pick_bleu(one.scored, plan)
+        ours = (one.scored.perplexity, score.value, format_interval(score), one.effort.parameters)
         rows.append((one.row.name, *ours, *_PAPER[one.row.name]))
     return Table(
         _TITLE,
         columns,
         tuple(rows),
-        notes(
+        make_notes(
             plan,
             f"Widths (d_model, d_ff, d_k, d_v) are {FACTORS[plan.scale]} of the paper's; heads, layers, dropout and "
             "smoothing are the paper's, and there is no averaging; all else is the recipe's. "

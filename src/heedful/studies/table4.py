@@ -4,14 +4,19 @@ from collections.abc import Sequence
 
 from heedful.config import RIVAL_RATE, merge
 from heedful.errors import DataError
-from heedful.studies.corpus_facts import material
+from heedful.studies.corpus_facts import collect_corpus_facts
 from heedful.studies.dry_run import dry_run
-from heedful.studies.experiments import base, chosen, rival, row
-from heedful.studies.outcome import Cell, Outcome, Table
-from heedful.studies.plan import Plan
-from heedful.studies.row_scores import test_questions
-from heedful.studies.synthetic_trees import write_treebank
-from heedful.studies.table_rows import SMOKE, Done, done_rows, interval, notes
+from heedful.studies.row_results import (
+    SMOKE,
+    FinishedRow,
+    finish_rows,
+    format_interval,
+    make_notes,
+    read_test_questions,
+)
+from heedful.studies.rows import load_experiment, make_rival_row, row, select_rows
+from heedful.studies.study import Cell, StudyPlan, StudyResult, Table
+from heedful.studies.synthetic import write_treebank
 from heedful.tasks.choose import TREES, Question
 from heedful.text.trees import read_tree
 
@@ -36,21 +41,21 @@ _PAPER: tuple[tuple[str, str, float], ...] = (
 )
 
 
-def table4(plan: Plan) -> Outcome:
+def table4(plan: StudyPlan) -> StudyResult:
     """Train both and score their trees."""
     if plan.scale == "smoke":
         write_treebank(plan.folder / "data", _SMOKE_SIZES)
     example = "recipes/paper-parsing-wsj.toml" if plan.scale == "paper" else "recipes/parsing-wsj-sample.toml"
-    experiment = base("table4", plan, _smoke(plan), example, *TREES)
-    found = material(experiment, plan)
-    lstm = rival("lstm", "bahdanau", experiment, found, cell="lstm")
-    rows = chosen([row("transformer", experiment, {}), lstm], plan)
+    experiment = load_experiment("table4", plan, _smoke(plan), example, *TREES)
+    found = collect_corpus_facts(experiment, plan)
+    lstm = make_rival_row("lstm", "bahdanau", experiment, found, cell="lstm")
+    rows = select_rows([row("transformer", experiment, {}), lstm], plan)
     if plan.dry_run:
         return dry_run(_TITLE, rows, found, plan)
-    asked = test_questions("table4", experiment)
-    done = done_rows(rows, lambda _: asked, plan)
+    asked = read_test_questions("table4", experiment)
+    done = finish_rows(rows, lambda _: asked, plan)
     paper = Table("The paper's Table 4: WSJ section 23", ("parser", "training", "F1"), _PAPER)
-    return Outcome(_TITLE, (_table(done, asked, plan), paper))
+    return StudyResult(_TITLE, (_table(done, asked, plan), paper))
 
 
 def valid_trees(outputs: Sequence[str], asked: Sequence[Question]) -> int:
@@ -65,7 +70,7 @@ def _is_tree_over(output: str, words: Sequence[str]) -> bool:
         return False
 
 
-def _smoke(plan: Plan) -> dict[str, object]:
+def _smoke(plan: StudyPlan) -> dict[str, object]:
     files = {f"{part}source": f"{name}.mrg" for part, name in (("", "train"), ("valid_", "valid"), ("test_", "test"))}
     model = {"preset": "modern", "d_model": 64, "d_ff": 128, "encoder_layers": 2, "decoder_layers": 2, "dropout": 0.0}
     train = {"max_steps": 80, "warmup_steps": 20, "validate_every": 40, "save_every": 80, "validate_bleu": True}
@@ -77,7 +82,7 @@ def _smoke(plan: Plan) -> dict[str, object]:
     return merge(SMOKE, own, {"text": {"vocabularies": "separate"}, "train": train, "search": {"max_extra": 40}})
 
 
-def _table(done: Sequence[Done], asked: Sequence[Question], plan: Plan) -> Table:
+def _table(done: Sequence[FinishedRow], asked: Sequence[Question], plan: StudyPlan) -> Table:
     columns = (
         *("model", "parameters", "training FLOPs", "F1", "95 % interval", "complete %", "valid trees"),
         *("the paper's F1, WSJ only", "semi-supervised"),
@@ -86,13 +91,13 @@ def _table(done: Sequence[Done], asked: Sequence[Question], plan: Plan) -> Table
     for one in done:
         f1, whole = one.scored.score("F1"), one.scored.score("complete")
         valid = f"{valid_trees(one.scored.outputs, asked)} of {len(asked)}"
-        ours = (one.effort.parameters, one.effort.flops, f1.value, interval(f1), whole.value, valid)
+        ours = (one.effort.parameters, one.effort.flops, f1.value, format_interval(f1), whole.value, valid)
         rows.append((_NAMES[one.row.name], *ours, *_OURS[one.row.name]))
     return Table(
         _TITLE,
         columns,
         tuple(rows),
-        notes(
+        make_notes(
             plan,
             "F1 is of labelled brackets by EVALB's rules, all lengths. A valid tree is one over exactly the words of "
             "the input.",

@@ -1,8 +1,8 @@
-"""How good a trained row is, worked out once and kept in its folder; and what its training took."""
+"""Train the rows of a table, score them, and count what their training cost."""
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from typing import Any
@@ -19,7 +19,9 @@ from heedful.models.flops import training_flops
 from heedful.models.size import model_size
 from heedful.storage.files import read_json, write_atomically
 from heedful.storage.run_folder import RunFolder, read_valid_pairs
-from heedful.studies.plan import Plan
+from heedful.studies.row_training import train_row
+from heedful.studies.rows import TableRow
+from heedful.studies.study import StudyPlan
 from heedful.tasks.choose import Question, questions, read_questions
 from heedful.training.learning_curve import read_events
 from heedful.training.validation import compute_validation_loss
@@ -29,7 +31,7 @@ _FILE = "scored.json"
 
 
 @dataclass(frozen=True, slots=True)
-class Scored:
+class RowScores:
     """Outputs for the questions in their order, their scores, and perplexity per piece of the validation pairs."""
 
     outputs: tuple[str, ...]
@@ -42,7 +44,7 @@ class Scored:
 
 
 @dataclass(frozen=True, slots=True)
-class Effort:
+class TrainingCost:
     """What a training has taken, from its log."""
 
     parameters: int
@@ -51,7 +53,7 @@ class Effort:
     curve: tuple[tuple[float, float], ...]  # FLOPs so far and validation score
 
 
-def test_questions(study: str, experiment: Experiment) -> list[Question]:
+def read_test_questions(study: str, experiment: Experiment) -> list[Question]:
     """The test set that the recipe names."""
     data = experiment.data
     if not data.test_source:
@@ -59,12 +61,12 @@ def test_questions(study: str, experiment: Experiment) -> list[Question]:
     return read_questions(experiment.task, data.test_source, [data.test_target] if data.test_target else [])
 
 
-def validation_questions(run: RunFolder) -> list[Question]:
+def read_validation_questions(run: RunFolder) -> list[Question]:
     """The validation pairs as a test, as in Table 3 of the paper."""
     return questions(run.experiment().task, read_valid_pairs(run))
 
 
-def score_row(run: RunFolder, asked: Sequence[Question], plan: Plan) -> Scored:
+def score_row(run: RunFolder, asked: Sequence[Question], plan: StudyPlan) -> RowScores:
     """Answer the questions with the folder's model; what is kept of the same questions is taken."""
     experiment = run.experiment()
     key = sha256(repr((asked, experiment.search, experiment.evaluate)).encode()).hexdigest()
@@ -75,12 +77,12 @@ def score_row(run: RunFolder, asked: Sequence[Question], plan: Plan) -> Scored:
     translator = Translator.of(run, choose_device(experiment.train.device))
     search, tokenize = experiment.search, experiment.evaluate.tokenize
     found = evaluate(translator, asked, search, tokenize, experiment.data.target_language, plan.report)
-    scored = Scored(found.outputs, found.scores, _perplexity(run, translator))
+    scored = RowScores(found.outputs, found.scores, _perplexity(run, translator))
     write_atomically(run.path / _FILE, json.dumps({"of": key, **asdict(scored)}, indent=1, ensure_ascii=False))
     return scored
 
 
-def effort(run: RunFolder) -> Effort:
+def count_training_cost(run: RunFolder) -> TrainingCost:
     """Counted FLOPs: those of an epoch over its real sentence lengths, times the epochs made."""
     model, vocabulary = run.experiment().model, run.tokenizers().vocabulary
     source, target = Corpus(run.data / "train-0").lengths()
@@ -89,7 +91,7 @@ def effort(run: RunFolder) -> Effort:
     tokens = np.cumsum([step["tokens"] for step in steps])
     seconds = sum(step["tokens"] / step["tokens_per_second"] for step in steps)
     so_far = {step["step"]: float(a_token * count) for step, count in zip(steps, tokens, strict=True)}
-    return Effort(
+    return TrainingCost(
         model_size(model, vocabulary.source, vocabulary.target).total,
         float(a_token * tokens[-1]),
         float(tokens[-1] / seconds),
@@ -108,12 +110,77 @@ def _perplexity(run: RunFolder, translator: Translator) -> float | None:
     return math.exp(compute_validation_loss(translator.model, corpus, run.experiment().train.batch_tokens))
 
 
-def _kept(run: RunFolder, key: str) -> Scored | None:
+def _kept(run: RunFolder, key: str) -> RowScores | None:
     if not (run.path / _FILE).exists():
         return None
     found: Any = read_json(run.path / _FILE)
     match found:
         case {"of": str(of), "outputs": list(outputs), "scores": list(scores), "perplexity": perplexity}:
-            known = Scored(tuple(outputs), tuple(Score(**score) for score in scores), perplexity)
+            known = RowScores(tuple(outputs), tuple(Score(**score) for score in scores), perplexity)
             return known if of == key else None
     raise FolderError(f"{run.path / _FILE} is damaged; remove it, and the row is scored again")
+
+
+SMOKE_NOTE = (
+    "Smoke trains tiny models for seconds on made-up sentences: it shows that all works, its figures mean nothing."
+)
+
+# What all smoke trainings have in common: a few seconds on one thread.
+SMOKE: Mapping[str, Any] = {
+    "text": {"kind": "words", "vocabulary_size": 600},
+    "train": {
+        "batch_tokens": 1024,
+        "schedule": "cosine",
+        "learning_rate": 0.004,
+        "clip_norm": 1.0,
+        "average_checkpoints": 1,
+        "validate_bleu": False,
+        "threads": 1,
+    },
+    "search": {"beam": 2, "max_extra": 5},
+    "evaluate": {"tokenize": "none"},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedRow:
+    """A row, how good it is and what it took."""
+
+    row: TableRow
+    run: RunFolder
+    scored: RowScores
+    effort: TrainingCost
+
+
+def finish_rows(
+    rows: Iterable[TableRow], asked: Callable[[RunFolder], Sequence[Question]], plan: StudyPlan
+) -> list[FinishedRow]:
+    """Each row is trained and scored before the next one begins, so that an interruption loses little."""
+    done = []
+    for row in rows:
+        run = train_row(row, plan)
+        done.append(FinishedRow(row, run, score_row(run, asked(run), plan), count_training_cost(run)))
+    return done
+
+
+def pick_bleu(scored: RowScores, plan: StudyPlan) -> Score:
+    """The paper's own kind of BLEU where its numbers stand beside it, else what the recipe says."""
+    return scored.score("BLEU (paper)" if plan.scale == "paper" else "BLEU")
+
+
+def format_interval(score: Score) -> str:
+    """In which the value lies with 95 % certainty."""
+    return f"{score.low:.2f} to {score.high:.2f}"
+
+
+def make_notes(plan: StudyPlan, *more: str) -> tuple[str, ...]:
+    """What to say below a table."""
+    return (SMOKE_NOTE, *more) if plan.scale == "smoke" else more
+
+
+def smoke_data(plan: StudyPlan) -> dict[str, str]:
+    """The files of the small language, in the study's folder."""
+    sides = (("source", "en"), ("target", "xx"))
+    parts = (("", "train"), ("valid_", "valid"), ("test_", "test"))
+    files = {f"{part}{side}": f"{name}.{suffix}" for part, name in parts for side, suffix in sides}
+    return {"folder": str(plan.folder / "data"), **files}

@@ -7,22 +7,22 @@ from typing import Any
 from heedful.config import PRESETS, RIVAL_RATE, Experiment, ModelConfig, Task, make_experiment, merge
 from heedful.errors import ConfigError, DataError, did_you_mean
 from heedful.models.size import equal_size, model_size
-from heedful.studies.corpus_facts import Material
-from heedful.studies.plan import Plan
+from heedful.studies.corpus_facts import CorpusFacts
+from heedful.studies.study import StudyPlan
 from heedful.training.prepare import resolve_files
 
 _CLIPPED = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class TableRow:
     """A model to train, under the name of its folder."""
 
     name: str
     experiment: Experiment
 
 
-def base(study: str, plan: Plan, smoke: Mapping[str, Any], example: str, *tasks: Task) -> Experiment:
+def load_experiment(study: str, plan: StudyPlan, smoke: Mapping[str, Any], example: str, *tasks: Task) -> Experiment:
     """What all rows begin with: the recipe; for smoke these tables, and what is given on top of them."""
     if plan.scale != "smoke" and not plan.recipe:
         raise ConfigError(
@@ -54,7 +54,7 @@ def check_recipe(study: str, experiment: Experiment, example: str, *tasks: Task)
         )
 
 
-def chosen(rows: Iterable[Row], plan: Plan) -> list[Row]:
+def select_rows(rows: Iterable[TableRow], plan: StudyPlan) -> list[TableRow]:
     """Those that were asked for."""
     known = {row.name: row for row in rows}
     for name in plan.rows:
@@ -64,12 +64,12 @@ def chosen(rows: Iterable[Row], plan: Plan) -> list[Row]:
     return [row for name, row in known.items() if not plan.rows or name in plan.rows]
 
 
-def row(name: str, experiment: Experiment, changes: Mapping[str, Any]) -> Row:
+def row(name: str, experiment: Experiment, changes: Mapping[str, Any]) -> TableRow:
     """An experiment with some keys changed, checked as any other."""
-    return Row(name, make_experiment(merge(asdict(experiment), changes, {"name": name})))
+    return TableRow(name, make_experiment(merge(asdict(experiment), changes, {"name": name})))
 
 
-def rival(name: str, preset: str, experiment: Experiment, material: Material, **more: object) -> Row:
+def make_rival_row(name: str, preset: str, experiment: Experiment, material: CorpusFacts, **more: object) -> TableRow:
     """Another family in place of the recipe's Transformer, of as many parameters; all else is the recipe's.
 
     Only the rate is its own, that of the rivals' presets. The paper's schedule gives a rate by the width of a
@@ -89,4 +89,4 @@ def rival(name: str, preset: str, experiment: Experiment, material: Material, **
     }
     unsized = row(name, experiment, {"model": model, "train": train})
     sized = equal_size(unsized.experiment.model, material.source, material.target, total)
-    return Row(name, replace(unsized.experiment, model=sized))
+    return TableRow(name, replace(unsized.experiment, model=sized))
