@@ -1,45 +1,43 @@
-"""One HTML file that shows every head: styles, scripts and the document inlined, nothing fetched."""
+"""The page of all attention heads, as one HTML file or as part of another page."""
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from heedful.pages.inline import asset, digest, json_in_page
-
-_SCRIPTS = ("data", "colour", "grid", "matrix", "lines", "produced", "live", "view")
+from heedful.pages.inline import asset, bundle, digest, json_in_page, load_modules
 
 
 @dataclass(frozen=True, slots=True)
-class Inside:
-    """What another page needs to show heads in a part of it: HTML, a style, and a module of JavaScript."""
+class ExplorerParts:
+    """The parts of a page that explores attention heads; its modules are JavaScript, by name."""
 
     html: str
     style: str
-    script: str
+    modules: Mapping[str, str]
 
 
-def inside() -> Inside:
-    """All that is needed but a document, which a server gives."""
-    return Inside(asset("inside.html", "inspection"), asset("page.css", "inspection"), _script("served"))
+def load_explorer() -> ExplorerParts:
+    """The explorer without a document: the page that it becomes part of asks its server for one."""
+    return ExplorerParts(_asset("explorer.html"), _asset("heads.css"), load_modules("explorer.js", _asset))
 
 
 def page(document: Mapping[str, object]) -> str:
     """The page that shows this document, as one string that works from disk.
 
-    Its own policy lets a browser run these scripts and styles alone, and load nothing: whatever the text of a sentence
-    is, it cannot act.
+    Its policy lets a browser run its own script and style only, and load nothing: whatever a sentence says, it cannot
+    act.
     """
-    style, script = asset("theme.css") + asset("page.css", "inspection"), _script("main")
+    style = _asset("theme.css") + _asset("heads.css")
+    script = bundle(load_modules("standalone.js", _asset))
     policy = (
         f"default-src 'none'; script-src '{digest(script)}'; style-src '{digest(style)}'; img-src data:; "
         "connect-src 'self'; base-uri 'none'; form-action 'none'"
     )
     parts = {"policy": policy, "style": style, "script": script, "document": json_in_page(document)}
-    parts["inside"] = asset("inside.html", "inspection")
-    # All at once, so that text which looks like a mark stays text.
-    return re.sub(r"@@(\w+)@@", lambda mark: parts[mark[1]], asset("page.html", "inspection"))
+    parts["explorer"] = _asset("explorer.html")
+    # All at once, so that text which looks like a placeholder stays text.
+    return re.sub(r"@@(\w+)@@", lambda mark: parts[mark[1]], _asset("standalone.html"))
 
 
-def _script(last: str) -> str:
-    """The scripts, and last the one that starts them."""
-    return "\n".join(asset(f"{name}.js", "inspection") for name in (*_SCRIPTS, last))
+def _asset(name: str) -> str:
+    return asset(name, "inspection")

@@ -1,40 +1,84 @@
-"""Pages in one file: styles and scripts are written into them, and they may use no others."""
+"""Pages as single files that contain their styles and scripts, and may load no others."""
 
 import base64
 import hashlib
 import json
+import re
+from collections.abc import Callable, Mapping
 from html import escape
 from importlib import resources
 
-# In JSON these stand only inside of strings, where an escape means the same; as themselves they could end the script.
+# In JSON these characters occur only in strings, where an escape means the same; unescaped, they could end the script.
 _ESCAPES = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&"}
 
+# The imports and exports that pages use. Everything else is refused, so that a bundle means what its modules mean.
+_IMPORT = re.compile(r"^import (\{[^}]*\}) from '\./([\w.-]+)';$", re.MULTILINE)
+_EXPORT = re.compile(r"^export (?=(?:const|class|(?:async )?function\*?) (\w+))", re.MULTILINE)
+_OTHER = re.compile(r"^(?:import|export)\b.*", re.MULTILINE)
 
-def asset(name: str, part: str = "pages") -> str:
-    """The content of a file that comes with this part of the package."""
-    return (resources.files(f"heedful.{part}") / "assets" / name).read_text(encoding="utf-8")
+
+def asset(name: str, *packages: str) -> str:
+    """The file of this name in the assets of one of these packages, else in the assets that all pages share."""
+    folders = [resources.files(f"heedful.{package}") / "assets" for package in (*packages, "pages")]
+    files = [folder / name for folder in folders]
+    return next((file for file in files if file.is_file()), files[-1]).read_text(encoding="utf-8")
+
+
+def load_modules(name: str, read: Callable[[str], str]) -> dict[str, str]:
+    """A JavaScript module and all that it imports, by name, each after the modules that it needs."""
+    modules: dict[str, str] = {}
+
+    def load(name: str, importers: tuple[str, ...]) -> None:
+        if name in importers:
+            raise ValueError(f"JavaScript modules import each other: {' > '.join((*importers, name))}")
+        if name not in modules:
+            text = read(name)
+            for imported in _IMPORT.finditer(text):
+                load(imported[2], (*importers, name))
+            modules[name] = text
+
+    load(name, ())
+    return modules
+
+
+def bundle(modules: Mapping[str, str]) -> str:
+    """One script that does what these modules do, each in a scope of its own; they come as `load_modules` sorts them.
+
+    A page from disk may not load modules. Written into it as data: or blob: addresses, they would need a policy that
+    lets any script run; one script can be named by its digest.
+    """
+    scopes = []
+    for name, text in modules.items():
+        exported = ", ".join(_EXPORT.findall(text))
+        body = _IMPORT.sub(lambda found: f"const {found[1].replace(' as ', ': ')} = modules['{found[2]}'];", text)
+        body = _EXPORT.sub("", body)
+        if other := _OTHER.search(body):
+            raise ValueError(f"{name} has an import or export that cannot be bundled: {other[0]}")
+        scopes.append(f"modules['{name}'] = (() => {{\n{body}return {{ {exported} }};\n}})();\n")
+    return "const modules = {};\n" + "".join(scopes)
 
 
 def digest(text: str) -> str:
-    """What a page's policy calls an inlined part by."""
+    """The name of an inlined style or script in the policy of its page."""
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
 
 def json_in_page(document: object) -> str:
-    """JSON that can stand in a script of the type application/json, whatever text is in it.
+    """JSON for a script of the type application/json, whatever text it contains.
 
-    It is ASCII alone: no line separators that a script minds, no halves of characters that a file cannot hold.
+    It is ASCII only: no line separators, which a script would take for the end of a line, and no lone surrogates, which
+    a file cannot hold.
     """
     return json.dumps(document, allow_nan=False, separators=(",", ":")).translate(_ESCAPES)
 
 
 def text_in_page(text: str) -> str:
-    """Text as text; a file's name need not be Unicode."""
+    """Text as HTML that shows it; the name of a file need not be valid Unicode."""
     return escape(text.encode("utf-8", "replace").decode())
 
 
 def whole_page(title: str, style: str, script: str, main: str) -> str:
-    """A page out of HTML; its policy lets no text in it act, and nothing be loaded."""
+    """A page whose policy allows this style and script only, and loads nothing."""
     policy = (
         f"default-src 'none'; style-src '{digest(style)}'; script-src '{digest(script)}'; "
         "base-uri 'none'; form-action 'none'"
@@ -52,7 +96,7 @@ def whole_page(title: str, style: str, script: str, main: str) -> str:
 <main>
 {main}
 </main>
-<script>{script}</script>
+<script type="module">{script}</script>
 </body>
 </html>
 """

@@ -1,18 +1,29 @@
-// @ts-check
-'use strict';
+import { byId, findAll, make, moveByArrowKeys } from './dom.js';
+import { MEAN, headName, headTitle, placeOf, weightsOf } from './attention.js';
+import { paintWeights } from './colour.js';
+import { currentHead, currentLayers, state } from './state.js';
 
-/** All heads of the chosen attention: a row for each layer, its average at the end. */
-function renderGrid() {
-  const layers = layersNow();
+/** @typedef {import('./attention.js').Layer} Layer */
+/** @typedef {import('./attention.js').Place} Place */
+/** @typedef {{open: (place: Place) => void, pin: (name: string) => void, power: (name: string) => void}} HeadActions */
+
+const LARGEST_SHARP = 48; // tokens; larger maps have cells smaller than a pixel
+
+export const KIND_TITLES = { encoder: 'Encoder', decoder: 'Decoder', cross: 'Cross' };
+
+/** All heads of the current attention: a row for each layer, with its mean at the end. */
+export function renderGrid() {
+  const grid = byId('grid', HTMLTableElement);
+  const layers = currentLayers();
   const most = Math.max(...layers.map((layer) => layer.heads));
   const titles = [...Array.from({ length: most }, (_, i) => `head ${i + 1}`), 'mean'];
   const head = make('tr', {}, make('td'), ...titles.map((title) => make('th', { scope: 'col' }, title)));
   const rows = layers.map((layer, i) => gridRow(layer, i, most));
-  byId('grid').replaceChildren(make('thead', {}, head), make('tbody', {}, ...rows));
-  byId('grid').style.setProperty('--columns', String(most + 1));
-  byId('grid').setAttribute('aria-label', `${KIND_TITLES[view.kind]} attention, all layers and heads`);
-  const buttons = rows.map((row) => /** @type {HTMLElement[]} */ ([...row.querySelectorAll('.head')]));
-  rove(byId('grid'), buttons.filter((row) => row.length), byId(`open-${nameNow()}`));
+  grid.replaceChildren(make('thead', {}, head), make('tbody', {}, ...rows));
+  grid.style.setProperty('--columns', String(most + 1));
+  grid.setAttribute('aria-label', `${KIND_TITLES[state.kind]} attention, all layers and heads`);
+  const buttons = rows.map((row) => findAll('.head', row));
+  moveByArrowKeys(grid, buttons.filter((row) => row.length), byId(`open-${currentHead()}`));
   paintGrid();
   markGrid();
 }
@@ -29,94 +40,97 @@ function gridRow(layer, index, most) {
 
 /** @param {Place} place @param {Layer} layer */
 function gridCell(place, layer) {
-  const name = headName(view.kind, place);
-  const role = view.doc.roles[name];
-  const switchable = view.doc.live && place.index !== MEAN;
+  const name = headName(state.kind, place);
+  const role = state.doc.roles[name];
+  const canSwitch = state.doc.live && place.index !== MEAN;
   const canvas = make('canvas', { 'aria-hidden': true });
-  // A shape between 1:2 and 2:1 keeps the rows alike, however unlike the two sentences are.
+  // A shape between 1:2 and 2:1 keeps the rows similar, even if one sentence is much longer than the other.
   canvas.style.aspectRatio = String(Math.min(2, Math.max(0.5, layer.keys / layer.queries)));
-  // Cells smaller than a pixel have to be mixed: left out, a diagonal would become dots.
-  if (Math.max(layer.keys, layer.queries) > 48) canvas.style.imageRendering = 'auto';
+  // Cells smaller than a pixel have to be blended: if they were dropped, a diagonal would become dots.
+  if (Math.max(layer.keys, layer.queries) > LARGEST_SHARP) canvas.style.imageRendering = 'auto';
   const open = make('button', { type: 'button', id: `open-${name}`, class: 'head', 'data-head': name }, canvas);
   open.ariaLabel = headTitle(name) + (role ? `, ${role.name}` : '');
-  open.setAttribute('aria-keyshortcuts', switchable ? 'P O' : 'P');
+  open.setAttribute('aria-keyshortcuts', canSwitch ? 'P O' : 'P');
   if (role) open.title = `${role.name}: ${role.evidence}`;
-  const tools = make('span', { class: 'tools' }, tool('pin', name));
-  if (switchable) tools.append(tool('power', name));
+  const tools = make('span', { class: 'tools' }, toolButton('pin', name));
+  if (canSwitch) tools.append(toolButton('power', name));
   return make('td', {}, open, tools, make('span', { class: 'role' }, role?.name ?? ''));
 }
 
 /**
- * A small switch under a head. Arrow keys pass it by: the keys P and O do the same.
- * @param {'pin' | 'power'} what
+ * A small button under a head. It has no tab stop: the keys P and O do the same.
+ * @param {'pin' | 'power'} kind
  * @param {string} name
  */
-function tool(what, name) {
-  const id = `${what}-${name}`;
-  return make('button', { type: 'button', id, class: `tool ${what}`, 'data-head': name, tabindex: -1 });
+function toolButton(kind, name) {
+  const id = `${kind}-${name}`;
+  return make('button', { type: 'button', id, class: `tool ${kind}`, 'data-head': name, tabindex: -1 });
 }
 
-function paintGrid() {
-  const layers = layersNow();
-  for (const button of byId('grid').querySelectorAll('.head')) {
-    const place = placeOf(button.dataset.head);
+export function paintGrid() {
+  const layers = currentLayers();
+  for (const button of findAll('#grid .head')) {
+    const place = placeOf(button.dataset.head ?? '');
     const layer = layers[place.layer];
-    paint(button.firstElementChild, weightsOf(layer, place.index), layer.queries, layer.keys);
+    const canvas = button.firstElementChild;
+    if (!(canvas instanceof HTMLCanvasElement)) continue;
+    paintWeights(canvas, weightsOf(layer, place.index), layer.queries, layer.keys);
   }
 }
 
-/** What is open, overlaid or off may change without a new grid. */
-function markGrid() {
-  for (const button of document.querySelectorAll('.head')) {
-    const name = /** @type {HTMLElement} */ (button).dataset.head ?? '';
-    if (name === nameNow()) button.setAttribute('aria-current', 'true');
+/** Shows which heads are open, overlaid or off, without building a new grid. */
+export function markGrid() {
+  for (const button of findAll('.head')) {
+    const name = button.dataset.head ?? '';
+    if (name === currentHead()) button.setAttribute('aria-current', 'true');
     else button.removeAttribute('aria-current');
-    button.parentElement?.classList.toggle('off', view.off.has(name));
+    button.parentElement?.classList.toggle('off', state.off.has(name));
   }
-  for (const button of document.querySelectorAll('.tool')) markTool(/** @type {HTMLElement} */ (button));
+  for (const button of findAll('.tool')) {
+    if (button.classList.contains('pin')) markPin(button);
+    else markPower(button);
+  }
 }
 
 /** @param {HTMLElement} button */
-function markTool(button) {
+function markPin(button) {
   const name = button.dataset.head ?? '';
-  const large = button.classList.contains('large');
-  if (button.classList.contains('pin')) {
-    const slot = view.pins.get(name);
-    button.setAttribute('aria-pressed', String(slot !== undefined));
-    button.setAttribute('aria-label', `overlay ${headTitle(name)}`);
-    button.title = slot === undefined ? 'Keep its lines, in a colour of their own' : 'Take its lines away';
-    button.dataset.slot = String(slot ?? '');
-    button.textContent = large ? (slot === undefined ? 'Overlay' : 'Overlaid') : '';
-  } else {
-    const off = view.off.has(name);
-    button.setAttribute('role', 'switch');
-    button.setAttribute('aria-checked', String(!off));
-    button.setAttribute('aria-label', headTitle(name));
-    button.title = off ? 'Switch on' : 'Switch off';
-    button.textContent = large ? (off ? 'Switch on' : 'Switch off') : '';
-  }
+  const slot = state.pins.get(name);
+  const isPinned = slot !== undefined;
+  button.setAttribute('aria-pressed', String(isPinned));
+  button.setAttribute('aria-label', `overlay ${headTitle(name)}`);
+  button.title = isPinned ? 'Remove the lines of this head' : 'Overlay the lines of this head in a separate colour';
+  button.dataset.slot = String(slot ?? '');
+  if (button.classList.contains('large')) button.textContent = isPinned ? 'Overlaid' : 'Overlay';
 }
 
-/** @param {string} name @returns {Place} */
-function placeOf(name) {
-  const [, layer, index] = name.split('.');
-  return { layer: Number(layer) - 1, index: index === 'mean' ? MEAN : Number(index) - 1 };
+/** @param {HTMLElement} button */
+function markPower(button) {
+  const name = button.dataset.head ?? '';
+  const isOff = state.off.has(name);
+  button.setAttribute('role', 'switch');
+  button.setAttribute('aria-checked', String(!isOff));
+  button.setAttribute('aria-label', headTitle(name));
+  button.title = isOff ? 'Switch on' : 'Switch off';
+  if (button.classList.contains('large')) button.textContent = button.title;
 }
 
-function listenToGrid() {
+/** @param {HeadActions} actions */
+export function listenToGrid({ open, pin, power }) {
   document.addEventListener('click', (event) => {
-    const button = /** @type {HTMLElement} */ (event.target).closest?.('button[data-head]');
+    const button = event.target instanceof Element ? event.target.closest('button[data-head]') : null;
     if (!(button instanceof HTMLElement)) return;
     const name = button.dataset.head ?? '';
-    if (button.classList.contains('pin')) togglePin(name);
-    else if (button.classList.contains('power')) toggleOff(name);
-    else openHead(placeOf(name));
+    if (button.classList.contains('pin')) pin(name);
+    else if (button.classList.contains('power')) power(name);
+    else open(placeOf(name));
   });
   document.addEventListener('keydown', (event) => {
-    const target = /** @type {HTMLElement} */ (event.target);
-    if (!target.classList?.contains('head') || event.ctrlKey || event.metaKey || event.altKey) return;
+    const { target } = event;
+    if (!(target instanceof HTMLElement) || !target.classList.contains('head')) return;
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
     const name = target.dataset.head ?? '';
-    if (event.key.toLowerCase() === 'p') togglePin(name);
-    if (event.key.toLowerCase() === 'o' && view.doc.live && !name.endsWith('mean')) toggleOff(name);
+    if (event.key.toLowerCase() === 'p') pin(name);
+    if (event.key.toLowerCase() === 'o' && state.doc.live && !name.endsWith('mean')) power(name);
   });
 }

@@ -1,26 +1,33 @@
-// @ts-check
-'use strict';
+import { announce, byId, findAll, make, moveByArrowKeys } from './dom.js';
+import { FULL, findStrongest, headTitle, placeOf, weightsOf } from './attention.js';
+import { pieceNode, quotePiece } from './pieces.js';
+import { currentAxes, currentHead, currentLayers, currentSpot, hoverSpot, onSpotChange, redrawSpot, state } from './state.js';
+
+/** @typedef {import('./state.js').Spot} Spot */
+/** @typedef {{name: string, title: string, slot: number, shift: number, weights: Uint16Array}} DrawnHead */
 
 const SVG = 'http://www.w3.org/2000/svg';
-const ROW = 26; // height of a piece, in pixels
-const APART = 4; // between the lines of two heads that join the same pieces
-const WIDEST = 9; // of a line, in pixels, at a weight of one
-const FAINT_FROM = 0.1; // so that a row has ten lines at most while nothing is chosen
-const DRAWN_FROM = 0.005; // thinner lines than this cannot be seen
+const ROW = 26; // height of a token in pixels
+const APART = 4; // pixels between the lines of two heads that join the same tokens
+const WIDEST = 9; // width in pixels of a line with a weight of one
+const FAINT_FROM = 0.1; // so that a row has ten lines at most while nothing is selected
+const DRAWN_FROM = 0.005; // thinner lines cannot be seen
+const TOLD_FROM = 0.05; // weights that are put into words
+const MOST_TOLD = 4;
 
-/** Queries on the left, keys on the right, as in the paper's figures 3 to 5. */
-function renderLists() {
-  const { queries, keys } = axesNow();
+/** Queries on the left, keys on the right, as in figures 3 to 5 of the paper. */
+export function renderLists() {
+  const { queries, keys } = currentAxes();
   fillList(byId('queries'), queries, 'query');
   fillList(byId('keys'), keys, 'key');
   byId('lines').style.setProperty('--row', `${ROW}px`);
-  byId('wires').style.height = `${ROW * Math.max(queries.length, keys.length)}px`;
+  byId('wires', SVGElement).style.height = `${ROW * Math.max(queries.length, keys.length)}px`;
 }
 
-/** What is drawn between the lists: the open head, and those overlaid. */
-function renderLines() {
+/** The lines of the open head and of those overlaid. */
+export function renderLines() {
   renderLegend();
-  drawFaint();
+  drawFaintLines();
   redrawSpot();
 }
 
@@ -30,115 +37,109 @@ function fillList(list, pieces, side) {
     make('li', { role: 'option', 'aria-selected': false, 'data-side': side, 'data-index': i, title: piece },
       pieceNode(piece), make('span', { class: 'weight', 'aria-hidden': true })));
   list.replaceChildren(...items);
-  rove(list, items.map((item) => [item]));
+  moveByArrowKeys(list, items.map((item) => [item]));
 }
 
-/** The open head first, in the first colour unless it has one of its own, then those kept from before. */
-function shownHeads() {
-  const layers = layersNow();
-  const kept = [...view.pins.keys()].filter((name) => name !== nameNow() && isHere(name));
-  return [nameNow(), ...kept].map((name, i) => {
+/** The open head, in the first colour unless it is overlaid and has its own, then the other overlaid heads. */
+function drawnHeads() {
+  const layers = currentLayers();
+  const others = [...state.pins.keys()].filter((name) => name !== currentHead() && isInCurrentAttention(name));
+  return [currentHead(), ...others].map((name, i) => {
     const place = placeOf(name);
     const weights = weightsOf(layers[place.layer], place.index);
-    const shift = (i - kept.length / 2) * APART;
-    return { name, title: headTitle(name), slot: view.pins.get(name) ?? 0, shift, weights };
+    const shift = (i - others.length / 2) * APART;
+    return { name, title: headTitle(name), slot: state.pins.get(name) ?? 0, shift, weights };
   });
 }
 
-/** @param {string} name whether a head is of the attention on show, which may have fewer heads than the last */
-function isHere(name) {
+/** @param {string} name of a head, which another document may not have */
+function isInCurrentAttention(name) {
   const place = placeOf(name);
-  return name.startsWith(`${view.kind}.`) && place.index < (layersNow()[place.layer]?.heads ?? 0);
+  return name.startsWith(`${state.kind}.`) && place.index < (currentLayers()[place.layer]?.heads ?? 0);
 }
 
 function renderLegend() {
-  const entries = shownHeads().map(({ name, slot, title }) => make('li', { 'data-slot': slot, 'data-head': name },
+  const entries = drawnHeads().map(({ name, slot, title }) => make('li', { 'data-slot': slot, 'data-head': name },
     make('span', { class: 'swatch', 'aria-hidden': true }), make('span', {}, title), make('span', { class: 'says' })));
   byId('legend').replaceChildren(...entries);
 }
 
-/** @param {Shown} shown @param {number} query @param {number} key @param {number} weight */
-function wire(shown, query, key, weight) {
+/** @param {DrawnHead} head @param {number} query @param {number} key @param {number} weight */
+function lineNode(head, query, key, weight) {
   const line = document.createElementNS(SVG, 'line');
   line.setAttribute('x2', '100%');
-  line.setAttribute('y1', String((query + 0.5) * ROW + shown.shift));
-  line.setAttribute('y2', String((key + 0.5) * ROW + shown.shift));
+  line.setAttribute('y1', String((query + 0.5) * ROW + head.shift));
+  line.setAttribute('y2', String((key + 0.5) * ROW + head.shift));
   line.setAttribute('stroke-width', (weight * WIDEST).toFixed(3));
-  Object.assign(line.dataset, { head: shown.name, slot: shown.slot, query, key, weight: weight.toFixed(4) });
+  Object.assign(line.dataset, { head: head.name, slot: head.slot, query, key, weight: weight.toFixed(4) });
   return line;
 }
 
-function drawFaint() {
-  const { keys } = axesNow();
-  const lines = shownHeads().flatMap((shown) => {
+function drawFaintLines() {
+  const { keys } = currentAxes();
+  const lines = drawnHeads().flatMap((head) => {
     const found = [];
-    for (let i = 0; i < shown.weights.length; i++) {
-      const weight = shown.weights[i] / FULL;
-      if (weight >= FAINT_FROM) found.push(wire(shown, Math.floor(i / keys.length), i % keys.length, weight));
+    for (let i = 0; i < head.weights.length; i++) {
+      const weight = head.weights[i] / FULL;
+      if (weight >= FAINT_FROM) found.push(lineNode(head, Math.floor(i / keys.length), i % keys.length, weight));
     }
     return found;
   });
-  byId('faint').replaceChildren(...lines);
+  byId('faint', SVGElement).replaceChildren(...lines);
 }
 
-/** The lines of one piece; all others step back. */
+/** The lines of one token; all others are hidden. */
 function drawSpot() {
-  const spot = spotNow();
-  const width = axesNow().keys.length;
-  const heads = shownHeads();
-  const found = spot ? heads.map((shown) => strongest(shown.weights, width, spot, DRAWN_FROM)) : [];
+  const spot = currentSpot();
+  const width = currentAxes().keys.length;
+  const heads = drawnHeads();
+  const found = spot ? heads.map((head) => findStrongest(head.weights, width, spot, DRAWN_FROM)) : [];
   const lines = found.flatMap((ends, i) => ends.map(({ index, weight }) => {
     const [query, key] = spot?.side === 'key' ? [index, spot.index] : [spot?.index ?? 0, index];
-    return wire(heads[i], query, key, weight);
+    return lineNode(heads[i], query, key, weight);
   }));
-  byId('faint').setAttribute('visibility', spot ? 'hidden' : 'visible');
-  lines.sort((a, b) => Number(b.dataset.weight) - Number(a.dataset.weight)); // a thin one lies on a wide one
-  byId('drawn').replaceChildren(...lines);
+  byId('faint', SVGElement).setAttribute('visibility', spot ? 'hidden' : 'visible');
+  lines.sort((a, b) => Number(b.dataset.weight) - Number(a.dataset.weight)); // thin lines lie on wide ones
+  byId('drawn', SVGElement).replaceChildren(...lines);
   markList(byId('queries'), spot, 'query', found[0]);
   markList(byId('keys'), spot, 'key', found[0]);
-  const says = [...byId('legend').querySelectorAll('.says')];
-  const role = (/** @type {string} */ name) => view.doc.roles[name]?.name ?? '';
-  says.forEach((node, i) => node.replaceChildren(...(spot ? sentence(heads[i], spot) : [role(heads[i].name)])));
+  const notes = findAll('.says', byId('legend'));
+  const roleOf = (/** @type {string} */ name) => state.doc.roles[name]?.name ?? '';
+  notes.forEach((node, i) => node.replaceChildren(...(spot ? describeSpot(heads[i], spot) : [roleOf(heads[i].name)])));
 }
 
 /**
- * Numbers beside the pieces at the other end, of the open head alone: two of them would not fit.
+ * Writes weights beside the tokens at the other end, of the open head only: there is no room for more.
  * @param {HTMLElement} list
  * @param {Spot | null} spot
  * @param {'query' | 'key'} side
  * @param {{index: number, weight: number}[]} [ends]
  */
 function markList(list, spot, side, ends = []) {
-  const weights = spot && spot.side !== side ? new Map(ends.map((end) => [end.index, end.weight])) : new Map();
-  for (const [i, item] of /** @type {[number, HTMLElement][]} */ ([...[...list.children].entries()])) {
+  const weights = new Map(spot && spot.side !== side ? ends.map((end) => [end.index, end.weight]) : []);
+  for (const [i, item] of findAll('li', list).entries()) {
     const weight = weights.get(i) ?? 0;
     item.classList.toggle('lit', spot?.side === side && spot.index === i);
     item.style.setProperty('--weight', `${Math.round(weight * 40)}%`);
-    /** @type {HTMLElement} */ (item.lastElementChild).textContent = weight >= 0.01 ? weight.toFixed(2) : '';
+    if (item.lastElementChild) item.lastElementChild.textContent = weight >= 0.01 ? weight.toFixed(2) : '';
   }
 }
 
-/** @param {Shown} shown @param {Spot} spot @returns {(Node | string)[]} 'Haus' attends to 'house' 0.81, 'the' 0.07 */
-function sentence(shown, spot) {
-  const { queries, keys } = axesNow();
+/** @param {DrawnHead} head @param {Spot} spot @returns {(Node | string)[]} 'Haus' attends to 'house' 0.81, 'the' 0.07 */
+function describeSpot(head, spot) {
+  const { queries, keys } = currentAxes();
   const [own, other] = spot.side === 'query' ? [queries, keys] : [keys, queries];
-  const ends = strongest(shown.weights, keys.length, spot, 0.05).slice(0, 4);
+  const ends = findStrongest(head.weights, keys.length, spot, TOLD_FROM).slice(0, MOST_TOLD);
   const verb = spot.side === 'query' ? ' attends to ' : ' is attended to by ';
-  const parts = ends.flatMap(({ index, weight }, i) => [i ? ', ' : '', quoted(other[index]), ` ${weight.toFixed(2)}`]);
-  return [quoted(own[spot.index]), verb, ...(parts.length ? parts : ['nothing by 0.05 or more'])];
+  const parts = ends.flatMap(({ index, weight }, i) => [i ? ', ' : '', quotePiece(other[index]), ` ${weight.toFixed(2)}`]);
+  return [quotePiece(own[spot.index]), verb, ...(parts.length ? parts : [`no token with a weight of ${TOLD_FROM} or more`])];
 }
 
-/** @param {string} piece */
-function quoted(piece) {
-  return make('bdi', {}, `'${spoken(piece)}'`);
-}
-
-/** What a screen reader says when a piece gets the focus. */
-function announceSpot() {
-  const spot = view.chosen;
+function announceSelected() {
+  const spot = state.selected;
   if (!spot) return;
-  const said = shownHeads().map((shown) => `${shown.title}: ${make('p', {}, ...sentence(shown, spot)).textContent}`);
-  announce(said.join('; '));
+  const notes = drawnHeads().map((head) => `${head.title}: ${make('p', {}, ...describeSpot(head, spot)).textContent}`);
+  announce(notes.join('; '));
 }
 
 /** @param {EventTarget | null} target @returns {Spot | null} */
@@ -148,23 +149,24 @@ function spotOf(target) {
   return { side: item.dataset.side === 'key' ? 'key' : 'query', index: Number(item.dataset.index) };
 }
 
-function listenToLines() {
+export function listenToLines() {
   const panel = byId('lines');
-  panel.addEventListener('pointerover', (/** @type {PointerEvent} */ event) => hover(spotOf(event.target)));
-  panel.addEventListener('pointerleave', () => hover(null));
-  panel.addEventListener('focusin', (/** @type {FocusEvent} */ event) => choose(spotOf(event.target)));
-  panel.addEventListener('keydown', (/** @type {KeyboardEvent} */ event) => {
-    if (event.key === 'Escape') choose(null);
+  panel.addEventListener('pointerover', (event) => hoverSpot(spotOf(event.target)));
+  panel.addEventListener('pointerleave', () => hoverSpot(null));
+  panel.addEventListener('focusin', (event) => selectSpot(spotOf(event.target)));
+  panel.addEventListener('keydown', (event) => {
+    if (event.key === 'Escape') selectSpot(null);
   });
+  onSpotChange(drawSpot);
 }
 
-/** A piece stays chosen after the focus has left it: on a phone there is no pointing. @param {Spot | null} spot */
-function choose(spot) {
-  view.chosen = spot;
-  for (const item of byId('lines').querySelectorAll('[role=option]')) {
+/** A token stays selected after it loses the focus: a phone has no pointer to hover with. @param {Spot | null} spot */
+function selectSpot(spot) {
+  state.selected = spot;
+  for (const item of findAll('[role=option]', byId('lines'))) {
     const own = spotOf(item);
     item.setAttribute('aria-selected', String(own?.side === spot?.side && own?.index === spot?.index));
   }
   redrawSpot();
-  announceSpot();
+  announceSelected();
 }

@@ -1,11 +1,14 @@
-// @ts-check
-'use strict';
+import { byId, make } from './dom.js';
+import { FULL, headTitle, weightsOf } from './attention.js';
+import { paintWeights } from './colour.js';
+import { pieceNode, quotePiece } from './pieces.js';
+import { currentAxes, currentHead, currentLayers, currentSpot, hoverSpot, onSpotChange, state } from './state.js';
 
 const LABELS = 128; // pixels that the longest label of a row may take
 
-/** The heatmap's axes: the pieces, and cells as large as there is room for. */
-function renderMatrix() {
-  const { queries, keys } = axesNow();
+/** The axes of the heatmap, with cells as large as fit. */
+export function renderMatrix() {
+  const { queries, keys } = currentAxes();
   const room = (byId('matrix-box').clientWidth - LABELS) / keys.length;
   const cell = Math.floor(Math.max(keys.length > 40 ? 12 : 18, Math.min(32, room, 640 / queries.length)));
   byId('matrix').style.setProperty('--cell', `${cell}px`);
@@ -21,22 +24,22 @@ function axisLabel(piece) {
   return make('span', { class: 'axis', title: piece }, pieceNode(piece));
 }
 
-/** The open head itself. */
-function paintMatrix() {
-  const said = `Heatmap of ${headTitle(nameNow())}; the lists of pieces say the same in words`;
-  byId('matrix-canvas').setAttribute('aria-label', said);
-  const layer = layersNow()[view.open.layer];
-  paint(byId('matrix-canvas'), weightsOf(layer, view.open.index), layer.queries, layer.keys);
+/** The weights of the open head. */
+export function paintMatrix() {
+  const canvas = byId('matrix-canvas', HTMLCanvasElement);
+  canvas.setAttribute('aria-label', `Heatmap of ${headTitle(currentHead())}; the token lists give the same values as text`);
+  const layer = currentLayers()[state.open.layer];
+  paintWeights(canvas, weightsOf(layer, state.open.index), layer.queries, layer.keys);
 }
 
-/** The row, and where a cell is meant the column, that is being looked at. */
+/** Marks the row, and for a cell the column, of the current spot. */
 function markMatrix() {
-  const spot = spotNow();
+  const spot = currentSpot();
   const query = spot?.side === 'query' ? spot.index : spot?.other;
   const key = spot?.side === 'key' ? spot.index : spot?.other;
   markBand('row', query, 'top', 'height');
   markBand('column', key, 'left', 'width');
-  byId('cell').replaceChildren(...(query === undefined || key === undefined ? [hint()] : cellText(query, key)));
+  byId('cell').replaceChildren(...(query === undefined || key === undefined ? [hintNode()] : describeCell(query, key)));
 }
 
 /**
@@ -54,26 +57,27 @@ function markBand(axis, index, edge, size) {
   band.style[size] = 'var(--cell)';
 }
 
-function hint() {
+function hintNode() {
   return make('span', { class: 'muted' }, 'Point at a cell to read its weight.');
 }
 
 /** @param {number} query @param {number} key */
-function cellText(query, key) {
-  const { queries, keys } = axesNow();
-  const weights = weightsOf(layersNow()[view.open.layer], view.open.index);
+function describeCell(query, key) {
+  const { queries, keys } = currentAxes();
+  const weights = weightsOf(currentLayers()[state.open.layer], state.open.index);
   const weight = (weights[query * keys.length + key] / FULL).toFixed(4);
-  return [quoted(queries[query]), ' attends to ', quoted(keys[key]), ' ', make('strong', {}, weight)];
+  return [quotePiece(queries[query]), ' attends to ', quotePiece(keys[key]), ' ', make('strong', {}, weight)];
 }
 
-function listenToMatrix() {
+export function listenToMatrix() {
   const canvas = byId('matrix-canvas');
-  canvas.addEventListener('pointermove', (/** @type {PointerEvent} */ event) => {
-    const { queries, keys } = axesNow();
+  canvas.addEventListener('pointermove', (event) => {
+    const { queries, keys } = currentAxes();
     const box = canvas.getBoundingClientRect();
     const column = Math.floor(((event.clientX - box.left) / box.width) * keys.length);
     const row = Math.floor(((event.clientY - box.top) / box.height) * queries.length);
-    if (queries[row] !== undefined && keys[column] !== undefined) hover({ side: 'query', index: row, other: column });
+    if (queries[row] !== undefined && keys[column] !== undefined) hoverSpot({ side: 'query', index: row, other: column });
   });
-  canvas.addEventListener('pointerleave', () => hover(null));
+  canvas.addEventListener('pointerleave', () => hoverSpot(null));
+  onSpotChange(markMatrix);
 }

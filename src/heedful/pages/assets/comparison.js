@@ -1,130 +1,145 @@
-"use strict";
-// Every sentence: in which order, which of them, and where the two outputs differ. All text is set as text.
-{
-  const { names, lengthOf, lengths, sentences } = JSON.parse(document.getElementById("document").textContent);
-  const PAGE = 40; // sentences that are shown at once
-  const MOST_CELLS = 4e6; // of the table that differences are found by; beyond, all counts as different
-  const byId = (id) => document.getElementById(id);
-  const letter = (system) => (system < 26 ? String.fromCharCode(65 + system) : String(system + 1));
-  const segmenter = new Intl.Segmenter(undefined, { granularity: "word" });
-  const collator = (text) => text.toLocaleLowerCase();
+// The list of sentences: sorted, filtered, with the differences between two outputs marked.
+import { byId, make } from './dom.js';
+import { findDifferences } from './diff.js';
 
-  const make = (tag, className, ...inside) => {
-    const node = document.createElement(tag);
-    if (className) node.className = className;
-    node.append(...inside);
-    return node;
-  };
+/**
+ * @typedef {{number: number, source: string | null, references: string[], outputs: string[], chrf: number[],
+ *            gains: number[], words: number, length: string}} Sentence
+ */
 
-  // Words and what is between them, each as a string.
-  const segments = (text) => [...segmenter.segment(text)].map((part) => part.segment);
+const PAGE = 40; // sentences shown at once
+const COLOURS = 6; // of systems, in theme.css
 
-  // For each list, which of its entries are not in a longest common subsequence of both.
-  const differing = (left, right) => {
-    const other = [left.map(() => true), right.map(() => true)];
-    let start = 0;
-    let [endLeft, endRight] = [left.length, right.length];
-    while (start < endLeft && start < endRight && left[start] === right[start]) start += 1;
-    while (endLeft > start && endRight > start && left[endLeft - 1] === right[endRight - 1]) { endLeft -= 1; endRight -= 1; }
-    other[0].fill(false, 0, start).fill(false, endLeft);
-    other[1].fill(false, 0, start).fill(false, endRight);
-    const [rows, columns] = [endLeft - start, endRight - start];
-    if (rows * columns > MOST_CELLS) return other;
-    const table = Array.from({ length: rows + 1 }, () => new Uint32Array(columns + 1));
-    for (let i = rows - 1; i >= 0; i -= 1) {
-      for (let j = columns - 1; j >= 0; j -= 1) {
-        table[i][j] = left[start + i] === right[start + j] ? table[i + 1][j + 1] + 1 : Math.max(table[i + 1][j], table[i][j + 1]);
-      }
-    }
-    for (let i = 0, j = 0; i < rows && j < columns;) {
-      if (left[start + i] === right[start + j]) { other[0][start + i] = other[1][start + j] = false; i += 1; j += 1; }
-      else if (table[i + 1][j] >= table[i][j + 1]) i += 1;
-      else j += 1;
-    }
-    return other;
-  };
+/** @type {{names: string[], lengthOf: string, lengths: string[], sentences: Sentence[]}} */
+const { names, lengthOf, lengths, sentences } = JSON.parse(byId('document').textContent ?? '');
+const segmenter = new Intl.Segmenter(undefined, { granularity: 'word' });
 
-  // A text whose differing words are marked; those of the reference otherwise than others.
-  const marked = (parts, differs, known) => parts.map((part, place) => {
-    if (!differs[place] || !part.trim()) return part;
-    return make("mark", known.has(part) ? "hit" : "miss", part);
+const systemSelect = byId('with', HTMLSelectElement);
+const sortSelect = byId('sort', HTMLSelectElement);
+const kindSelect = byId('kind', HTMLSelectElement);
+const lengthSelect = byId('length', HTMLSelectElement);
+const searchInput = byId('search', HTMLInputElement);
+
+/** @type {Record<string, (system: number) => (a: Sentence, b: Sentence) => number>} */
+const ORDERS = {
+  difference: (system) => (a, b) => Math.abs(b.gains[system]) - Math.abs(a.gains[system]),
+  gain: (system) => (a, b) => b.gains[system] - a.gains[system],
+  loss: (system) => (a, b) => a.gains[system] - b.gains[system],
+  long: () => (a, b) => b.words - a.words,
+  short: () => (a, b) => a.words - b.words,
+  file: () => (a, b) => a.number - b.number,
+};
+
+/** @type {Record<string, (sentence: Sentence, system: number) => boolean>} */
+const FILTERS = {
+  all: () => true,
+  better: (sentence, system) => sentence.gains[system] > 0,
+  worse: (sentence, system) => sentence.gains[system] < 0,
+  equal: (sentence, system) => sentence.gains[system] === 0,
+  differ: (sentence, system) => sentence.outputs[system] !== sentence.outputs[0],
+};
+
+/** @param {number} system @returns {string} A to Z, then 27 */
+function letterOf(system) {
+  return system < 26 ? String.fromCharCode(65 + system) : String(system + 1);
+}
+
+/** @param {string} text @returns {string[]} its words and what is between them */
+function splitWords(text) {
+  return [...segmenter.segment(text)].map((part) => part.segment);
+}
+
+/**
+ * Marks the words that differ, and tells those of the reference from others.
+ * @param {string[]} parts
+ * @param {boolean[]} differs
+ * @param {Set<string>} known words of the references
+ */
+function markWords(parts, differs, known) {
+  return parts.map((part, i) => {
+    if (!differs[i] || !part.trim()) return part;
+    return make('mark', { class: known.has(part) ? 'hit' : 'miss' }, part);
   });
+}
 
-  const entry = (list, title, chip, ...inside) => {
-    const term = make("dt", "", ...(chip === null ? [] : [make("b", `chip slot-${chip % 6}`, letter(chip)), " "]), title);
-    const text = make("dd", "", ...inside);
-    text.dir = "auto";
-    list.append(term, text);
-  };
+/** @param {(Node | string)[]} term @param {(Node | string)[]} text @returns {Node[]} */
+function entry(term, text) {
+  return [make('dt', {}, ...term), make('dd', { dir: 'auto' }, ...text)];
+}
 
-  const card = (sentence, system) => {
-    const [left, right] = [segments(sentence.outputs[0]), segments(sentence.outputs[system])];
-    const [leftDiffers, rightDiffers] = differing(left, right);
-    const known = new Set(sentence.references.flatMap(segments));
-    const gain = sentence.gains[system];
-    const sign = gain > 0 ? "up" : gain < 0 ? "down" : "same";
-    const change = make("span", `gain ${sign}`, `${gain > 0 ? "+" : gain < 0 ? "−" : "±"}${Math.abs(gain).toFixed(1)} chrF`);
-    const scores = `chrF ${letter(0)} ${sentence.chrf[0].toFixed(1)}, ${letter(system)} ${sentence.chrf[system].toFixed(1)}`;
-    const line = make("p", "line", make("span", "", `line ${sentence.number}`), make("span", "", `${sentence.words} words`), make("span", "", scores), change);
-    const list = make("dl", "texts");
-    if (sentence.source !== null) entry(list, "source", null, sentence.source);
-    sentence.references.forEach((reference) => entry(list, "reference", null, reference));
-    entry(list, "", 0, ...marked(left, leftDiffers, known));
-    entry(list, "", system, ...marked(right, rightDiffers, known));
-    return make("li", "", line, list);
-  };
+/** @param {number} system */
+function chip(system) {
+  return make('b', { class: `chip slot-${system % COLOURS}` }, letterOf(system));
+}
 
-  const orders = {
-    difference: (system) => (a, b) => Math.abs(b.gains[system]) - Math.abs(a.gains[system]),
-    gain: (system) => (a, b) => b.gains[system] - a.gains[system],
-    loss: (system) => (a, b) => a.gains[system] - b.gains[system],
-    long: () => (a, b) => b.words - a.words,
-    short: () => (a, b) => a.words - b.words,
-    file: () => (a, b) => a.number - b.number,
-  };
-  const kinds = {
-    all: () => true,
-    better: (sentence, system) => sentence.gains[system] > 0,
-    worse: (sentence, system) => sentence.gains[system] < 0,
-    equal: (sentence, system) => sentence.gains[system] === 0,
-    differ: (sentence, system) => sentence.outputs[system] !== sentence.outputs[0],
-  };
-  const texts = sentences.map((sentence) => collator([sentence.source ?? "", ...sentence.references, ...sentence.outputs].join("\n")));
+/** @param {number} gain */
+function gainNode(gain) {
+  const [kind, sign] = gain > 0 ? ['up', '+'] : gain < 0 ? ['down', '−'] : ['same', '±'];
+  return make('span', { class: `gain ${kind}` }, `${sign}${Math.abs(gain).toFixed(1)} chrF`);
+}
 
-  let chosen = [];
-  let shown = 0;
+/** @param {Sentence} sentence @param {number} system */
+function card(sentence, system) {
+  const [left, right] = [splitWords(sentence.outputs[0]), splitWords(sentence.outputs[system])];
+  const [leftDiffers, rightDiffers] = findDifferences(left, right);
+  const known = new Set(sentence.references.flatMap(splitWords));
+  const [first, second] = [0, system].map((i) => `${letterOf(i)} ${sentence.chrf[i].toFixed(1)}`);
+  const facts = [`line ${sentence.number}`, `${sentence.words} words`, `chrF ${first}, ${second}`];
+  const line = make('p', { class: 'line' }, ...facts.map((fact) => make('span', {}, fact)), gainNode(sentence.gains[system]));
+  const texts = [
+    ...(sentence.source === null ? [] : entry(['source'], [sentence.source])),
+    ...sentence.references.flatMap((reference) => entry(['reference'], [reference])),
+    ...entry([chip(0)], markWords(left, leftDiffers, known)),
+    ...entry([chip(system)], markWords(right, rightDiffers, known)),
+  ];
+  return make('li', {}, line, make('dl', { class: 'texts' }, ...texts));
+}
 
-  const showMore = () => {
-    const system = Number(byId("with").value);
-    const some = chosen.slice(shown, shown + PAGE).map((sentence) => card(sentence, system));
-    byId("sentences").append(...some);
-    shown += some.length;
-    byId("more").hidden = shown >= chosen.length;
-    return some[0];
-  };
+const searchable = new Map(sentences.map((sentence) => {
+  const { source, references, outputs } = sentence;
+  return [sentence, [source ?? '', ...references, ...outputs].join('\n').toLocaleLowerCase()];
+}));
 
-  const renew = () => {
-    const system = Number(byId("with").value);
-    const [kind, length, search] = [byId("kind").value, byId("length").value, collator(byId("search").value.trim())];
-    chosen = sentences
-      .filter((sentence, place) => kinds[kind](sentence, system) && (!length || sentence.length === length) && texts[place].includes(search))
-      .sort(orders[byId("sort").value](system));
-    byId("sentences").replaceChildren();
-    shown = 0;
-    showMore();
-    byId("found").textContent = `${chosen.length} of ${sentences.length} sentences`;
-  };
+/** @type {Sentence[]} */
+let selected = [];
+let shown = 0;
 
-  names.slice(1).forEach((name, place) => byId("with").append(new Option(`${letter(place + 1)} ${name}`, String(place + 1))));
-  lengths.forEach((name) => byId("length").append(new Option(name, name)));
-  byId("length-label").textContent = `Words of the ${lengthOf}`;
-  byId("with-line").hidden = names.length === 2;
-  byId("controls").addEventListener("input", renew);
-  byId("controls").addEventListener("submit", (event) => event.preventDefault());
-  byId("more").addEventListener("click", () => {
-    const first = showMore();
-    first.tabIndex = -1; // who came here by keyboard goes on reading where the new ones begin
+function showMore() {
+  const system = Number(systemSelect.value);
+  const cards = selected.slice(shown, shown + PAGE).map((sentence) => card(sentence, system));
+  byId('sentences').append(...cards);
+  shown += cards.length;
+  byId('more').hidden = shown >= selected.length;
+  return cards;
+}
+
+function update() {
+  const system = Number(systemSelect.value);
+  const search = searchInput.value.trim().toLocaleLowerCase();
+  selected = sentences
+    .filter((sentence) => FILTERS[kindSelect.value](sentence, system))
+    .filter((sentence) => !lengthSelect.value || sentence.length === lengthSelect.value)
+    .filter((sentence) => searchable.get(sentence)?.includes(search))
+    .sort(ORDERS[sortSelect.value](system));
+  byId('sentences').replaceChildren();
+  shown = 0;
+  showMore();
+  byId('found').textContent = `${selected.length} of ${sentences.length} sentences`;
+}
+
+function start() {
+  names.slice(1).forEach((name, i) => systemSelect.append(new Option(`${letterOf(i + 1)} ${name}`, String(i + 1))));
+  lengths.forEach((name) => lengthSelect.append(new Option(name, name)));
+  byId('length-label').textContent = `Words in the ${lengthOf}`;
+  byId('with-line').hidden = names.length === 2;
+  byId('controls').addEventListener('input', update);
+  byId('controls').addEventListener('submit', (event) => event.preventDefault());
+  byId('more').addEventListener('click', () => {
+    const [first] = showMore();
+    first.tabIndex = -1; // a keyboard user goes on reading at the first new sentence
     first.focus();
   });
-  renew();
+  update();
 }
+
+start();

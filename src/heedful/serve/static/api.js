@@ -1,20 +1,19 @@
-// @ts-check
 /** @typedef {{word: string, mean: number, least: number}} Word */
-/** @typedef {{text: string, words?: Word[], finished: boolean, repeats: boolean, unsure: boolean}} Option */
-/** @typedef {{start: number, end: number, text: string, alternatives: Option[]}} Sentence */
-/** @typedef {{texts: {text: string, sentences: Sentence[]}[]}} Answer */
+/** @typedef {{text: string, words?: Word[], finished: boolean, repeats: boolean, unsure: boolean}} Alternative */
+/** @typedef {{start: number, end: number, text: string, alternatives: Alternative[]}} Sentence */
+/** @typedef {{texts: {text: string, sentences: Sentence[]}[]}} Translation */
 
-/** What went wrong, in a sentence for people. */
-export class Problem extends Error {
-  /** @param {string} sentence @param {number} [status] */
-  constructor(sentence, status = 0) {
-    super(sentence);
+/** A failed request, with a message for people. */
+export class RequestError extends Error {
+  /** @param {string} message @param {number} [status] */
+  constructor(message, status = 0) {
+    super(message);
     this.status = status;
   }
 }
 
-/** A key is kept as long as the tab is open, and nowhere else. */
-export const key = {
+/** The API key is stored until the tab is closed, and nowhere else. */
+export const apiKey = {
   get: () => sessionStorage.getItem('key') ?? '',
   set: (/** @type {string} */ value) => sessionStorage.setItem('key', value),
 };
@@ -22,20 +21,21 @@ export const key = {
 /**
  * @param {string} path
  * @param {{body?: BodyInit, headers?: Record<string, string>, signal?: AbortSignal}} [request]
- * @returns {Promise<Response>} a good one
+ * @returns {Promise<Response>} whose status is a success
  */
 export async function send(path, { body, headers = {}, signal } = {}) {
-  const keyed = key.get() ? { ...headers, Authorization: `Bearer ${key.get()}` } : headers;
-  let answer;
+  const key = apiKey.get();
+  const allHeaders = key ? { ...headers, Authorization: `Bearer ${key}` } : headers;
+  let response;
   try {
-    answer = await fetch(path, { method: body === undefined ? 'GET' : 'POST', body, headers: keyed, signal });
+    response = await fetch(path, { method: body === undefined ? 'GET' : 'POST', body, headers: allHeaders, signal });
   } catch (error) {
     if (signal?.aborted) throw error;
-    throw new Problem('The server does not answer; is it still running?');
+    throw new RequestError('The server is not responding. Check that it is still running.');
   }
-  if (answer.ok) return answer;
-  const said = await answer.json().catch(() => ({}));
-  throw new Problem(sentence(said.error, answer), answer.status);
+  if (response.ok) return response;
+  const { error } = await response.json().catch(() => ({}));
+  throw new RequestError(describeFailure(error, response), response.status);
 }
 
 /** @param {string} path @param {object} [content] @param {AbortSignal} [signal] @returns {Promise<any>} */
@@ -45,17 +45,16 @@ export async function ask(path, content, signal) {
   return (await send(path, { body, headers, signal })).json();
 }
 
-/** @param {string | undefined} said @param {Response} answer */
-function sentence(said, answer) {
-  const seconds = answer.headers.get('Retry-After');
-  if (answer.status === 503 && seconds) return `The server has too much to do; try again in ${seconds} s.`;
-  if (answer.status === 429 && seconds) return `This key was used too often; try again in ${seconds} s.`;
-  if (!said) return `The server answered with status ${answer.status}.`;
-  return tidy(said);
+/** @param {string | undefined} error @param {Response} response */
+function describeFailure(error, response) {
+  const seconds = response.headers.get('Retry-After');
+  if (response.status === 503 && seconds) return `The server is busy. Try again in ${seconds} s.`;
+  if (response.status === 429 && seconds) return `This key has reached its rate limit. Try again in ${seconds} s.`;
+  return error ? toSentence(error) : `The server returned status ${response.status}.`;
 }
 
-/** @param {string} said @returns {string} with a capital and a full stop */
-export function tidy(said) {
-  const plain = said.replace(/^Invalid request: /, '');
+/** @param {string} message @returns {string} with a capital letter and a full stop */
+export function toSentence(message) {
+  const plain = message.replace(/^Invalid request: /, '');
   return plain.charAt(0).toUpperCase() + plain.slice(1) + (/[.!?]$/.test(plain) ? '' : '.');
 }

@@ -1,12 +1,23 @@
-// @ts-check
-// The OpenAPI document as a page. All of it is text: nothing of the document becomes markup.
+// The OpenAPI document as a page.
+import { byId, make, showMessage } from './dom.js';
+import { ask } from './api.js';
 
-/** @typedef {{$ref?: string, type?: string, description?: string, properties?: Record<string, Schema>, required?: string[],
- *  items?: Schema, prefixItems?: Schema[], anyOf?: Schema[], enum?: any[], const?: any, default?: any, examples?: any[], minimum?: number,
- *  maximum?: number, maxLength?: number, additionalProperties?: Schema | boolean, contentMediaType?: string}} Schema */
+/**
+ * @typedef {{$ref?: string, type?: string, description?: string, properties?: Record<string, Schema>,
+ *            required?: string[], items?: Schema, prefixItems?: Schema[], anyOf?: Schema[], enum?: any[], default?: any,
+ *            minimum?: number, maximum?: number, additionalProperties?: Schema | boolean,
+ *            contentMediaType?: string}} Schema
+ */
 /** @typedef {Record<string, {schema?: Schema}>} Content */
-/** @typedef {{tags: string[], description: string, requestBody?: {content: Content},
- *  responses: Record<string, {description: string, content?: Content}>}} Operation */
+/**
+ * @typedef {{tags: string[], description: string, requestBody?: {content: Content},
+ *            responses: Record<string, {description: string, content?: Content}>}} Operation
+ */
+/**
+ * @typedef {{info: {description: string, version: string}, paths: Record<string, Record<string, Operation>>,
+ *            components: {schemas: Record<string, Schema>}}} ApiDocument
+ */
+/** @typedef {(Node | string)[]} Nodes */
 
 const SENTENCE = 'A man rides a horse.';
 const FORM = 'multipart/form-data';
@@ -14,161 +25,164 @@ const FORM = 'multipart/form-data';
 /** @type {Record<string, Schema>} */
 let schemas = {};
 
-/** @param {string} tag @param {Record<string, string>} attributes @param {(Node | string)[]} content */
-function make(tag, attributes = {}, ...content) {
-  const node = document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
-  node.append(...content);
-  return node;
+/** @param {string} text with code between backticks @returns {Nodes} */
+function proseNodes(text) {
+  return text.split('`').map((part, i) => (i % 2 ? make('code', {}, part) : part));
 }
 
-/** @param {string} id @returns {any} */
-const byId = (id) => document.getElementById(id);
-
-/** @param {string} text @returns {(Node | string)[]} what stands between backticks is code */
-const prose = (text) => text.split('`').map((part, place) => (place % 2 ? make('code', {}, part) : part));
-
-/** @param {Schema} schema @returns {Schema} */
-const resolved = (schema) => (schema.$ref ? schemas[nameOf(schema.$ref)] : schema);
+/** @param {Nodes[]} items @param {string} separator @returns {Nodes} */
+function joinNodes(items, separator) {
+  return items.flatMap((item, i) => (i ? [separator, ...item] : item));
+}
 
 /** @param {string} reference */
-const nameOf = (reference) => reference.slice(reference.lastIndexOf('/') + 1);
+function nameOf(reference) {
+  return reference.slice(reference.lastIndexOf('/') + 1);
+}
 
-/** @param {Schema} schema @returns {(Node | string)[]} */
-function typeOf(schema) {
+/** @param {Schema} [schema] @returns {Schema} */
+function resolve(schema = {}) {
+  return schema.$ref ? schemas[nameOf(schema.$ref)] : schema;
+}
+
+/** @param {Schema} schema @returns {Nodes} */
+function typeNodes(schema) {
   if (schema.$ref) return [make('a', { href: `#${nameOf(schema.$ref)}` }, nameOf(schema.$ref))];
-  if (schema.anyOf) return schema.anyOf.flatMap((one, place) => [...(place ? [' or '] : []), ...typeOf(one)]);
-  if (schema.prefixItems) return ['[', ...schema.prefixItems.flatMap((one, place) => [...(place ? [', '] : []), ...typeOf(one)]), ']'];
-  if (schema.type === 'array') return ['list of ', ...typeOf(schema.items ?? {})];
+  if (schema.anyOf) return joinNodes(schema.anyOf.map(typeNodes), ' or ');
+  if (schema.prefixItems) return ['[', ...joinNodes(schema.prefixItems.map(typeNodes), ', '), ']'];
+  if (schema.type === 'array') return ['list of ', ...typeNodes(schema.items ?? {})];
   if (schema.contentMediaType) return ['file'];
-  if (typeof schema.additionalProperties === 'object') return ['object of ', ...typeOf(schema.additionalProperties)];
+  if (typeof schema.additionalProperties === 'object') return ['object of ', ...typeNodes(schema.additionalProperties)];
   return [schema.type ?? 'any'];
 }
 
 /** @param {Schema} schema @returns {string} */
-function bounds(schema) {
-  const said = [];
-  const choices = schema.enum ?? schema.anyOf?.find((one) => one.enum)?.enum;
-  if (choices) said.push(`one of ${choices.filter((one) => one !== null).join(', ')}`);
-  const numbers = [schema, ...(schema.anyOf ?? [])].find((one) => one.minimum !== undefined || one.maximum !== undefined);
-  if (numbers?.minimum !== undefined) said.push(`at least ${numbers.minimum}`);
-  if (numbers?.maximum !== undefined) said.push(`at most ${numbers.maximum}`);
-  const usual = schema.default;
-  if (usual !== undefined && usual !== null && usual !== '' && JSON.stringify(usual) !== '{}' && JSON.stringify(usual) !== '[]') {
-    said.push(`default ${usual}`);
-  }
-  return said.join('; ');
+function describeLimits(schema) {
+  const limits = [];
+  const choices = schema.enum ?? schema.anyOf?.find((each) => each.enum)?.enum;
+  if (choices) limits.push(`one of ${choices.filter((each) => each !== null).join(', ')}`);
+  const { minimum, maximum } = [schema, ...(schema.anyOf ?? [])].find((each) => 'minimum' in each || 'maximum' in each) ?? {};
+  if (minimum !== undefined) limits.push(`at least ${minimum}`);
+  if (maximum !== undefined) limits.push(`at most ${maximum}`);
+  const isEmpty = ['null', '""', '{}', '[]'].includes(JSON.stringify(schema.default ?? null));
+  if (!isEmpty) limits.push(`default ${schema.default}`);
+  return limits.join('; ');
 }
 
 /** @param {Schema} schema */
-function fieldsOf(schema) {
+function fieldTable(schema) {
   const rows = Object.entries(schema.properties ?? {}).map(([name, field]) => {
-    const needed = schema.required?.includes(name) ? [make('span', { class: 'needed' }, 'required')] : [];
-    const said = [field.description, bounds(field)].filter(Boolean).join('; ');
+    const isRequired = schema.required?.includes(name);
+    const description = [field.description, describeLimits(field)].filter(Boolean).join('; ');
     return make('tr', {},
-      make('th', { scope: 'row' }, make('code', {}, name), ...needed),
-      make('td', { class: 'type' }, ...typeOf(field)),
-      make('td', {}, ...prose(said)));
+      make('th', { scope: 'row' }, make('code', {}, name), ...(isRequired ? [make('span', { class: 'needed' }, 'required')] : [])),
+      make('td', { class: 'type' }, ...typeNodes(field)),
+      make('td', {}, ...proseNodes(description)));
   });
   return make('table', { class: 'fields' }, make('tbody', {}, ...rows));
 }
 
-/** @param {string} name @returns {any} a value to show */
-function example(name) {
+/** @param {string} field @returns {any} a value to show */
+function exampleValue(field) {
   const { source, target } = schemas.LibreRequest.properties ?? {};
   const from = source.enum?.[0];
-  const values = { source: from, target: target.enum?.find((one) => one !== from), texts: [SENTENCE], translations: ['...'] };
-  return values[/** @type {keyof values} */ (name)] ?? SENTENCE;
+  /** @type {Record<string, any>} */
+  const values = { source: from, target: target.enum?.find((each) => each !== from), texts: [SENTENCE], translations: ['...'] };
+  return values[field] ?? SENTENCE;
 }
 
-/** @param {string} method @param {string} path @param {Content} content */
-function curl(method, path, content) {
-  const address = `curl ${new URL(path, location.origin)}`;
-  const quoted = (/** @type {string} */ text) => `'${text.replaceAll("'", "'\\''")}'`;
-  if (method === 'get') return address;
+/** @param {string} method @param {string} path @param {Content} content @returns {string} a command line */
+function curlExample(method, path, content) {
+  const command = `curl ${new URL(path, location.origin)}`;
+  if (method === 'get') return command;
+  const quote = (/** @type {string} */ text) => `'${text.replaceAll("'", "'\\''")}'`;
   const json = content['application/json'];
-  const body = resolved((json ?? content[FORM]).schema ?? {});
-  const given = Object.entries(body.properties ?? {}).filter(([name]) => body.required?.includes(name));
+  const body = resolve((json ?? content[FORM]).schema);
+  const required = Object.entries(body.properties ?? {}).filter(([name]) => body.required?.includes(name));
   if (json) {
-    const sent = JSON.stringify(Object.fromEntries(given.map(([name]) => [name, example(name)])));
-    return `${address} -H ${quoted('Content-Type: application/json')} -d ${quoted(sent)}`;
+    const sent = JSON.stringify(Object.fromEntries(required.map(([name]) => [name, exampleValue(name)])));
+    return `${command} -H ${quote('Content-Type: application/json')} -d ${quote(sent)}`;
   }
-  const parts = given.map(([name, field]) => `-F ${name}=${field.contentMediaType ? '@letter.docx' : example(name)}`);
-  return [address, ...parts].join(' ');
+  const parts = required.map(([name, field]) => `-F ${name}=${field.contentMediaType ? '@letter.docx' : exampleValue(name)}`);
+  return [command, ...parts].join(' ');
 }
 
 /** @param {string} id @param {Node[]} title @param {Node[]} content */
-function folded(id, title, content) {
+function foldable(id, title, content) {
   return make('details', { class: 'folded', id }, make('summary', {}, ...title), make('div', {}, ...content));
 }
 
 /** @param {string} method @param {string} path @param {Operation} operation */
-function endpoint(method, path, operation) {
+function endpointNode(method, path, operation) {
   const [first, ...others] = operation.description.split('\n\n');
-  const content = others.map((paragraph) => make('p', {}, ...prose(paragraph)));
-  const taken = operation.requestBody?.content ?? {};
-  content.push(make('h3', {}, 'Example'), make('pre', {}, curl(method, path, taken)));
-  const kinds = Object.keys(taken);
+  /** @type {Node[]} */
+  const content = others.map((paragraph) => make('p', {}, ...proseNodes(paragraph)));
+  const accepted = operation.requestBody?.content ?? {};
+  content.push(make('h3', {}, 'Example'), make('pre', {}, curlExample(method, path, accepted)));
+  const kinds = Object.keys(accepted);
   if (kinds.length) {
     content.push(make('h3', {}, 'Request'), make('p', { class: 'muted' }, kinds.join(', ')));
-    content.push(fieldsOf(resolved(taken[kinds[0]].schema ?? {})));
+    content.push(fieldTable(resolve(accepted[kinds[0]].schema)));
   }
-  const rows = Object.entries(operation.responses).sort().map(([status, answer]) => make('tr', {},
+  const rows = Object.entries(operation.responses).sort().map(([status, response]) => make('tr', {},
     make('th', { scope: 'row' }, make('code', {}, status)),
-    make('td', { class: 'type' }, ...answered(answer.content ?? {})),
-    make('td', {}, status === '200' ? 'done' : answer.description)));
-  content.push(make('h3', {}, 'Answers'), make('table', { class: 'fields' }, make('tbody', {}, ...rows)));
-  const title = [make('span', { class: `method ${method}` }, method.toUpperCase()), make('code', {}, path), make('span', { class: 'muted' }, ...prose(first))];
-  return folded(`${method}${path.replaceAll('/', '-')}`, title, content);
+    make('td', { class: 'type' }, ...contentNodes(response.content ?? {})),
+    make('td', {}, status === '200' ? 'success' : response.description)));
+  content.push(make('h3', {}, 'Responses'), make('table', { class: 'fields' }, make('tbody', {}, ...rows)));
+  const title = [
+    make('span', { class: `method ${method}` }, method.toUpperCase()),
+    make('code', {}, path),
+    make('span', { class: 'muted' }, ...proseNodes(first)),
+  ];
+  return foldable(`${method}${path.replaceAll('/', '-')}`, title, content);
 }
 
-/** @param {Content} content @returns {(Node | string)[]} */
-function answered(content) {
-  return Object.entries(content).flatMap(([kind, { schema }], place) => [
-    ...(place ? [' or '] : []), ...(schema && Object.keys(schema).length ? typeOf(schema) : [kind]),
-  ]);
+/** @param {Content} content @returns {Nodes} */
+function contentNodes(content) {
+  const items = Object.entries(content).map(([kind, { schema }]) =>
+    (schema && Object.keys(schema).length ? typeNodes(schema) : [kind]));
+  return joinNodes(items, ' or ');
 }
 
-/** @param {{info: {description: string, version: string}, paths: Record<string, Record<string, Operation>>,
- *  components: {schemas: Record<string, Schema>}}} document */
-function show({ info, paths, components }) {
+/** @param {ApiDocument} document */
+function showDocument({ info, paths, components }) {
   schemas = components.schemas;
   byId('about').textContent = `${info.description} Version ${info.version}.`;
   const all = Object.entries(paths).flatMap(([path, methods]) =>
-    Object.entries(methods).map(([method, operation]) => ({ tag: operation.tags[0], node: endpoint(method, path, operation) })));
-  for (const tag of new Set(all.map((one) => one.tag))) {
-    const own = all.filter((one) => one.tag === tag).map((one) => one.node);
-    byId('endpoints').append(make('section', {}, make('h2', {}, tag), ...own));
+    Object.entries(methods).map(([method, operation]) => ({ tag: operation.tags[0], node: endpointNode(method, path, operation) })));
+  for (const tag of new Set(all.map((each) => each.tag))) {
+    const nodes = all.filter((each) => each.tag === tag).map((each) => each.node);
+    byId('endpoints').append(make('section', {}, make('h2', {}, tag), ...nodes));
   }
   for (const [name, schema] of Object.entries(schemas).sort()) {
-    const title = [make('code', {}, name), make('span', { class: 'muted' }, ...prose(schema.description ?? ''))];
-    byId('objects').append(folded(name, title, [fieldsOf(schema)]));
+    const title = [make('code', {}, name), make('span', { class: 'muted' }, ...proseNodes(schema.description ?? ''))];
+    byId('objects').append(foldable(name, title, [fieldTable(schema)]));
   }
   byId('objects').hidden = false;
 }
 
-/** Open what the address names. */
+/** Opens the element that the address names. */
 function openNamed() {
-  const named = byId(location.hash.slice(1));
+  const named = document.getElementById(location.hash.slice(1));
   if (!(named instanceof HTMLDetailsElement)) return;
   named.open = true;
   named.scrollIntoView();
 }
 
 async function start() {
-  byId('fold').addEventListener('click', () => {
-    const open = byId('fold').getAttribute('aria-pressed') !== 'true';
-    byId('fold').setAttribute('aria-pressed', String(open));
-    byId('fold').textContent = open ? 'Close all' : 'Open all';
-    for (const one of document.querySelectorAll('details')) one.open = open;
+  const fold = byId('fold');
+  fold.addEventListener('click', () => {
+    const open = fold.getAttribute('aria-pressed') !== 'true';
+    fold.setAttribute('aria-pressed', String(open));
+    fold.textContent = open ? 'Collapse all' : 'Expand all';
+    for (const details of document.querySelectorAll('details')) details.open = open;
   });
   addEventListener('hashchange', openNamed);
   try {
-    show(await (await fetch('openapi.json')).json());
+    showDocument(await ask('openapi.json'));
     openNamed();
-  } catch {
-    byId('problem').textContent = 'The server does not answer; is it still running?';
-    byId('problem').hidden = false;
+  } catch (error) {
+    showMessage(byId('problem'), /** @type {Error} */ (error).message);
   }
 }
 

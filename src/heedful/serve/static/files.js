@@ -1,25 +1,25 @@
-// @ts-check
-import { announce, byId, make } from './heads.js';
-import { Problem, send, tidy } from './api.js';
+import { announce, byId, make } from './dom.js';
+import { RequestError, send, toSentence } from './api.js';
 import { glossary } from './glossary.js';
 
-/** @typedef {{source: string, target: string}} Pair */
+/** @typedef {{source: string, target: string}} LanguagePair */
 
 /**
- * @param {string[]} kinds endings such as .docx
- * @param {() => Pair} pair
+ * @param {string[]} kinds extensions such as .docx; none if the server translates no files
+ * @param {() => LanguagePair} currentPair
  */
-export function listenToFiles(kinds, pair) {
+export function listenToFiles(kinds, currentPair) {
   byId('files').hidden = !kinds.length;
   if (!kinds.length) return;
-  byId('file').accept = kinds.join(',');
-  byId('file-kinds').textContent = kinds.join(' ');
-  const take = (/** @type {Iterable<File>} */ files) => {
-    for (const file of files) translateFile(file, kinds, pair());
+  const input = byId('file', HTMLInputElement);
+  input.accept = kinds.join(',');
+  byId('file-kinds').textContent = `Supported: ${kinds.join(' ')}`;
+  const translateAll = (/** @type {Iterable<File>} */ files) => {
+    for (const file of files) translateFile(file, kinds, currentPair());
   };
-  byId('file').addEventListener('change', () => {
-    take([...byId('file').files]);
-    byId('file').value = '';
+  input.addEventListener('change', () => {
+    translateAll([...(input.files ?? [])]);
+    input.value = '';
   });
   addEventListener('dragover', (event) => {
     event.preventDefault();
@@ -31,36 +31,38 @@ export function listenToFiles(kinds, pair) {
   addEventListener('drop', (event) => {
     event.preventDefault();
     document.body.classList.remove('dragging');
-    take([...(event.dataTransfer?.files ?? [])]);
+    translateAll([...(event.dataTransfer?.files ?? [])]);
   });
 }
 
-/** @param {File} file @param {string[]} kinds @param {Pair} pair */
+/** @param {File} file @param {string[]} kinds @param {LanguagePair} pair */
 async function translateFile(file, kinds, { source, target }) {
   const job = showJob(file.name);
   try {
     if (!kinds.some((kind) => file.name.toLowerCase().endsWith(kind))) {
-      throw new Problem(`This is none of the kinds that can be translated: ${kinds.join(' ')}`);
+      throw new RequestError(`Unsupported file type; supported: ${kinds.join(' ')}`);
     }
     const form = new FormData();
     form.append('file', file);
     form.append('source', source);
     form.append('target', target);
     form.append('glossary', JSON.stringify(glossary()));
-    const answer = await send('translate_file', { body: form, headers: { Accept: 'text/event-stream' }, signal: job.signal });
-    for await (const { name, content } of events(answer)) {
-      if (name === 'progress') job.progress(content.done, content.total);
-      else if (name === 'end') job.done(content.translatedFileUrl, content.notes);
-      else throw new Problem(tidy(content.error));
+    const headers = { Accept: 'text/event-stream' };
+    const response = await send('translate_file', { body: form, headers, signal: job.signal });
+    for await (const { name, content } of readEvents(response)) {
+      if (name === 'progress') job.showProgress(content.done, content.total);
+      else if (name === 'end') job.finish(content.translatedFileUrl, content.notes);
+      else throw new RequestError(toSentence(content.error));
     }
   } catch (error) {
-    job.failed(job.signal.aborted ? 'Cancelled.' : /** @type {Error} */ (error).message);
+    job.fail(job.signal.aborted ? 'Cancelled.' : /** @type {Error} */ (error).message);
   }
 }
 
-/** @param {Response} answer @returns {AsyncGenerator<{name: string, content: any}>} server-sent events */
-async function* events(answer) {
-  const reader = /** @type {ReadableStream<Uint8Array>} */ (answer.body).pipeThrough(new TextDecoderStream()).getReader();
+/** @param {Response} response @returns {AsyncGenerator<{name: string, content: any}>} server-sent events */
+async function* readEvents(response) {
+  if (!response.body) return;
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = '';
   for (;;) {
     const { value, done } = await reader.read();
@@ -75,13 +77,13 @@ async function* events(answer) {
   }
 }
 
-/** A line for a file: how far it is, and in the end where it is. @param {string} name */
+/** A line for a file, with its progress and in the end its download. @param {string} name */
 function showJob(name) {
   const control = new AbortController();
   const bar = make('progress', { 'aria-label': `${name}: progress` });
-  const says = make('span', { class: 'muted' }, 'Sending…');
+  const note = make('span', { class: 'muted' }, 'Uploading…');
   const cancel = make('button', { type: 'button', class: 'quiet' }, 'Cancel');
-  const line = make('li', {}, make('b', { dir: 'auto' }, name), bar, says, cancel);
+  const line = make('li', {}, make('b', { dir: 'auto' }, name), bar, note, cancel);
   cancel.onclick = () => (bar.isConnected ? control.abort() : line.remove());
   byId('jobs').prepend(line);
   const end = () => {
@@ -91,25 +93,27 @@ function showJob(name) {
   return {
     signal: control.signal,
     /** @param {number} done @param {number} total */
-    progress(done, total) {
+    showProgress(done, total) {
       bar.max = Math.max(1, total);
       bar.value = done;
-      says.textContent = `${done} of ${total} sentences`;
+      note.textContent = `${done} of ${total} sentences`;
     },
     /** @param {string} url @param {string[]} notes */
-    done(url, notes) {
+    finish(url, notes) {
       end();
-      const translated = decodeURIComponent(new URL(url).pathname.split('/').pop() ?? name);
-      says.replaceWith(make('a', { href: new URL(url).pathname, download: translated, class: 'download' }, `Download ${translated}`));
-      if (notes.length) line.append(make('ul', { class: 'notes muted' }, ...notes.map((note) => make('li', {}, tidy(note)))));
+      const { pathname } = new URL(url);
+      const translated = decodeURIComponent(pathname.split('/').pop() ?? name);
+      note.replaceWith(make('a', { href: pathname, download: translated, class: 'download' }, `Download ${translated}`));
+      const items = notes.map((each) => make('li', {}, toSentence(each)));
+      if (items.length) line.append(make('ul', { class: 'notes muted' }, ...items));
       announce(`${name} is translated`);
     },
-    /** @param {string} sentence */
-    failed(sentence) {
+    /** @param {string} message */
+    fail(message) {
       end();
-      says.className = 'problem';
-      says.textContent = sentence;
-      announce(`${name}: ${sentence}`);
+      note.className = 'problem';
+      note.textContent = message;
+      announce(`${name}: ${message}`);
     },
   };
 }

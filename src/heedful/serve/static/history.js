@@ -1,67 +1,65 @@
-// @ts-check
-import { byId, make } from './heads.js';
+import { byId, make } from './dom.js';
 
-/** @typedef {{from: string, into: string, text: string, translation: string}} Past */
+/** @typedef {{from: string, into: string, text: string, translation: string}} HistoryEntry */
 
 const MOST = 50;
 const LONGEST = 2000; // characters of a text that is remembered
 
-/** @returns {Past[]} the newest first */
-function all() {
+/** @returns {HistoryEntry[]} the newest first */
+function loadHistory() {
   try {
-    const kept = JSON.parse(localStorage.getItem('history') ?? '[]');
-    return Array.isArray(kept) ? kept.filter((past) => typeof past?.text === 'string') : [];
+    const entries = JSON.parse(localStorage.getItem('history') ?? '[]');
+    return Array.isArray(entries) ? entries.filter((entry) => typeof entry?.text === 'string') : [];
   } catch {
     return [];
   }
 }
 
-/** @param {Past[]} pasts */
-function keep(pasts) {
+/** @param {HistoryEntry[]} entries */
+function saveHistory(entries) {
   try {
-    localStorage.setItem('history', JSON.stringify(pasts.slice(0, MOST)));
+    localStorage.setItem('history', JSON.stringify(entries.slice(0, MOST)));
   } catch {
     localStorage.removeItem('history'); // there is no room: better to forget than to fail
   }
 }
 
-/** What goes on where the last one stopped takes its place. @param {Past} past */
-export function remember(past) {
-  if (!past.text.trim() || past.text.length > LONGEST) return;
-  const before = all().filter((one) => one.text !== past.text || one.into !== past.into);
-  const [last] = before;
-  const grown = last && last.into === past.into && (past.text.startsWith(last.text) || last.text.startsWith(past.text));
-  keep([past, ...(grown ? before.slice(1) : before)]);
+/** Adds an entry. A text that continues the last one replaces it. @param {HistoryEntry} entry */
+export function remember(entry) {
+  if (!entry.text.trim() || entry.text.length > LONGEST) return;
+  const others = loadHistory().filter((each) => each.text !== entry.text || each.into !== entry.into);
+  const [last] = others;
+  const isContinued = last?.into === entry.into && (entry.text.startsWith(last.text) || last.text.startsWith(entry.text));
+  saveHistory([entry, ...(isContinued ? others.slice(1) : others)]);
 }
 
-/** @param {(past: Past) => void} chosen */
-export function listenToHistory(chosen) {
-  const dialog = byId('history');
+/** @param {(entry: HistoryEntry) => void} onChoose */
+export function listenToHistory(onChoose) {
+  const dialog = byId('history', HTMLDialogElement);
   byId('open-history').addEventListener('click', () => {
-    show(dialog, chosen);
+    showHistory(dialog, onChoose);
     dialog.showModal();
   });
   byId('forget').addEventListener('click', () => {
     localStorage.removeItem('history');
-    show(dialog, chosen);
+    showHistory(dialog, onChoose);
   });
 }
 
-/** @param {HTMLDialogElement} dialog @param {(past: Past) => void} chosen */
-function show(dialog, chosen) {
-  const pasts = all();
-  const rows = pasts.map((past) => {
-    const pair = make('span', { class: 'pair-name' }, `${past.from} → ${past.into}`);
-    const texts = [make('span', { dir: 'auto' }, past.text), make('span', { dir: 'auto', class: 'muted' }, past.translation)];
-    const button = make('button', { type: 'button' }, pair, ...texts);
+/** @param {HTMLDialogElement} dialog @param {(entry: HistoryEntry) => void} onChoose */
+function showHistory(dialog, onChoose) {
+  const rows = loadHistory().map((entry) => {
+    const pair = make('span', { class: 'pair-name' }, `${entry.from} → ${entry.into}`);
+    const text = make('span', { dir: 'auto' }, entry.text);
+    const translation = make('span', { dir: 'auto', class: 'muted' }, entry.translation);
+    const button = make('button', { type: 'button' }, pair, text, translation);
     button.onclick = () => {
       dialog.close();
-      chosen(past);
+      onChoose(entry);
     };
     return make('li', {}, button);
   });
   byId('past').replaceChildren(...rows);
-  byId('no-past').hidden = byId('forget').hidden = false;
-  byId('no-past').hidden = pasts.length > 0;
-  byId('forget').hidden = !pasts.length;
+  byId('no-past').hidden = rows.length > 0;
+  byId('forget').hidden = !rows.length;
 }

@@ -1,74 +1,81 @@
-// @ts-check
+import { byId, make } from './dom.js';
 import { ask } from './api.js';
-import { byId, make } from './heads.js';
 
 /** @typedef {{code: string, name: string, targets: string[]}} Language */
 
-const AUTO = 'auto';
+export const AUTO = 'auto';
 
-/** The two languages, and what becomes of them. */
+/** The two selected languages. */
 export class Languages {
-  /** @param {Language[]} known @param {() => void} changed */
-  constructor(known, changed) {
+  /** @param {Language[]} known @param {() => void} onChange */
+  constructor(known, onChange) {
     this.known = new Map(known.map((language) => [language.code, language]));
-    this.changed = changed;
+    this.onChange = onChange;
+    this.fromSelect = byId('from', HTMLSelectElement);
+    this.intoSelect = byId('into', HTMLSelectElement);
     const sources = known.filter((language) => language.targets.length);
-    const choices = sources.map(({ code, name }) => make('option', { value: code }, name));
-    if (sources.length > 1) choices.unshift(make('option', { value: AUTO }, 'Detect language'));
-    byId('from').replaceChildren(...choices);
-    this.choose(localStorage.getItem('from') ?? '', localStorage.getItem('into') ?? '');
-    byId('from').addEventListener('change', () => this.pick(byId('from').value, byId('into').value));
-    byId('into').addEventListener('change', () => this.pick(byId('from').value, byId('into').value));
+    const options = sources.map(({ code, name }) => make('option', { value: code }, name));
+    if (sources.length > 1) options.unshift(make('option', { value: AUTO }, 'Detect language'));
+    this.fromSelect.replaceChildren(...options);
+    this.show(localStorage.getItem('from') ?? '', localStorage.getItem('into') ?? '');
+    this.fromSelect.addEventListener('change', () => this.select(this.from, this.into));
+    this.intoSelect.addEventListener('change', () => this.select(this.from, this.into));
   }
 
   get from() {
-    return byId('from').value;
+    return this.fromSelect.value;
   }
 
   get into() {
-    return byId('into').value;
+    return this.intoSelect.value;
   }
 
   /** @param {string} code */
-  name(code) {
+  nameOf(code) {
     return this.known.get(code)?.name ?? code;
   }
 
-  /** @param {string} from @param {string} into as far as there is a model for them */
-  choose(from, into) {
-    const options = [...byId('from').options].map((option) => option.value);
-    byId('from').value = options.includes(from) ? from : this.usual(options);
-    const targets = this.from === AUTO ? [...this.known.values()].flatMap((one) => one.targets) : this.targets(this.from);
-    byId('into').replaceChildren(...[...new Set(targets)].map((code) => make('option', { value: code }, this.name(code))));
-    if (targets.includes(into)) byId('into').value = into;
-    byId('swap').disabled = this.from !== AUTO && !this.targets(this.into).includes(this.from);
-  }
-
-  /** What to begin with: the language that can become the most others. @param {string[]} options */
-  usual(options) {
-    const count = (/** @type {string} */ code) => this.targets(code).length;
-    return options.reduce((best, code) => (count(code) > count(best) ? code : best), '');
-  }
-
   /** @param {string} code */
-  targets(code) {
+  targetsOf(code) {
     return this.known.get(code)?.targets ?? [];
   }
 
-  /** @param {string} from @param {string} into */
-  pick(from, into) {
-    this.choose(from, into);
-    localStorage.setItem('from', this.from);
-    localStorage.setItem('into', this.into);
-    this.changed();
+  /** Selects these languages, as far as there is a model for them. @param {string} from @param {string} into */
+  show(from, into) {
+    const sources = [...this.fromSelect.options].map((option) => option.value);
+    this.fromSelect.value = sources.includes(from) ? from : this.defaultSource(sources);
+    const targets = this.from === AUTO ? [...this.known.values()].flatMap((each) => each.targets) : this.targetsOf(this.from);
+    const options = [...new Set(targets)].map((code) => make('option', { value: code }, this.nameOf(code)));
+    this.intoSelect.replaceChildren(...options);
+    if (targets.includes(into)) this.intoSelect.value = into;
+    byId('swap', HTMLButtonElement).disabled = this.from !== AUTO && !this.targetsOf(this.into).includes(this.from);
   }
 
-  /** The source language of a text: the one that was chosen, or the likeliest of those that can be translated. */
-  async sourceOf(/** @type {string} */ text, /** @type {AbortSignal | undefined} */ signal) {
+  /** @param {string[]} sources @returns {string} the one with the most target languages */
+  defaultSource(sources) {
+    const count = (/** @type {string} */ code) => this.targetsOf(code).length;
+    return sources.reduce((best, code) => (count(code) > count(best) ? code : best), '');
+  }
+
+  /** Selects these languages and remembers them. @param {string} from @param {string} into */
+  select(from, into) {
+    this.show(from, into);
+    localStorage.setItem('from', this.from);
+    localStorage.setItem('into', this.into);
+    this.onChange();
+  }
+
+  /**
+   * The selected source language, or else the most likely one that can be translated into the target language.
+   * @param {string} text
+   * @param {AbortSignal} [signal]
+   * @returns {Promise<string>}
+   */
+  async sourceOf(text, signal) {
     if (this.from !== AUTO) return this.from;
-    const found = await ask('detect', { q: text }, signal);
-    const able = found.map((/** @type {any} */ one) => one.language);
-    const fitting = (/** @type {string} */ code) => this.targets(code).includes(this.into);
-    return able.find(fitting) ?? [...this.known.keys()].find(fitting) ?? '';
+    /** @type {{language: string}[]} */
+    const detected = await ask('detect', { q: text }, signal);
+    const candidates = [...detected.map((each) => each.language), ...this.known.keys()];
+    return candidates.find((code) => this.targetsOf(code).includes(this.into)) ?? '';
   }
 }

@@ -1,33 +1,32 @@
-// @ts-check
-import { byId, lookInto, make } from './heads.js';
+// The explorer of attention heads under the translation.
+import { byId, make, scrollToStart } from './dom.js';
+import { exploreText, startExplorer } from './explorer.js';
 import { ask } from './api.js';
 
-/** @typedef {{text: string, source: string, target: string}} Looked */
+/** @typedef {{text: string, source: string, target: string}} SourceSentence */
 
-/**
- * The explorer under the translation, for one sentence of it.
- * @param {Looked[]} sentences
- * @param {number} [number]
- */
-export function lookInside(sentences, number = 0) {
-  const which = byId('which');
-  which.replaceChildren(...sentences.map(({ text }, i) => make('option', { value: i }, text)));
-  which.value = String(number);
-  which.onchange = () => look(sentences[Number(which.value)]);
+let pair = { source: '', target: '' };
+
+/** @param {SourceSentence[]} sentences of the translation @param {number} number of the one to show */
+export function lookInside(sentences, number) {
+  const select = byId('which', HTMLSelectElement);
+  select.replaceChildren(...sentences.map(({ text }, i) => make('option', { value: i }, text)));
+  select.value = String(number);
+  select.onchange = () => explore(sentences[Number(select.value)]);
   byId('inside').hidden = false;
-  const still = matchMedia('(prefers-reduced-motion: reduce)').matches;
-  byId('inside').scrollIntoView({ block: 'start', behavior: still ? 'auto' : 'smooth' });
+  scrollToStart(byId('inside'));
   byId('inside-title').focus({ preventScroll: true });
-  return look(sentences[number]);
+  explore(sentences[number]);
 }
 
-/** @param {Looked} sentence */
-function look({ text, source, target }) {
-  return lookInto(text, (asked, off, signal) =>
-    ask('v1/attention', { text: asked, source, target, heads_off: off, n_best: 3 }, signal));
+/** @param {SourceSentence} sentence */
+function explore({ text, source, target }) {
+  pair = { source, target };
+  exploreText(text);
 }
 
 export function listenToLook() {
+  startExplorer((text, off, signal) => ask('v1/attention', { text, ...pair, heads_off: off, n_best: 3 }, signal));
   byId('close-inside').addEventListener('click', () => {
     byId('inside').hidden = true;
     byId('look').focus();

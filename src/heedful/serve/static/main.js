@@ -1,146 +1,152 @@
-// @ts-check
-import { Problem, ask, key } from './api.js';
-import { listenToChoices, offer } from './choices.js';
+// The translation page.
+import { announce, byId, findAll, showMessage } from './dom.js';
+import { currentTheme, setTheme } from './theme.js';
+import { repaint } from './explorer.js';
+import { listenToAlternatives, offerAlternatives } from './alternatives.js';
+import { RequestError, apiKey, ask } from './api.js';
 import { listenToFiles } from './files.js';
 import { glossary, listenToGlossary } from './glossary.js';
-import { announce, byId, listenToAll, repaint } from './heads.js';
 import { listenToHistory, remember } from './history.js';
-import { Languages } from './languages.js';
+import { AUTO, Languages } from './languages.js';
 import { listenToLook, lookInside } from './look.js';
 import { Output } from './output.js';
 
-/** @typedef {import('./api.js').Option} Option */
-/** @typedef {import('./api.js').Answer} Answer */
+/** @typedef {import('./api.js').Alternative} Alternative */
+/** @typedef {import('./api.js').Translation} Translation */
+/** @typedef {import('./theme.js').Theme} Theme */
 
-const PAUSE = 250; // milliseconds without a key before a text is translated
-const REST = 1500; // and before it is remembered
+const TYPING_PAUSE = 250; // milliseconds without a key before a text is translated
+const HISTORY_PAUSE = 1500; // milliseconds before it is remembered
+/** @type {Theme[]} */
 const THEMES = ['system', 'light', 'dark'];
+const THEME_TITLES = { system: 'Auto', light: 'Light', dark: 'Dark' };
 
-/** What is translated now: the newest request counts, and cuts off the one before. */
-const now = {
+/** The text on show, and the request for the next one: a newer request aborts the one before. */
+const current = {
   /** @type {AbortController | null} */ request: null,
   source: '',
   target: '',
   text: '',
-  /** @type {string[]} */ characters: [], // the server counts these, and not halves of them
-  /** @type {Map<string, Option>} */ chosen: new Map(), // ways to say a sentence that were chosen by hand
-  most: Infinity,
-  keyed: false,
-  timer: 0,
-  resting: 0,
+  /** @type {string[]} */ characters: [], // the server counts code points, not UTF-16 units
+  /** @type {Map<string, Alternative>} */ chosen: new Map(), // translations of sentences that the user has chosen
+  maxCharacters: Infinity,
+  needsKey: false,
+  typingTimer: 0,
+  historyTimer: 0,
 };
 
-/** @type {Languages} */
-let languages;
-const output = new Output(askForOthers);
+/** @type {Languages | undefined} */
+let languages; // until the server has told them
+const sourceBox = byId('source', HTMLTextAreaElement);
+const output = new Output(askForAlternatives);
 
 /** @param {number} pause in milliseconds */
 function translateSoon(pause) {
-  clearTimeout(now.timer);
-  now.request?.abort();
-  const text = byId('source').value;
+  clearTimeout(current.typingTimer);
+  current.request?.abort();
+  const text = sourceBox.value;
   const size = [...text].length;
-  byId('count').textContent = text ? `${size.toLocaleString('en')} / ${now.most.toLocaleString('en')}` : '';
-  byId('count').classList.toggle('over', size > now.most);
+  const limit = current.maxCharacters.toLocaleString('en');
+  byId('count').textContent = text ? `${size.toLocaleString('en')} / ${limit}` : '';
+  byId('count').classList.toggle('over', size > current.maxCharacters);
   byId('clear').hidden = !text;
   if (!text.trim()) return showNothing();
-  if (!languages) return; // they are on their way, and will come back here
-  if (size > now.most) {
-    const most = now.most.toLocaleString('en');
-    return showProblem(`This text is too long: a text has at most ${most} characters. A file may have more.`);
+  if (!languages) return; // this is called again when they are there
+  if (size > current.maxCharacters) {
+    return showProblem(`The text is too long: the limit is ${limit} characters. Files can be longer.`);
   }
-  now.timer = setTimeout(() => translate(text), pause);
+  const known = languages;
+  current.typingTimer = setTimeout(() => translate(text, known), pause);
 }
 
-/** @param {string} text */
-async function translate(text) {
-  const request = (now.request = new AbortController());
+/** @param {string} text @param {Languages} languages */
+async function translate(text, languages) {
+  const request = (current.request = new AbortController());
   const { signal } = request;
-  setWorking(true);
+  setBusy(true);
   try {
     const source = await languages.sourceOf(text, signal);
     const target = languages.into;
-    const wanted = { text, source, target, confidence: true, glossary: glossary() };
-    const answer = /** @type {Answer} */ (await ask('v1/translate', wanted, signal));
-    if (signal.aborted) return; // a newer text is on its way
-    Object.assign(now, { source, target, text, characters: [...text] });
-    show(answer);
+    const content = { text, source, target, confidence: true, glossary: glossary() };
+    const translation = /** @type {Translation} */ (await ask('v1/translate', content, signal));
+    if (signal.aborted) return; // there is a newer text
+    Object.assign(current, { source, target, text, characters: [...text] });
+    byId('detected').textContent = languages.from === AUTO ? `Detected: ${languages.nameOf(source)}` : '';
+    show(translation);
     showProblem('');
   } catch (error) {
     if (signal.aborted) return;
     output.clear();
     setReady(false);
     showProblem(/** @type {Error} */ (error).message);
-    if (error instanceof Problem && (error.status === 403 || (now.keyed && !key.get()))) askForKey();
+    const isRefused = error instanceof RequestError && (error.status === 403 || (current.needsKey && !apiKey.get()));
+    if (isRefused) askForKey();
   } finally {
-    if (now.request === request) setWorking(false);
+    if (current.request === request) setBusy(false);
   }
 }
 
-/** @param {Answer} answer */
-function show(answer) {
-  const [{ text, sentences }] = answer.texts;
+/** @param {Translation} translation */
+function show(translation) {
+  const [{ text, sentences }] = translation.texts;
   let [whole, last] = ['', 0];
   for (const sentence of sentences) {
     const start = Math.max(last, text.indexOf(sentence.text, last));
-    const option = now.chosen.get(sourceOf(sentence));
+    const alternative = current.chosen.get(sourceTextOf(sentence));
     whole += text.slice(last, start);
     last = start + sentence.text.length;
-    if (option) Object.assign(sentence, { text: option.text, alternatives: [option] });
+    if (alternative) Object.assign(sentence, { text: alternative.text, alternatives: [alternative] });
     whole += sentence.text;
   }
   output.show(whole + text.slice(last), sentences);
-  byId('target').lang = now.target;
-  byId('detected').textContent = languages.from === 'auto' ? `${languages.name(now.source)}, detected` : '';
+  byId('target').lang = current.target;
   setReady(sentences.length > 0);
-  rest();
+  rememberSoon();
 }
 
 function showNothing() {
-  clearTimeout(now.resting);
-  now.request = null;
-  now.text = '';
+  clearTimeout(current.historyTimer);
+  current.request = null;
+  current.text = '';
   output.clear();
-  setWorking(false);
+  setBusy(false);
   setReady(false);
   showProblem('');
   byId('detected').textContent = '';
 }
 
-/** What stands still for a while is worth remembering. */
-function rest() {
-  clearTimeout(now.resting);
-  const { source, target, text } = now;
-  now.resting = setTimeout(() => {
+function rememberSoon() {
+  clearTimeout(current.historyTimer);
+  const { source, target, text } = current;
+  current.historyTimer = setTimeout(() => {
     announce(`Translation: ${output.text}`);
     remember({ from: source, into: target, text, translation: output.text });
-  }, REST);
+  }, HISTORY_PAUSE);
 }
 
 /** @param {{start: number, end: number}} sentence */
-function sourceOf({ start, end }) {
-  return now.characters.slice(start, end).join('');
+function sourceTextOf({ start, end }) {
+  return current.characters.slice(start, end).join('');
 }
 
 /** @param {number} number @param {number} start @param {HTMLElement} word */
-function askForOthers(number, start, word) {
+function askForAlternatives(number, start, word) {
+  const { source, target } = current;
   const sentence = output.sentences[number];
-  const text = sourceOf(sentence);
-  const place = { source: now.source, target: now.target, text, translation: sentence.text, start };
-  offer(word, place, (option) => {
-    now.chosen.set(text, option);
-    const before = sentence.text;
-    const at = placeOf(number);
-    sentence.alternatives = [option];
-    sentence.text = option.text;
-    output.show(output.text.slice(0, at) + option.text + output.text.slice(at + before.length), output.sentences);
-    output.wordAt(number, start)?.focus();
-    rest();
+  const text = sourceTextOf(sentence);
+  offerAlternatives(word, { source, target, text, translation: sentence.text, start }, (alternative) => {
+    current.chosen.set(text, alternative);
+    const at = startOf(number);
+    const rest = output.text.slice(at + sentence.text.length);
+    Object.assign(sentence, { text: alternative.text, alternatives: [alternative] });
+    output.show(output.text.slice(0, at) + alternative.text + rest, output.sentences);
+    output.focusWord(number, start);
+    rememberSoon();
   });
 }
 
-/** Where a sentence begins in the whole translation. @param {number} number */
-function placeOf(number) {
+/** @param {number} number @returns {number} where this sentence starts in the whole translation */
+function startOf(number) {
   let last = 0;
   for (const sentence of output.sentences.slice(0, number)) {
     last = Math.max(last, output.text.indexOf(sentence.text, last)) + sentence.text.length;
@@ -148,21 +154,20 @@ function placeOf(number) {
   return output.text.indexOf(output.sentences[number].text, last);
 }
 
-/** @param {boolean} working */
-function setWorking(working) {
-  byId('target').setAttribute('aria-busy', String(working));
-  byId('working').textContent = working ? 'Translating…' : '';
+/** @param {boolean} busy */
+function setBusy(busy) {
+  byId('target').setAttribute('aria-busy', String(busy));
+  byId('working').textContent = busy ? 'Translating…' : '';
 }
 
 /** @param {boolean} ready */
 function setReady(ready) {
-  byId('copy').disabled = byId('look').disabled = !ready;
+  byId('copy', HTMLButtonElement).disabled = byId('look', HTMLButtonElement).disabled = !ready;
 }
 
-/** @param {string} sentence */
-function showProblem(sentence) {
-  byId('problem').textContent = sentence;
-  byId('problem').hidden = !sentence;
+/** @param {string} message */
+function showProblem(message) {
+  showMessage(byId('problem'), message);
 }
 
 function askForKey() {
@@ -170,85 +175,86 @@ function askForKey() {
   byId('key').focus();
 }
 
-/** Other languages or terms: what was chosen by hand no longer holds. */
-function translateAnew(pause = 0) {
-  now.chosen.clear();
+/** Translates again after a change of languages or terms, without the alternatives chosen before. */
+function translateAgain(pause = 0) {
+  current.chosen.clear();
   translateSoon(pause);
 }
 
-/** What was the translation is the text now. */
-function swap() {
+/** Swaps the languages; the translation becomes the text. */
+function swapLanguages() {
+  if (!languages) return;
   const { from, into } = languages;
-  const source = from === 'auto' ? now.source : from;
-  if (!languages.targets(into).includes(source)) return;
-  if (output.text) byId('source').value = output.text;
-  languages.pick(into, source);
+  const source = from === AUTO ? current.source : from;
+  if (!languages.targetsOf(into).includes(source)) return;
+  if (output.text) sourceBox.value = output.text;
+  languages.select(into, source);
 }
 
-async function copy() {
+async function copyTranslation() {
+  const button = byId('copy');
   try {
     await navigator.clipboard.writeText(output.text);
-    byId('copy').textContent = 'Copied';
+    button.textContent = 'Copied';
   } catch {
-    getSelection()?.selectAllChildren(byId('target')); // a browser may forbid it; then a key press is left to do
-    byId('copy').textContent = 'Press Ctrl+C';
+    getSelection()?.selectAllChildren(byId('target')); // the browser does not allow it; the user can
+    button.textContent = 'Press Ctrl+C';
   }
-  announce(byId('copy').textContent);
-  setTimeout(() => (byId('copy').textContent = 'Copy'), 1600);
+  announce(button.textContent);
+  setTimeout(() => (button.textContent = 'Copy'), 1600);
 }
 
-function look() {
-  const focused = /** @type {HTMLElement | null} */ (document.querySelector('#target [tabindex="0"]'));
-  const { source, target } = now;
-  const sentences = output.sentences.map((sentence) => ({ text: sourceOf(sentence), source, target }));
+function lookAtFocused() {
+  const [focused] = findAll('#target [tabindex="0"]');
+  const { source, target } = current;
+  const sentences = output.sentences.map((sentence) => ({ text: sourceTextOf(sentence), source, target }));
   lookInside(sentences, Number(focused?.dataset.sentence ?? 0));
 }
 
-/** @param {boolean} shaded */
-function shade(shaded) {
-  localStorage.setItem('confidence', String(shaded));
-  byId('confidence').setAttribute('aria-pressed', String(shaded));
-  byId('target').classList.toggle('shaded', shaded);
-  byId('shades').hidden = !shaded;
+/** @param {boolean} isShown */
+function showConfidence(isShown) {
+  localStorage.setItem('confidence', String(isShown));
+  byId('confidence').setAttribute('aria-pressed', String(isShown));
+  byId('target').classList.toggle('shaded', isShown);
+  byId('shades').hidden = !isShown;
 }
 
-/** @param {string} theme */
-function setTheme(theme) {
+/** @param {Theme} theme */
+function selectTheme(theme) {
   localStorage.setItem('theme', theme);
-  if (theme === 'system') delete document.documentElement.dataset.theme;
-  else document.documentElement.dataset.theme = theme;
-  byId('theme').textContent = { system: 'Auto', light: 'Light', dark: 'Dark' }[theme];
-  byId('theme').setAttribute('aria-label', `Colours: ${theme}`);
+  setTheme(theme);
+  byId('theme').textContent = THEME_TITLES[theme];
+  byId('theme').setAttribute('aria-label', `Theme: ${theme}`);
   repaint();
 }
 
 function listen() {
-  byId('source').addEventListener('input', () => translateSoon(PAUSE));
-  byId('source').addEventListener('keydown', (/** @type {KeyboardEvent} */ event) => {
+  sourceBox.addEventListener('input', () => translateSoon(TYPING_PAUSE));
+  sourceBox.addEventListener('keydown', (event) => {
     if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) translateSoon(0);
   });
   byId('clear').addEventListener('click', () => {
-    byId('source').value = '';
+    sourceBox.value = '';
     translateSoon(0);
-    byId('source').focus();
+    sourceBox.focus();
   });
-  byId('swap').addEventListener('click', swap);
+  byId('swap').addEventListener('click', swapLanguages);
   addEventListener('keydown', (event) => {
-    if (event.altKey && event.code === 'KeyS') swap();
+    if (event.altKey && event.code === 'KeyS') swapLanguages();
   });
-  byId('copy').addEventListener('click', copy);
-  byId('look').addEventListener('click', look);
-  byId('confidence').addEventListener('click', () => shade(byId('confidence').getAttribute('aria-pressed') !== 'true'));
+  byId('copy').addEventListener('click', copyTranslation);
+  byId('look').addEventListener('click', lookAtFocused);
+  const confidence = byId('confidence');
+  confidence.addEventListener('click', () => showConfidence(confidence.getAttribute('aria-pressed') !== 'true'));
   byId('theme').addEventListener('click', () => {
-    const chosen = THEMES.indexOf(localStorage.getItem('theme') ?? 'system');
-    setTheme(THEMES[(chosen + 1) % THEMES.length]);
+    selectTheme(THEMES[(THEMES.indexOf(currentTheme()) + 1) % THEMES.length]);
   });
-  byId('key-box').addEventListener('submit', (/** @type {SubmitEvent} */ event) => {
+  byId('key-box').addEventListener('submit', (event) => {
     event.preventDefault();
-    key.set(byId('key').value.trim());
+    apiKey.set(byId('key', HTMLInputElement).value.trim());
     translateSoon(0);
   });
-  for (const button of document.querySelectorAll('[data-close]')) {
+  for (const button of findAll('[data-close]')) {
     button.addEventListener('click', () => button.closest('dialog')?.close());
   }
   for (const dialog of document.querySelectorAll('dialog')) {
@@ -256,32 +262,28 @@ function listen() {
   }
 }
 
-/** @param {import('./history.js').Past} past */
-function goBack(past) {
-  byId('source').value = past.text;
-  languages.pick(past.from, past.into);
-  byId('source').focus();
-}
-
 async function start() {
-  setTheme(localStorage.getItem('theme') ?? 'system');
-  shade(localStorage.getItem('confidence') === 'true');
+  selectTheme(currentTheme());
+  showConfidence(localStorage.getItem('confidence') === 'true');
   listen();
-  listenToAll();
-  listenToChoices();
+  listenToAlternatives();
   listenToLook();
-  listenToHistory(goBack);
+  listenToHistory((entry) => {
+    sourceBox.value = entry.text;
+    languages?.select(entry.from, entry.into);
+    sourceBox.focus();
+  });
   try {
     const [known, settings] = await Promise.all([ask('languages'), ask('frontend/settings')]);
-    now.most = settings.charLimit;
-    now.keyed = settings.keyRequired;
-    languages = new Languages(known, () => translateAnew());
-    listenToGlossary(() => translateAnew(PAUSE));
+    current.maxCharacters = settings.charLimit;
+    current.needsKey = settings.keyRequired;
+    const selected = (languages = new Languages(known, () => translateAgain()));
+    listenToGlossary(() => translateAgain(TYPING_PAUSE));
     const kinds = settings.filesTranslation ? settings.supportedFilesFormat : [];
-    listenToFiles(kinds, () => ({ source: languages.from, target: languages.into }));
-    if (settings.keyRequired && !key.get()) byId('key-box').hidden = false;
-    translateSoon(0); // a browser may have kept what was typed
-    byId('source').focus();
+    listenToFiles(kinds, () => ({ source: selected.from, target: selected.into }));
+    if (settings.keyRequired && !apiKey.get()) byId('key-box').hidden = false;
+    translateSoon(0); // the browser may have restored a text
+    sourceBox.focus();
   } catch (error) {
     showProblem(/** @type {Error} */ (error).message);
   }

@@ -1,28 +1,27 @@
-// @ts-check
-import { byId, make, rove } from './heads.js';
+import { byId, findAll, make, moveByArrowKeys } from './dom.js';
 
 /** @typedef {import('./api.js').Sentence} Sentence */
 /** @typedef {import('./api.js').Word} Word */
 
-const SURE = [0.25, 0.5, 0.8]; // below each of them a word is shaded more
+const SHADES = [0.25, 0.5, 0.8]; // probabilities; a word below the first has the strongest shade
 
-/** The translation: every word can be asked for others. */
+/** The translation, whose words can be clicked for alternatives. */
 export class Output {
-  /** @param {(sentence: number, start: number, word: HTMLElement) => void} asked */
-  constructor(asked) {
+  /** @param {(sentence: number, start: number, word: HTMLElement) => void} onWord */
+  constructor(onWord) {
     /** @type {Sentence[]} */
     this.sentences = [];
     this.text = '';
-    const target = byId('target');
-    target.addEventListener('click', (/** @type {MouseEvent} */ event) => {
+    this.target = byId('target');
+    this.target.addEventListener('click', (event) => {
       const word = wordOf(event.target);
-      if (word && !getSelection()?.toString()) asked(Number(word.dataset.sentence), Number(word.dataset.start), word);
+      if (word && !getSelection()?.toString()) onWord(Number(word.dataset.sentence), Number(word.dataset.start), word);
     });
-    target.addEventListener('keydown', (/** @type {KeyboardEvent} */ event) => {
+    this.target.addEventListener('keydown', (event) => {
       const word = wordOf(event.target);
       if (!word || (event.key !== 'Enter' && event.key !== ' ')) return;
       event.preventDefault();
-      asked(Number(word.dataset.sentence), Number(word.dataset.start), word);
+      onWord(Number(word.dataset.sentence), Number(word.dataset.start), word);
     });
   }
 
@@ -41,33 +40,33 @@ export class Output {
       nodes.push(text.slice(last, start), sentenceNode(sentence, number));
       last = start + sentence.text.length;
     }
-    byId('target').replaceChildren(...nodes, text.slice(last));
-    const words = /** @type {HTMLElement[]} */ ([...byId('target').querySelectorAll('.word')]);
-    rove(byId('target'), [words]);
+    this.target.replaceChildren(...nodes, text.slice(last));
+    moveByArrowKeys(this.target, [findAll('.word', this.target)]);
   }
 
   clear() {
     this.show('', []);
   }
 
-  /** @param {number} sentence @param {number} start @returns {HTMLElement | null} */
-  wordAt(sentence, start) {
-    return byId('target').querySelector(`[data-sentence="${sentence}"][data-start="${start}"]`);
+  /** @param {number} sentence @param {number} start */
+  focusWord(sentence, start) {
+    const word = this.target.querySelector(`[data-sentence="${sentence}"][data-start="${start}"]`);
+    if (word instanceof HTMLElement) word.focus();
   }
 }
 
 /** @param {Sentence} sentence @param {number} number */
 function sentenceNode(sentence, number) {
-  const found = [...sentence.text.matchAll(/\S+/g)];
+  const matches = [...sentence.text.matchAll(/\S+/g)];
   const words = sentence.alternatives[0]?.words ?? [];
-  const known = words.length === found.length ? words : [];
+  const known = words.length === matches.length ? words : [];
   const node = make('span', { class: 'sentence-text' });
   if (sentence.alternatives[0]?.unsure) {
     node.classList.add('unsure');
-    node.title = 'The model is not sure of this sentence; check it';
+    node.title = 'Low confidence: check this sentence';
   }
   let last = 0;
-  found.forEach((match, i) => {
+  matches.forEach((match, i) => {
     node.append(sentence.text.slice(last, match.index), wordNode(match[0], known[i], number, match.index));
     last = match.index + match[0].length;
   });
@@ -78,9 +77,9 @@ function sentenceNode(sentence, number) {
 function wordNode(text, known, sentence, start) {
   const places = { 'data-sentence': sentence, 'data-start': start };
   const node = make('span', { class: 'word', role: 'button', 'aria-haspopup': 'dialog', ...places }, text);
-  const level = known ? SURE.findIndex((most) => known.least < most) : -1;
-  if (level >= 0) node.classList.add(`sure-${level}`);
-  if (known) node.title = `probability ${known.least.toFixed(2)}; click for other words`;
+  const shade = known ? SHADES.findIndex((limit) => known.least < limit) : -1;
+  if (shade >= 0) node.classList.add(`sure-${shade}`);
+  if (known) node.title = `Probability ${known.least.toFixed(2)}. Click for alternatives.`;
   return node;
 }
 

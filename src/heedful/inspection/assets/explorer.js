@@ -1,0 +1,215 @@
+// All heads of a sentence, as part of a page that decides where documents come from.
+import { announce, byId, make, moveByArrowKeys, scrollToStart, showMessage } from './dom.js';
+import { onSystemThemeChange } from './theme.js';
+import { MEAN, headTitle, kindsOf } from './attention.js';
+import { paintScale } from './colour.js';
+import { KIND_TITLES, listenToGrid, markGrid, paintGrid, renderGrid } from './grid.js';
+import { listenToLines, renderLines, renderLists } from './lines.js';
+import { listenToMatrix, paintMatrix, renderMatrix } from './matrix.js';
+import { listenToOff, renderComparison, renderOff } from './off.js';
+import { currentHead, currentLayers, hasHeads, state } from './state.js';
+import { listenToTranslation, renderTranslation } from './tokens.js';
+
+/** @typedef {import('./attention.js').AttentionDocument} AttentionDocument */
+/** @typedef {import('./attention.js').Kind} Kind */
+/** @typedef {import('./attention.js').Place} Place */
+/** @typedef {(text: string, off: string[], signal: AbortSignal) => Promise<AttentionDocument>} AskForDocument */
+
+const SLOTS = [1, 2, 3, 4, 5]; // colours of overlaid heads; the open head has colour 0
+const KIND_HINTS = {
+  encoder: 'Each source token attends to all source tokens.',
+  decoder: 'Each decoding step attends to the tokens generated before it.',
+  cross: 'Each decoding step attends to the source tokens.',
+};
+
+/** The page around the explorer, and the last request that it was asked for. */
+const page = {
+  /** @type {AskForDocument} */ ask: () => Promise.reject(new Error('This page has no page.')),
+  /** @type {(doc: AttentionDocument) => void} */ onShow: () => {},
+  /** @type {AbortController | null} */ request: null,
+  text: '',
+};
+
+/** Repaints the canvases, which do not follow a style sheet. */
+export function repaint() {
+  paintScale();
+  if (!hasHeads()) return;
+  paintGrid();
+  paintMatrix();
+}
+
+/** @param {AttentionDocument} doc */
+export function showDocument(doc) {
+  // The last attention, cross-attention, is what most people come to see.
+  if (state.doc === null) state.kind = kindsOf(doc, 0).at(-1) ?? 'encoder';
+  state.doc = doc;
+  state.off = new Set(doc.off);
+  state.hypothesis = 0;
+  page.text = doc.source.text;
+  page.onShow(doc);
+  render();
+}
+
+/** Renders everything that depends on the document or the hypothesis. The focus stays on the same element, if it still exists. */
+function render() {
+  const focused = document.activeElement?.id;
+  const kinds = kindsOf(state.doc, state.hypothesis);
+  state.hovered = state.selected = null;
+  byId('power-hint').hidden = !state.doc.live;
+  renderComparison();
+  if (state.doc.live) renderOff();
+  byId('translation').hidden = !state.doc.hypotheses.length;
+  if (state.doc.hypotheses.length) renderTranslation();
+  byId('heads').hidden = !kinds.length;
+  if (kinds.length) {
+    if (!kinds.includes(state.kind)) state.kind = kinds[0];
+    renderTabs(kinds);
+    renderAttention();
+  }
+  if (focused) document.getElementById(focused)?.focus({ preventScroll: true });
+}
+
+/** @param {Kind[]} kinds */
+function renderTabs(kinds) {
+  const tabs = kinds.map((kind) => make('button', { type: 'button', role: 'tab', id: `tab-${kind}`,
+    'aria-selected': kind === state.kind, 'aria-controls': 'panel' }, KIND_TITLES[kind]));
+  for (const [i, tab] of tabs.entries()) {
+    tab.onclick = () => selectKind(kinds[i]);
+    tab.onfocus = () => selectKind(kinds[i]);
+  }
+  byId('tabs').replaceChildren(...tabs);
+  moveByArrowKeys(byId('tabs'), [tabs], tabs[kinds.indexOf(state.kind)]);
+}
+
+/** @param {Kind} kind */
+function selectKind(kind) {
+  if (kind === state.kind) return;
+  state.kind = kind;
+  state.hovered = state.selected = null;
+  for (const tab of byId('tabs').children) tab.setAttribute('aria-selected', String(tab.id === `tab-${kind}`));
+  renderAttention();
+}
+
+function renderAttention() {
+  byId('panel').setAttribute('aria-labelledby', `tab-${state.kind}`);
+  byId('kind-hint').textContent = KIND_HINTS[state.kind];
+  const layer = currentLayers()[state.open.layer];
+  if (!layer?.heads || state.open.index >= layer.heads) {
+    state.open = { layer: currentLayers().findIndex((each) => each.heads > 0), index: 0 };
+  }
+  renderGrid();
+  renderLists();
+  renderMatrix();
+  renderHead();
+}
+
+/** The open head, large. */
+function renderHead() {
+  const name = currentHead();
+  const role = state.doc.roles[name];
+  byId('head-title').textContent = headTitle(name);
+  byId('head-role').textContent = role ? `${role.name}: ${role.evidence}` : '';
+  byId('open-pin').dataset.head = byId('open-power').dataset.head = name;
+  byId('open-power').hidden = !state.doc.live || state.open.index === MEAN;
+  markGrid();
+  paintMatrix();
+  renderLines();
+}
+
+/** @param {Place} place */
+function openHead(place) {
+  state.open = place;
+  renderHead();
+  announce(`${headTitle(currentHead())} is open below`);
+  const isFarDown = byId('one').getBoundingClientRect().top > innerHeight * 0.6; // on a wide screen it is beside the grid
+  if (isFarDown) scrollToStart(byId('one'));
+}
+
+/** @param {string} name */
+function togglePin(name) {
+  const used = [...state.pins].filter(([pinned]) => pinned.startsWith(`${state.kind}.`)).map(([, slot]) => slot);
+  const free = SLOTS.find((slot) => !used.includes(slot));
+  if (state.pins.delete(name)) announce(`${headTitle(name)} is no longer overlaid`);
+  else if (free === undefined) announce('You can overlay at most five heads; remove one first');
+  else {
+    state.pins.set(name, free);
+    announce(`${headTitle(name)} is overlaid`);
+  }
+  markGrid();
+  renderLines();
+}
+
+/** @param {string} name */
+function toggleHead(name) {
+  if (!state.off.delete(name)) state.off.add(name);
+  applyOff();
+}
+
+function switchAllOn() {
+  state.off.clear();
+  applyOff();
+}
+
+function applyOff() {
+  markGrid();
+  renderOff();
+  requestDocument(page.text);
+}
+
+/**
+ * Asks for a text with the heads that are off now. A newer request aborts the one before.
+ * @param {string} text
+ */
+export async function requestDocument(text) {
+  page.request?.abort();
+  const request = (page.request = new AbortController());
+  page.text = text;
+  setBusy(true);
+  try {
+    const doc = await page.ask(text, [...state.off], request.signal);
+    if (request.signal.aborted) return; // after the response had begun
+    showDocument(doc);
+    announce(`Translated: ${doc.hypotheses[0]?.text ?? ''}`);
+  } catch (error) {
+    if (request.signal.aborted) return;
+    restoreShown();
+    showMessage(byId('error'), /** @type {Error} */ (error).message);
+  } finally {
+    if (page.request === request) setBusy(false);
+  }
+}
+
+/** After a failed request, the page still shows the text and heads of the one before. */
+function restoreShown() {
+  state.off = new Set(state.doc?.off);
+  page.text = state.doc?.source.text ?? '';
+  markGrid();
+  renderOff();
+}
+
+/** @param {boolean} busy */
+function setBusy(busy) {
+  byId('busy').textContent = busy ? 'Translating…' : '';
+  document.body.setAttribute('aria-busy', String(busy));
+  if (busy) showMessage(byId('error'), '');
+}
+
+/** Explores another text, with all heads on. @param {string} text */
+export function exploreText(text) {
+  state.off.clear();
+  return requestDocument(text);
+}
+
+/** @param {AskForDocument} ask @param {(doc: AttentionDocument) => void} [onShow] called with every document shown */
+export function startExplorer(ask, onShow = () => {}) {
+  Object.assign(page, { ask, onShow });
+  listenToGrid({ open: openHead, pin: togglePin, power: toggleHead });
+  listenToMatrix();
+  listenToLines();
+  listenToTranslation((hypothesis) => {
+    state.hypothesis = hypothesis;
+    render();
+  });
+  listenToOff(toggleHead, switchAllOn);
+  onSystemThemeChange(repaint);
+}

@@ -1,0 +1,62 @@
+// The page of all heads: one file, or served by `heedful heads --serve`.
+import { byId } from './dom.js';
+import { isDark, onSystemThemeChange, setTheme } from './theme.js';
+import { repaint, requestDocument, showDocument, startExplorer } from './explorer.js';
+import { state } from './state.js';
+
+/** @typedef {import('./attention.js').AttentionDocument} AttentionDocument */
+
+/** @param {string} text @param {string[]} off @param {AbortSignal} signal @returns {Promise<AttentionDocument>} */
+async function askServer(text, off, signal) {
+  const headers = { 'Content-Type': 'application/json', 'X-Heedful': '1' };
+  const body = JSON.stringify({ text, off, n_best: Math.max(1, state.doc.hypotheses.length) });
+  const response = await fetch('attention', { method: 'POST', headers, body, signal }).catch(() => {
+    throw new Error('The server is not responding. Check that it is still running.');
+  });
+  const content = await response.json().catch(() => ({}));
+  if (!response.ok) throw new Error(content.error ?? `The server returned status ${response.status}.`);
+  return content;
+}
+
+/** @param {AttentionDocument} doc */
+function showNames(doc) {
+  byId('model').textContent = doc.model;
+  document.title = `${doc.source.text || 'All attention heads'} – heedful`;
+  byId('ask').hidden = !doc.live;
+  byId('not-live').hidden = doc.live;
+}
+
+function labelThemeButton() {
+  byId('theme').textContent = isDark() ? 'Light' : 'Dark';
+  byId('theme').setAttribute('aria-label', `Switch to the ${isDark() ? 'light' : 'dark'} theme`);
+}
+
+function listenToPage() {
+  const text = byId('text', HTMLTextAreaElement);
+  byId('ask').addEventListener('submit', (event) => {
+    event.preventDefault();
+    requestDocument(text.value);
+  });
+  text.addEventListener('keydown', (event) => {
+    if (event.key !== 'Enter' || event.shiftKey || event.isComposing) return;
+    event.preventDefault();
+    requestDocument(text.value);
+  });
+  byId('theme').addEventListener('click', () => {
+    setTheme(isDark() ? 'light' : 'dark');
+    labelThemeButton();
+    repaint();
+  });
+  onSystemThemeChange(labelThemeButton);
+}
+
+function start() {
+  startExplorer(askServer, showNames);
+  listenToPage();
+  labelThemeButton();
+  showDocument(JSON.parse(byId('document').textContent ?? ''));
+  byId('text', HTMLTextAreaElement).value = state.doc.source.text;
+  repaint();
+}
+
+start();

@@ -1,0 +1,69 @@
+// The translation, and the probability of each of its tokens.
+import { announce, byId, make, moveByArrowKeys } from './dom.js';
+import { pieceNode, pieceText, quotePiece } from './pieces.js';
+import { state } from './state.js';
+
+/** @typedef {import('./attention.js').Alternative} Alternative */
+/** @typedef {import('./attention.js').Hypothesis} Hypothesis */
+
+export function renderTranslation() {
+  const { source, hypotheses } = state.doc;
+  const hypothesis = hypotheses[state.hypothesis];
+  byId('source-text').textContent = source.text;
+  byId('target-text').textContent = hypothesis.text;
+  byId('unfinished').hidden = hypothesis.finished;
+  const select = byId('hypothesis', HTMLSelectElement);
+  const choices = hypotheses.map((each, i) => `${i + 1}.  ${each.score.toFixed(3)}  ${each.text}`);
+  select.replaceChildren(...choices.map((text, i) => make('option', { value: i }, text)));
+  select.value = String(state.hypothesis);
+  byId('hypotheses').hidden = hypotheses.length < 2;
+  byId('score').textContent = `Score ${hypothesis.score.toFixed(3)}, log probability ${hypothesis.log_prob.toFixed(3)}`;
+  renderTokens(hypothesis);
+}
+
+/** @param {Hypothesis} hypothesis */
+function renderTokens(hypothesis) {
+  const chips = hypothesis.pieces.map((piece, i) => {
+    const probability = hypothesis.tokens[i].probability;
+    const label = `${pieceText(piece)}, probability ${probability.toFixed(2)}`;
+    const chip = make('li', { role: 'option', class: 'chip', 'aria-label': label, 'data-index': i },
+      pieceNode(piece), make('span', { class: 'weight' }, probability.toFixed(2)));
+    chip.style.setProperty('--weight', `${Math.round(probability * 32)}%`);
+    return chip;
+  });
+  byId('produced').replaceChildren(...chips);
+  moveByArrowKeys(byId('produced'), [chips]);
+  showAlternatives(-1);
+}
+
+/** @param {number} index of a token; -1 shows none */
+function showAlternatives(index) {
+  const { pieces, tokens } = state.doc.hypotheses[state.hypothesis];
+  const token = tokens[index];
+  [...byId('produced').children].forEach((chip, i) => chip.setAttribute('aria-selected', String(i === index)));
+  byId('alternatives').hidden = !token;
+  if (!token) return;
+  byId('alternatives-of').replaceChildren('Most likely tokens at ', quotePiece(pieces[index]));
+  const rows = token.alternatives.map((each) => alternativeNode(each, each.piece === pieces[index]));
+  byId('alternatives-list').replaceChildren(...rows);
+  const told = token.alternatives.map(({ piece, probability }) => `'${pieceText(piece)}' ${probability.toFixed(2)}`);
+  announce(`Most likely tokens: ${told.join(', ')}`);
+}
+
+/** @param {Alternative} alternative @param {boolean} isWritten */
+function alternativeNode({ piece, probability }, isWritten) {
+  const bar = make('span', { class: 'bar', 'aria-hidden': true });
+  bar.style.setProperty('--weight', `${probability * 100}%`);
+  const number = make('span', { class: 'weight' }, probability.toFixed(3));
+  return make('li', { class: isWritten ? 'written' : '' }, pieceNode(piece), bar, number);
+}
+
+/** @param {(hypothesis: number) => void} selectHypothesis */
+export function listenToTranslation(selectHypothesis) {
+  byId('produced').addEventListener('focusin', (event) => {
+    const chip = event.target instanceof Element ? event.target.closest('.chip') : null;
+    if (chip instanceof HTMLElement) showAlternatives(Number(chip.dataset.index));
+  });
+  const select = byId('hypothesis', HTMLSelectElement);
+  select.addEventListener('change', () => selectHypothesis(Number(select.value)));
+}

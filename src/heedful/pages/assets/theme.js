@@ -1,0 +1,24 @@
+/** @typedef {'system' | 'light' | 'dark'} Theme */
+
+const DARK = '(prefers-color-scheme: dark)';
+
+/** @returns {Theme} */
+export function currentTheme() {
+  const { theme } = document.documentElement.dataset;
+  return theme === 'light' || theme === 'dark' ? theme : 'system';
+}
+
+/** @param {Theme} theme */
+export function setTheme(theme) {
+  if (theme === 'system') delete document.documentElement.dataset.theme;
+  else document.documentElement.dataset.theme = theme;
+}
+
+export function isDark() {
+  return currentTheme() === 'system' ? matchMedia(DARK).matches : currentTheme() === 'dark';
+}
+
+/** @param {() => void} listener called when the system changes between light and dark */
+export function onSystemThemeChange(listener) {
+  matchMedia(DARK).addEventListener('change', listener);
+}
