@@ -30,7 +30,7 @@ lock: $(STAMP) ## write the versions in .venv to requirements.lock
 	@scripts/lock
 
 clean: ## remove .venv and what tools left behind; runs stay
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage .coverage.* htmlcov dist build
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage .coverage.* htmlcov dist build node_modules
 	find src tests scripts bench -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(STAMP): requirements.lock pyproject.toml

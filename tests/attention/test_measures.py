@@ -139,12 +139,12 @@ def test_measures_are_what_their_definitions_say(kind: Kind) -> None:
         ("encoder", [1, 2, 3, 4, 5, 5], "next", "next token", "on the next token (by chance 17 %)"),
         ("encoder", [0, 1, 2, 3, 4, 5], "same", "same token", "on the token itself (by chance 17 %)"),
         ("encoder", [5, 5, 2, 5, 2, 2], "delimiter", "delimiter", "on punctuation and EOS (by chance 33 %)"),
-        ("encoder", [1, 4, 1, 1, 4, 1], "rare", "rare word", "on rare pieces (by chance 33 %)"),
-        ("decoder", [0, 1, 2, 3, 4, 5], "previous", "previous token", "on the piece just written (by chance 29 %)"),
+        ("encoder", [1, 4, 1, 1, 4, 1], "rare", "rare word", "on rare tokens (by chance 33 %)"),
+        ("decoder", [0, 1, 2, 3, 4, 5], "previous", "previous token", "on the token just generated (by chance 29 %)"),
         ("decoder", [0, 0, 0, 0, 0, 3], "delimiter", "delimiter", "on punctuation and the start symbol"),
-        ("cross", [0, 1, 2, 3, 4, 5], "diagonal", "alignment", "within one piece of the diagonal (by chance 44 %)"),
+        ("cross", [0, 1, 2, 3, 4, 5], "diagonal", "alignment", "within one token of the diagonal (by chance 44 %)"),
         ("cross", [5, 5, 5, 5, 5, 5], "special", "delimiter", "on punctuation and EOS"),
-        ("cross", [4, 4, 4, 1, 1, 1], "rare", "rare word", "on rare pieces"),
+        ("cross", [4, 4, 4, 1, 1, 1], "rare", "rare word", "on rare tokens"),
     ],
 )
 def test_a_head_that_does_one_thing_has_its_share_and_name(
@@ -172,7 +172,7 @@ def test_a_fixed_offset_is_positional(back: int, figure: str) -> None:
     found = measured("encoder", *(looking_at([max(0, place - back) for place in range(40)], 40) for _ in range(3)))
     role = name_role("encoder", found)
     assert (role.name, role.figure) == ("positional", figure)
-    assert f"of its weight at offsets {figure.partition(':')[0]} from its own place" in role.evidence
+    assert f"of its weight at offsets {figure.partition(':')[0]} from its own position" in role.evidence
 
 
 def test_alignment_follows_the_diagonal_of_sentences_that_differ_in_length() -> None:

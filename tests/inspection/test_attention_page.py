@@ -287,7 +287,7 @@ def test_no_more_heads_are_overlaid_than_there_are_colours(show: "Callable[[Docu
     for i in range(6):
         pins.nth(i).click()
     assert page.locator("#grid .pin[aria-pressed=true]").count() == 5
-    assert "take one away" in page.inner_text("#status")
+    assert "at most five heads; remove one first" in page.inner_text("#status")
 
 
 def test_another_hypothesis_brings_its_own_pieces_and_heads(show: "Callable[[Document], Page]") -> None:
@@ -312,9 +312,9 @@ def test_a_produced_piece_tells_its_probability_and_what_else_was_considered(
     page = show(document())
     assert texts(page, "#produced .weight") == ["0.63"] * 6
     page.click("#produced li >> nth=2")
-    expect_text(page, "#alternatives-of", "Where it wrote 'Haus' the model considered")
+    expect_text(page, "#alternatives-of", "Most likely tokens at 'Haus'")
     assert texts(page, "#alternatives-list li") == ["▁Haus0.625", "▁oder0.250"]
-    assert page.inner_text("#status") == "The model considered 'Haus' 0.63, 'oder' 0.25"
+    assert page.inner_text("#status") == "Most likely tokens: 'Haus' 0.63, 'oder' 0.25"
 
 
 def test_attentions_that_a_model_does_not_have_get_no_tab(show: "Callable[[Document], Page]") -> None:

@@ -25,7 +25,7 @@ ATTENTION = Attention(
 ROLES = {
     Head("encoder", 0, 0): Role("previous token", "78 % of its weight on the previous token", "78 %"),
     Head("encoder", 1, 2): Role("mixed", "nothing stands out", ""),
-    Head("cross", 0, 0): Role("alignment", "64 % of its weight within one piece of the diagonal", "64 %"),
+    Head("cross", 0, 0): Role("alignment", "64 % of its weight within one token of the diagonal", "64 %"),
 }
 
 

@@ -183,7 +183,7 @@ def test_a_language_is_detected(opened: "Page", some: list[str]) -> None:
     opened.select_option("#from", "auto")
     opened.select_option("#into", "de")
     opened.fill("#source", "\n".join(some[:5]))
-    expect_text(opened, "#detected", "English, detected")
+    expect_text(opened, "#detected", "Detected: English")
 
 
 def test_others_can_be_chosen_for_a_word_by_pointer_and_by_keys(
@@ -194,7 +194,7 @@ def test_others_can_be_chosen_for_a_word_by_pointer_and_by_keys(
     opened.click("#target .word >> nth=1")
     first = opened.locator("#choices-list button").first
     first.wait_for()
-    expect_text(opened, "#choices-title", f"Instead of “{best.split()[1]}”")
+    expect_text(opened, "#choices-title", f"Alternatives to “{best.split()[1]}”")
     other = f"{best.split()[0]} {first.text_content()}"
     first.click()
     expect_text(opened, "#target", other)
@@ -246,7 +246,7 @@ def test_terms_of_the_glossary_are_held_to(opened: "Page", some: list[str]) -> N
     opened.fill("#source", some[0])
     opened.click("#open-glossary")
     opened.fill("#terms", f"{term} =")
-    expect_text(opened, "#terms-problem", "Line 1 is not a term, an equals sign and a term.")
+    expect_text(opened, "#terms-problem", "Line 1 must be a term, an equals sign and its translation.")
     wish = next(word for word in toy.dictionary().values() if word not in toy.translated(some[0]))
     opened.fill("#terms", f"{term} = {wish}")
     opened.keyboard.press("Escape")
@@ -355,7 +355,7 @@ def test_a_file_can_be_dropped_and_what_is_wrong_with_it_is_said(opened: "Page",
     drop("text.txt", some[0])
     opened.wait_for_selector("#jobs .download")
     drop("picture.png", "")
-    expect_text(opened, "#jobs .problem", re.compile("none of the kinds that can be translated: .txt"))
+    expect_text(opened, "#jobs .problem", re.compile("Unsupported file type; supported: .txt"))
     drop("broken.json", "{")
     expect_text(opened, "#jobs li >> nth=0 >> .problem", re.compile("The file is not JSON"))
 
@@ -431,7 +431,7 @@ def test_text_is_never_markup(opened: "Page", url: str, tmp_path: Path) -> None:
 
 def test_what_goes_wrong_is_said_in_a_sentence(opened: "Page", some: list[str]) -> None:
     opened.fill("#source", "a" * 601)
-    expect_text(opened, "#problem", re.compile("This text is too long: a text has at most 600 characters."))
+    expect_text(opened, "#problem", re.compile("The text is too long: the limit is 600 characters."))
     full = {
         "status": 503,
         "headers": {"Retry-After": "7"},
@@ -439,7 +439,7 @@ def test_what_goes_wrong_is_said_in_a_sentence(opened: "Page", some: list[str]) 
     }
     opened.route("**/v1/translate", lambda route: route.fulfill(**full))
     opened.fill("#source", some[0])
-    expect_text(opened, "#problem", "The server has too much to do; try again in 7 s.")
+    expect_text(opened, "#problem", "The server is busy. Try again in 7 s.")
     opened.unroute("**/v1/translate")
     opened.press("#source", "Control+Enter")
     opened.wait_for_selector("#problem", state="hidden")

@@ -760,13 +760,13 @@ def test_what_follows_a_body_is_bounded(service: Service) -> None:
 
 def test_a_client_that_does_not_read_is_left(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("heedful.serve.server._STUCK_SECONDS", 0.1)
-    asked = b"GET /assets/heads.js HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    asked = b"GET /assets/heads.css HTTP/1.1\r\nHost: localhost\r\n\r\n"
     with listening(service) as url:
         host, _, port = url.removeprefix("http://").partition(":")
         with socket.socket() as connection:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             connection.connect((host, int(port)))
-            connection.sendall(asked * 400)
+            connection.sendall(asked * 1000)
             own = connection.getsockname()[1]
 
             def connected() -> bool:

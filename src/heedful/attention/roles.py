@@ -73,7 +73,7 @@ def name_role(kind: Kind, measured: Measures) -> Role:
         return Role(best.name, best.evidence, percent(best.share.share))
     if measured.window.over_chance >= MOSTLY and measured.stability >= STABLE:
         figure, offsets = percent(measured.window.share), _offsets(measured.window_at)
-        own = "the diagonal" if kind == "cross" else "its own place"
+        own = "the diagonal" if kind == "cross" else "its own position"
         evidence = (
             f"{figure} of its weight at offsets {offsets} from {own} (by chance {percent(measured.window.chance)})"
         )
@@ -104,19 +104,19 @@ class _Candidate:
 
 def _candidates(kind: Kind, measured: Measures) -> list[_Candidate]:
     """In the order that decides between equals."""
-    previous = "on the piece just written" if kind == "decoder" else "on the previous token"
+    previous = "on the token just generated" if kind == "decoder" else "on the previous token"
     places = [
         _Candidate("previous token", measured.previous, MOSTLY, previous),
         _Candidate("next token", measured.next, MOSTLY, "on the next token"),
         _Candidate("same token", measured.same, MOSTLY, "on the token itself"),
     ]
     if kind == "cross":
-        places = [_Candidate("alignment", measured.diagonal, ALIGNED, "within one piece of the diagonal")]
+        places = [_Candidate("alignment", measured.diagonal, ALIGNED, "within one token of the diagonal")]
     special = "the start symbol" if kind == "decoder" else "EOS"
     return [
         *places,
         _Candidate("delimiter", measured.delimiter, MOSTLY, f"on punctuation and {special}"),
-        _Candidate("rare word", measured.rare, FOR_RARE, "on rare pieces"),
+        _Candidate("rare word", measured.rare, FOR_RARE, "on rare tokens"),
     ]
 
 

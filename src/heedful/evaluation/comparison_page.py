@@ -6,33 +6,33 @@ from itertools import chain
 from heedful.metrics.breakdown import LENGTHS, PartScore, bucket_of
 from heedful.metrics.comparison import Comparison
 from heedful.metrics.significance import MetricTest, Tested
-from heedful.pages.inline import asset, json_in_page, text_in_page, whole_page
+from heedful.pages.inline import asset, json_in_page, load_script, text_in_page, whole_page
 
 _COLOURS = 6  # slots of the theme
 
 
 def comparison_page(found: Comparison) -> str:
-    """The page; sentences are text for its script, which writes them as text."""
-    style = asset("theme.css") + asset("plain.css") + asset("comparison.css")
-    main = f"""<h1>Which translates better?</h1>
-<p>{len(found.sentences):,} sentences. All are compared with the first system.</p>
+    """The page as one HTML file that works from disk; no text in it can act."""
+    style = asset("theme.css") + asset("plain.css") + asset("comparison.css", "evaluation")
+    main = f"""<h1>Which system translates better?</h1>
+<p>{len(found.sentences):,} sentences. Every system is compared with the first one.</p>
 {_systems(found)}
 <ul class="verdicts">{"".join(_verdicts(found))}</ul>
 <h2>Scores</h2>
 {"".join(_scores(test, found.names) for test in found.tests)}
 <h2>Sentence by sentence</h2>
-<p>How many sentences have a better or a worse chrF than with {_label(found.names, 0)}.</p>
+<p>The number of sentences with a higher, equal or lower chrF than {_label(found.names, 0)}.</p>
 {_wins(found)}
 <div class="charts">
-{_chart(f"BLEU by words of the {found.length_of}", "sentences", found.by_length, found.names)}
-{_chart(f"F1 of words by how often they are in {found.counted_in}", "words", found.by_frequency, found.names)}
+{_chart(f"BLEU by number of words in the {found.length_of}", "sentences", found.by_length, found.names)}
+{_chart(f"Word F1 by frequency in {found.counted_in}", "words", found.by_frequency, found.names)}
 </div>
-<h2>Every sentence</h2>
-{asset("comparison.html")}
-<h2>How it was measured</h2>
+<h2>All sentences</h2>
+{asset("comparison.html", "evaluation")}
+<h2>Method</h2>
 {_method(found)}
 <script type="application/json" id="document">{json_in_page(_document(found))}</script>"""
-    return whole_page(" and ".join(found.names) + " compared", style, asset("comparison.js"), main)
+    return whole_page(" and ".join(found.names) + " compared", style, load_script("comparison.js", "evaluation"), main)
 
 
 def _document(found: Comparison) -> dict[str, object]:
@@ -57,7 +57,7 @@ def _document(found: Comparison) -> dict[str, object]:
 
 
 def _letter(system: int) -> str:
-    """What a system is called where there is little room: A to Z, then 27."""
+    """The short name of a system: A to Z, then 27."""
     return chr(ord("A") + system) if system < 26 else str(system + 1)
 
 
@@ -71,14 +71,13 @@ def _label(names: Sequence[str], system: int) -> str:
 
 def _systems(found: Comparison) -> str:
     items = (
-        f"<li>{_label(found.names, system)} <small>{ratio:.3f} times as long as the reference</small></li>"
+        f"<li>{_label(found.names, system)} <small>output length {ratio:.3f} of the reference</small></li>"
         for system, ratio in enumerate(found.length_ratios)
     )
     return f'<ul class="systems">{"".join(items)}</ul>'
 
 
 def _verdicts(found: Comparison) -> list[str]:
-    """What the scores say, in words."""
     return [
         f"<li>{_verdict(test.metric, tested, found.names, system)}</li>"
         for system in range(1, len(found.names))
@@ -91,15 +90,15 @@ def _verdict(metric: str, tested: Tested, names: Sequence[str], system: int) -> 
     first, other = _label(names, 0), _label(names, system)
     if not tested.difference:
         return f"{other} and {first} have the same {metric}."
-    more = "more" if tested.difference > 0 else "less"
-    said = f"{other} has <strong>{abs(tested.difference):.2f} {metric} {more}</strong> than {first}"
-    sure = "which both tests call significant" if tested.significant else "which may be chance"
-    return f"{said}, {sure} (p = {tested.bootstrap:.4f} and {tested.randomisation:.4f})."
+    change = f"{abs(tested.difference):.2f} {metric} {'higher' if tested.difference > 0 else 'lower'}"
+    certainty = "both tests find this significant" if tested.significant else "this may be due to chance"
+    p_values = f"(p = {tested.bootstrap:.4f} and {tested.randomisation:.4f})"
+    return f"{other} scores <strong>{change}</strong> than {first}; {certainty} {p_values}."
 
 
 def _scores(test: MetricTest, names: Sequence[str]) -> str:
     low, high = min(one.score.low for one in test.systems), max(one.score.high for one in test.systems)
-    titles = ("system", "value", "95 % interval", "", "difference", "p (bootstrap)", "p (randomisation)")
+    titles = ("system", "score", "95 % confidence interval", "", "difference", "p (bootstrap)", "p (randomisation)")
     header = "".join(f'<th scope="col">{title}</th>' if title else "<td></td>" for title in titles)
     rows = "".join(_score(names, system, tested, low, high) for system, tested in enumerate(test.systems))
     return (
@@ -141,7 +140,7 @@ def _wins(found: Comparison) -> str:
         )
         counts = (
             f"<span><b>{wins.better}</b> better</span> <span><b>{wins.equal}</b> equal, {wins.identical} of them with "
-            f"the same text</span> <span><b>{wins.worse}</b> worse</span>"
+            f"identical text</span> <span><b>{wins.worse}</b> worse</span>"
         )
         bar = f'<svg class="wins" aria-hidden="true">{drawing}</svg>'
         rows.append(f'<li>{_label(found.names, system)}{bar}<span class="counts">{counts}</span></li>')
@@ -149,7 +148,7 @@ def _wins(found: Comparison) -> str:
 
 
 def _chart(title: str, counted: str, parts: Sequence[PartScore], names: Sequence[str]) -> str:
-    """Bars that are a table: its numbers stand beside them."""
+    """A bar chart as a table, with the numbers beside the bars."""
     longest = max(chain.from_iterable(part.values for part in parts)) or 1.0
     rows = []
     for part in parts:
@@ -182,9 +181,9 @@ def _method(found: Comparison) -> str:
             ("randomisation", test.randomisation_signature),
         )
     )
-    return f"""<p>A p-value is how often a difference at least as large would be seen if the two systems were equally
-good: by bootstrap, when the test set is drawn anew, and by approximate randomisation, when outputs are exchanged. Both
-are sacreBLEU's. Below 0.05 it is called significant.</p>
-<p>F1 asks how many of the words are right, sentence by sentence, wherever they stand; of several references the first
-counts. A value of few sentences or words is uncertain.</p>
+    return f"""<p>A p-value is the probability of a difference at least this large if the two systems were equally good. The bootstrap
+test resamples the test set; the approximate randomisation test exchanges outputs between the two systems. Both come from
+sacreBLEU. A difference is significant if both p-values are below 0.05.</p>
+<p>F1 measures how many words of each sentence are right, in any order; if there are several references, the first one
+counts. Scores of few sentences or words are uncertain.</p>
 <dl class="signatures">{signatures}</dl>"""

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from heedful.pages.inline import asset, bundle, digest, json_in_page, load_modules
+from heedful.pages.inline import asset, digest, json_in_page, load_modules, load_script
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ def page(document: Mapping[str, object]) -> str:
     act.
     """
     style = _asset("theme.css") + _asset("heads.css")
-    script = bundle(load_modules("standalone.js", _asset))
+    script = load_script("standalone.js", "inspection")
     policy = (
         f"default-src 'none'; script-src '{digest(script)}'; style-src '{digest(style)}'; img-src data:; "
         "connect-src 'self'; base-uri 'none'; form-action 'none'"

@@ -10,21 +10,21 @@ from heedful.attention.measures import Measures, Share
 from heedful.attention.roles import ROLE_COLOURS, Role, RoleName, percent
 from heedful.inspection.drawing import TITLES
 from heedful.nn.heads import Kind
-from heedful.pages.inline import asset, text_in_page, whole_page
+from heedful.pages.inline import asset, load_script, text_in_page, whole_page
 
 Importance = Mapping[Head, float]  # the change in validation loss when the head is off
 
-_IMPORTANCE = "How much the loss of the given translations rises when the head is switched off; below zero, it falls."
+_IMPORTANCE = "How much the loss on the given translations rises when the head is switched off; below zero, the loss falls."
 _ROLES: dict[RoleName, str] = {
-    "previous token": "looks at the token before; in the decoder at the piece just written",
-    "next token": "looks at the token after",
-    "same token": "looks at its own token",
+    "previous token": "attends to the token before; in the decoder, to the token just generated",
+    "next token": "attends to the token after",
+    "same token": "attends to its own token",
     "alignment": "follows the other sentence along the diagonal",
-    "delimiter": "looks at punctuation and at the end or the start of the sentence",
-    "rare word": "looks at the rarest pieces of the text",
-    "positional": "looks at the same three neighbouring places in most sentences",
-    "broad": "looks at many keys at once",
-    "mixed": "none of these stands out",
+    "delimiter": "attends to punctuation and to the start or the end of the sentence",
+    "rare word": "attends to the rarest tokens of the text",
+    "positional": "attends to the same three neighbouring positions in most sentences",
+    "broad": "attends to many tokens at once",
+    "mixed": "no role stands out",
 }
 
 
@@ -36,32 +36,32 @@ class _Column:
 
 
 _COLUMNS = (
-    _Column("entropy", "How spread a row of weights is, in nats: 0 is one key alone.", lambda m: m.entropy),
-    _Column("spread", "Entropy over the largest that the row could have: 1 is all keys alike.", lambda m: m.spread),
-    _Column("strongest", "The largest weight of a row.", lambda m: m.strongest),
+    _Column("entropy", "How spread out the weights of a row are, in nats; 0 means one token only.", lambda m: m.entropy),
+    _Column("spread", "Entropy divided by the largest possible for the row; 1 means equal weights.", lambda m: m.spread),
+    _Column("strongest", "The largest weight in a row.", lambda m: m.strongest),
     _Column(
         "distance",
-        "How many pieces away the weight lies. In cross attention from the place that is as far along in the source.",
+        "How many tokens away the weight lies, on average. In cross-attention, away from the same relative position.",
         lambda m: m.distance,
     ),
-    _Column("direction", "The same with its sign: below zero is back, above zero is ahead.", lambda m: m.direction),
+    _Column("direction", "The same with its sign: below zero is earlier, above zero is later.", lambda m: m.direction),
     _Column(
-        "previous", "Weight on the previous token; in the decoder, on the piece just written.", lambda m: m.previous
+        "previous", "Weight on the previous token; in the decoder, on the token just generated.", lambda m: m.previous
     ),
     _Column("same", "Weight on the token itself, which a decoder cannot see yet.", lambda m: m.same),
     _Column("next", "Weight on the next token, which a decoder cannot see yet.", lambda m: m.next),
     _Column(
         "diagonal",
-        "Weight at most one piece away: in cross attention, on what a word-by-word translation would look at.",
+        "Weight at most one token away; in cross-attention, where a word-by-word translation would attend.",
         lambda m: m.diagonal,
     ),
     _Column("punctuation", "Weight on punctuation.", lambda m: m.punctuation),
-    _Column("EOS", "Weight on the end-of-sentence piece; in the decoder, on the start symbol.", lambda m: m.special),
-    _Column("rare", "Weight on the rarest pieces, in the rows of sentences that have any.", lambda m: m.rare),
+    _Column("EOS", "Weight on the end-of-sentence token; in the decoder, on the start symbol.", lambda m: m.special),
+    _Column("rare", "Weight on the rarest tokens, in sentences that have any.", lambda m: m.rare),
     _Column(
         "stability",
-        "How alike its pattern is from sentence to sentence: one over the number of patterns that it effectively has, "
-        "where a pattern is the weight of each offset from -8 to 8.",
+        "How similar the attention pattern is from sentence to sentence: 1 divided by the effective number of patterns. "
+        "A pattern is the weight at each offset from -8 to 8.",
         lambda m: m.stability,
     ),
 )
@@ -101,7 +101,7 @@ def report_page(
     roles: Mapping[Head, Role],
     importance: Importance | None = None,
 ) -> str:
-    """One HTML file, everything inlined; its policy lets no text in it act, and nothing be loaded."""
+    """The report as one HTML file, whose policy allows its own script and style only, and loads nothing."""
     style = (
         asset("theme.css")
         + asset("plain.css")
@@ -109,20 +109,20 @@ def report_page(
         + "".join(f".{_class(name)} {{ --role: {colour}; }}\n" for name, colour in ROLE_COLOURS.items())
     )
     sentences = max((measured.sentences for measured in measures.values()), default=0)
-    main = f"""<h1>What each head does</h1>
+    main = f"""<h1>What each attention head does</h1>
 <p>{len(measures)} heads of <strong>{text_in_page(model_name)}</strong>, measured on {sentences} sentences and their
 translations.</p>
 <h2>Roles</h2>
 {_legend(roles)}
 <div class="grids">{"".join(_grid(kind, roles) for kind in KINDS if any(head.kind == kind for head in roles))}</div>
 <h2 id="numbers">Numbers</h2>
-<p>A share is of the weight in the rows that can see such a key; the small number is what a head would have that looks
-at all keys alike. The stronger the colour of a share, the further it is over that. Press a title to sort by it, and
-again to turn the order round.</p>
+<p>A percentage is the share of attention weight on tokens of that kind, in rows that can see one. The small number below
+it is the share of a head that attends to all tokens equally; a stronger colour means a share further above it. Click a
+column title to sort by it, and click again to reverse the order.</p>
 {_table(measures, roles, importance)}
 <h2>Columns</h2>
 {_meanings(importance)}"""
-    return whole_page(f"{model_name}: what each head does", style, asset("report.js", "inspection"), main)
+    return whole_page(f"{model_name}: what each attention head does", style, load_script("report.js", "inspection"), main)
 
 
 def _legend(roles: Mapping[Head, Role]) -> str:

@@ -1,1 +1,1 @@
-"""What all pages share, and the page of a comparison."""
+"""What all pages share: helpers in JavaScript, colours, and pages as single files."""

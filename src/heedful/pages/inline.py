@@ -17,11 +17,15 @@ _EXPORT = re.compile(r"^export (?=(?:const|class|(?:async )?function\*?) (\w+))"
 _OTHER = re.compile(r"^(?:import|export)\b.*", re.MULTILINE)
 
 
-def asset(name: str, *packages: str) -> str:
-    """The file of this name in the assets of one of these packages, else in the assets that all pages share."""
-    folders = [resources.files(f"heedful.{package}") / "assets" for package in (*packages, "pages")]
-    files = [folder / name for folder in folders]
-    return next((file for file in files if file.is_file()), files[-1]).read_text(encoding="utf-8")
+def asset(name: str, package: str = "pages") -> str:
+    """A file from the assets of this package, or else from the assets that all pages share."""
+    own, shared = (resources.files(f"heedful.{holder}") / "assets" / name for holder in (package, "pages"))
+    return (own if own.is_file() else shared).read_text(encoding="utf-8")
+
+
+def load_script(name: str, package: str) -> str:
+    """A JavaScript module of this package and all that it imports, as one script."""
+    return bundle(load_modules(name, lambda imported: asset(imported, package)))
 
 
 def load_modules(name: str, read: Callable[[str], str]) -> dict[str, str]:
@@ -54,7 +58,7 @@ def bundle(modules: Mapping[str, str]) -> str:
         body = _EXPORT.sub("", body)
         if other := _OTHER.search(body):
             raise ValueError(f"{name} has an import or export that cannot be bundled: {other[0]}")
-        scopes.append(f"modules['{name}'] = (() => {{\n{body}return {{ {exported} }};\n}})();\n")
+        scopes.append(f"modules['{name}'] = (() => {{\n{body}\nreturn {{ {exported} }};\n}})();\n")
     return "const modules = {};\n" + "".join(scopes)
 
 

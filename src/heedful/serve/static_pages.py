@@ -4,8 +4,8 @@ from importlib import resources
 
 from fastapi import APIRouter, Response
 
-from heedful.inspection.attention_page import inside
-from heedful.pages.inline import asset
+from heedful.inspection.attention_page import load_explorer
+from heedful.pages.inline import asset, load_modules
 from heedful.serve.http_errors import Refused
 
 _KINDS = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml", "html": "text/html"}
@@ -22,17 +22,24 @@ class Page:
     """The pages as text, and their files by name."""
 
     def __init__(self) -> None:
-        heads = inside()
+        explorer = load_explorer()
         folder = resources.files("heedful.serve") / "static"
         files = {file.name: file.read_text(encoding="utf-8") for file in folder.iterdir() if file.is_file()}
-        self.html = files.pop("index.html").replace("@@inside@@", heads.html)
-        self.docs = files.pop("docs.html")
-        self.files = files | {"theme.css": asset("theme.css"), "heads.css": heads.style, "heads.js": heads.script}
+        html, docs = files.pop("index.html"), files.pop("docs.html")
+        styles = {"theme.css": asset("theme.css"), "heads.css": explorer.style}
+        self.files = {**files, **styles, **explorer.modules}
+        self.html = html.replace("@@explorer@@", explorer.html).replace("@@preloads@@", self._preloads("main.js"))
+        self.docs = docs.replace("@@preloads@@", self._preloads("docs.js"))
 
     @property
     def paths(self) -> list[str]:
         """Where all of it is."""
         return ["/", "/docs", *(f"/assets/{name}" for name in self.files)]
+
+    def _preloads(self, name: str) -> str:
+        """Links by which a browser loads all modules at once, rather than as it finds one in another."""
+        modules = load_modules(name, self.files.__getitem__)
+        return "".join(f'<link rel="modulepreload" href="assets/{module}">\n' for module in modules if module != name)
 
     def router(self) -> APIRouter:
         """Gives the pages to browsers; they have nothing in them that came with a request."""
