@@ -37,7 +37,7 @@ from heedful.tasks.choose import Question
 from heedful.text.trees import read_tree, write_tree
 from heedful.training.prepare import resolve_files
 
-ROOT = Path(__file__).resolve_files().parents[2]
+ROOT = Path(__file__).resolve().parents[2]
 SHORT = ("train.max_steps=4", "train.warmup_steps=2", "train.validate_every=4", "train.save_every=2")
 
 
