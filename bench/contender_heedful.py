@@ -55,7 +55,8 @@ def heedful_step(folder: Path, shape: Shape, threads: int) -> Step:
 
 def experiment(shape: Shape) -> "Experiment":
     """The recipe of this shape; what it does not name is the paper's."""
-    from heedful.config import make_experiment, merge
+    from heedful.config import merge
+    from heedful.tasks import make_experiment
 
     model = {
         **{"d_model": shape.d_model, "d_ff": shape.d_ff, "num_heads": shape.num_heads, "dropout": shape.dropout},

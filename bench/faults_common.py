@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from unittest import mock
 
-from heedful.config import Experiment, make_experiment, merge, parse_setting
+from heedful.config import Experiment, merge, parse_setting
 from heedful.progress import SilentReporter
 from heedful.storage.run_folder import RunFolder
+from heedful.tasks import make_experiment
 from heedful.training.run import train
 
 SETTINGS = (

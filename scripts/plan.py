@@ -10,8 +10,9 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
-from heedful.config import Experiment, ModelConfig, load_recipe, make_experiment
+from heedful.config import Experiment, ModelConfig, load_recipe
 from heedful.models.size import model_size
+from heedful.tasks import make_experiment
 
 RECIPES = Path(__file__).resolve().parent.parent / "recipes"
 NAMES = {"base": "paper-base-en-de", "big": "paper-big-en-de"}

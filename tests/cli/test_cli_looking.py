@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 import toy
 
-from heedful.config import PRESETS, make_experiment
+from heedful.config import PRESETS
 from heedful.models.size import model_size
+from heedful.tasks import make_experiment
 
 # The doctor
 

@@ -19,12 +19,12 @@ from heedful.config import (
     dump_experiment,
     flat,
     load_recipe,
-    make_experiment,
     merge,
     parse_setting,
 )
 from heedful.config import experiment as page
 from heedful.errors import ConfigError
+from heedful.tasks import make_experiment
 from heedful.training.schedule import learning_rate
 
 RECIPES = Path(__file__).resolve().parents[2] / "recipes"

@@ -5,11 +5,12 @@ from dataclasses import replace
 import pytest
 import torch
 
-from heedful.config import PRESETS, Experiment, ModelConfig, SearchConfig, make_experiment
+from heedful.config import PRESETS, Experiment, ModelConfig, SearchConfig
 from heedful.config.presets import preset
 from heedful.errors import ConfigError
 from heedful.models.build import Vocabulary, build_model
 from heedful.models.size import equal_size, model_size
+from heedful.tasks import make_experiment
 
 # With one vocabulary of 37 000. By hand for the base model: an attention 4 x (512 x 512 + 512) = 1 050 624, a
 # feed-forward network 512 x 2048 + 2048 + 2048 x 512 + 512 = 2 099 712, a norm 1024. So an encoder layer has

@@ -20,10 +20,11 @@ from heedful.data.pairs import (
     guess_language,
     raw_lines,
     read_lines,
-    read_pairs,
     read_parallel,
+    read_table,
 )
 from heedful.errors import DataError
+from heedful.tasks.translation import TRANSLATION
 
 sentences = st.text(st.characters(exclude_characters="\n\r\0", exclude_categories=["Cs"]), max_size=30).filter(
     lambda line: not line.startswith("\ufeff")
@@ -75,7 +76,7 @@ def test_all_files_are_paired_in_order_and_tables_come_last(tmp_path: Path) -> N
     third, fourth = write(tmp_path / "1.de", "A", "B"), write(tmp_path / "2.de", "C")
     table = write(tmp_path / "more.tsv", "d\tD", "e\tE\t0.7\tweb")
     data = DataConfig(source=(first, second), target=(third, fourth), tsv=(table,))
-    assert list(read_pairs(data)) == [Pair(x, x.upper()) for x in "abcde"]
+    assert list(TRANSLATION.read_pairs(data)) == [Pair(x, x.upper()) for x in "abcde"]
 
 
 def test_pairs_are_streamed_in_constant_memory(tmp_path: Path) -> None:
@@ -125,7 +126,7 @@ def test_a_missing_file_is_named_with_the_nearest_one_before_anything_is_read(tm
     with pytest.raises(DataError, match=r"there is no file .*zzz/train\.en$"):
         read_lines(tmp_path / "zzz" / "train.en")
     with pytest.raises(DataError, match="there is no file"):
-        read_pairs(DataConfig(tsv=(str(tmp_path / "missing.tsv"),)))
+        TRANSLATION.read_pairs(DataConfig(tsv=(str(tmp_path / "missing.tsv"),)))
 
 
 def test_a_folder_and_an_empty_file_are_no_text(tmp_path: Path) -> None:
@@ -154,8 +155,8 @@ def test_lists_of_files_must_pair_up_too(tmp_path: Path) -> None:
         read_parallel([name, name], [name])
     with pytest.raises(DataError, match=r"standard input \(-\) can be read only once"):
         read_parallel(["-"], ["-"])
-    with pytest.raises(DataError, match=r"there is no text to read; give data\.source and data\.target, or data\.tsv"):
-        read_pairs(DataConfig())
+    with pytest.raises(DataError, match=r"there is nothing to read; give data\.source and data\.target, or data\.tsv"):
+        TRANSLATION.read_pairs(DataConfig())
 
 
 def test_wrong_encoding_is_named_by_line_and_column_with_the_way_to_convert(tmp_path: Path) -> None:
@@ -209,7 +210,7 @@ def test_packed_files_that_are_cut_damaged_or_not_packed_are_refused(tmp_path: P
 def test_a_table_needs_a_tab_and_text_has_no_zero_bytes(tmp_path: Path) -> None:
     table = write(tmp_path / "t.tsv", "a\tb", "only one column")
     with pytest.raises(DataError) as caught:
-        list(read_pairs(DataConfig(tsv=(table,))))
+        list(read_table(Path(table)))
     assert str(caught.value) == f"{table}, line 2: no tab; a line must be source, tab, target"
     write(tmp_path / "x.en", "fine", "b\0ad")
     assert refused(tmp_path / "x.en").startswith(f"{tmp_path}/x.en, line 2: holds a NUL byte")

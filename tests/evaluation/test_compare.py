@@ -12,13 +12,13 @@ import toy
 from browser import chromium, watched
 
 from heedful.cli.console import table
-from heedful.config import make_experiment
 from heedful.evaluation.compare import short_names
 from heedful.evaluation.comparison_page import comparison_page
 from heedful.metrics import bleu as translation
 from heedful.metrics import significance
 from heedful.metrics.comparison import Comparison, System, Texts, compare
 from heedful.pages.inline import digest
+from heedful.tasks import make_experiment
 
 HOSTILE = "</script><img src=x onerror=alert(1)>\"'&\u2028"
 

@@ -7,10 +7,11 @@ from typing import Any
 
 import toy
 
-from heedful.config import Experiment, make_experiment, parse_setting
+from heedful.config import Experiment, parse_setting
 from heedful.config.toml import merge
 from heedful.progress import SilentReporter
 from heedful.storage.run_folder import RunFolder
+from heedful.tasks import make_experiment
 from heedful.training.events import Event, Finished, Started, StepDone, Validated
 from heedful.training.run import resume, train
 

@@ -26,12 +26,13 @@ from model_examples import (
 from heedful.attention.gates import heads_off
 from heedful.attention.head_names import Head, all_heads, heads_named
 from heedful.attention.head_removal import least_important, pruned
-from heedful.config import ModelConfig, dump_experiment, load_recipe, make_experiment
+from heedful.config import ModelConfig, dump_experiment, load_recipe
 from heedful.errors import ConfigError
 from heedful.inspection.prune import heads_to_remove
 from heedful.models.size import model_size
 from heedful.models.transformer import Transformer
 from heedful.storage.run_folder import fill_model
+from heedful.tasks import make_experiment
 
 # No two layers keep the same number.
 REMOVED = ["encoder.1.2", "decoder.1.1", "decoder.1.3", "cross.2.3", "decoder.2.2", "cross.1.1", "cross.1.2"]

@@ -11,7 +11,8 @@ import pytest
 from typer.main import get_command
 
 from heedful.cli.commands import app
-from heedful.config import load_recipe, make_experiment
+from heedful.config import load_recipe
+from heedful.tasks import make_experiment
 
 ROOT = Path(__file__).resolve().parents[2]
 SLURM = ROOT / "docs/how-to/slurm.sh"

@@ -12,8 +12,9 @@ from command_line import parse
 
 from heedful.cli.commands import INTERRUPTED
 from heedful.cli.signals import _SAVED_AND_STOPPED
-from heedful.config import PRESETS, Experiment, flat, load_recipe, make_experiment, merge, parse_setting
+from heedful.config import PRESETS, Experiment, flat, load_recipe, merge, parse_setting
 from heedful.errors import Diverged, HeedfulError, OutOfSpace, UserError
+from heedful.tasks import make_experiment
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])

@@ -11,7 +11,8 @@ import torch
 from model_examples import SMALL, TARGET_TYPES, example, fresh
 from torch.utils.flop_counter import FlopCounterMode
 
-from heedful.config import Experiment, load_recipe, make_experiment
+from heedful.config import Experiment, load_recipe
+from heedful.tasks import make_experiment
 
 ROOT = Path(__file__).resolve().parents[2]
 

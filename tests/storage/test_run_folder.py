@@ -15,10 +15,10 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from heedful.config import make_experiment
 from heedful.errors import FolderError
 from heedful.storage.files import write_manifest
 from heedful.storage.run_folder import RunFolder, average_weights, fill_model
+from heedful.tasks import make_experiment
 from heedful.translation.translator import Translator
 
 

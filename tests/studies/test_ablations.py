@@ -25,7 +25,7 @@ from model_examples import (
 )
 from torch import Tensor, nn
 
-from heedful.config import Experiment, ModelConfig, Norm, ScheduleKind, TrainConfig, make_experiment
+from heedful.config import Experiment, ModelConfig, Norm, ScheduleKind, TrainConfig
 from heedful.data.batch import pack
 from heedful.errors import ConfigError, Diverged
 from heedful.models.transformer import Transformer
@@ -38,6 +38,7 @@ from heedful.studies import ablations as study
 from heedful.studies.ablation_training import Ablation, AblationResult, read_result, write_result
 from heedful.studies.ablations import ABLATIONS, COMPLETE, POSITIONS
 from heedful.studies.study import Scale, StudyInterrupted, StudyPlan, StudyResult
+from heedful.tasks import make_experiment
 from heedful.training.gradients import Objective, SequentialGradients, ThreadedGradients
 from heedful.training.schedule import learning_rate
 

@@ -13,7 +13,7 @@ from unittest import mock
 import pytest
 import toy
 
-from heedful.config import PRESETS, Experiment, load_recipe, make_experiment
+from heedful.config import PRESETS, Experiment, load_recipe
 from heedful.errors import ConfigError, FolderError, HeedfulError
 from heedful.models.size import model_size
 from heedful.progress import SilentReporter
@@ -33,7 +33,7 @@ from heedful.studies.row_training import train_row
 from heedful.studies.rows import TableRow, make_rival_row, row, select_rows
 from heedful.studies.study import StudyInterrupted, StudyPlan
 from heedful.studies.synthetic import trees, write_treebank
-from heedful.tasks.choose import Question
+from heedful.tasks import Question, make_experiment
 from heedful.text.trees import read_tree, write_tree
 from heedful.training.prepare import resolve_files
 

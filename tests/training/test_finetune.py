@@ -10,12 +10,14 @@ import torch
 import toy
 from resume_examples import Drive, assert_same
 
-from heedful.config import DataConfig, Experiment, make_experiment, merge, parse_setting
+from heedful.config import DataConfig, Experiment, merge, parse_setting
 from heedful.data.corpus import Corpus
 from heedful.data.pairs import Pair
 from heedful.errors import ConfigError
 from heedful.storage.parent import parent_of
 from heedful.storage.run_folder import RunFolder
+from heedful.tasks import make_experiment
+from heedful.tasks.translation import TRANSLATION
 from heedful.training.autoconfig import CorpusStatistics, choose_finetuning_settings
 from heedful.training.finetune import copy_parent_model, inherit_languages, inherit_settings
 from heedful.training.validation import compute_validation_loss
@@ -237,7 +239,7 @@ def test_pieces_are_counted_without_the_end_of_the_sentence(trained: Path) -> No
     pairs = [Pair(known[0], known[0] + " xyz"), Pair(known[1], known[1])]
     words = sum(len(line.split()) for line in known)
     spelt = 4  # "xyz" and its space, byte by byte
-    assert count_pieces_per_word(tokenizers, "translation", pairs) == {
+    assert count_pieces_per_word(tokenizers, TRANSLATION, pairs) == {
         "source": 1.0,
         "target": round((words + spelt) / (words + 1), 3),
     }

@@ -18,13 +18,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from heedful.config import DataConfig, Experiment, make_experiment, parse_setting
+from heedful.config import DataConfig, Experiment, parse_setting
 from heedful.config.toml import merge
 from heedful.data.corpus import Corpus
 from heedful.data.pairs import Pair
 from heedful.errors import ConfigError, DataError, Diverged, FolderError
 from heedful.progress import SilentReporter, report_progress
 from heedful.storage.run_folder import RunFolder
+from heedful.tasks import make_experiment
 from heedful.text import learn_tokenizer
 from heedful.training import prepare as preparing
 from heedful.training.autoconfig import CorpusStatistics, choose_finetuning_settings, choose_settings, measure_corpus

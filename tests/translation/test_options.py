@@ -24,6 +24,7 @@ from heedful.formats.export import export
 from heedful.metrics.consensus import agreement
 from heedful.models.seq2seq import Seq2Seq
 from heedful.storage.run_folder import RunFolder, Tokenizers
+from heedful.tasks.copying import COPY
 from heedful.text import learn_tokenizer
 from heedful.text.constraints import Wishes
 from heedful.translation.translator import Translator
@@ -265,7 +266,7 @@ def test_an_output_that_loops_is_searched_for_again(beam: int) -> None:
     assert not left.redone
     assert left.alternatives[0].repeats
     assert left.text.split() == ["ja"] * (len(left.pieces) - left.alternatives[0].finished)
-    (parsed,) = Translator.with_model(model, Tokenizers(tokenizer, tokenizer), search, "copy").translate(["nein"])
+    (parsed,) = Translator.with_model(model, Tokenizers(tokenizer, tokenizer), search, COPY).translate(["nein"])
     assert (parsed.redone, parsed.alternatives[0].repeats) == (False, False)
     (echo,) = stammering.translate(["ja " * 30])
     assert not echo.alternatives[0].repeats

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, cast, get_args
 import typer
 
 from heedful.cli import console
-from heedful.config import BleuTokens, Device, SearchConfig, make_experiment, merge, parse_setting
+from heedful.config import BleuTokens, Device, SearchConfig, merge, parse_setting
 from heedful.errors import ConfigError, DataError, did_you_mean
 
 if TYPE_CHECKING:
@@ -33,6 +33,8 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 def search_with(own: SearchConfig, beam: int | None, settings: Sequence[str] | None) -> SearchConfig:
     """The model's own search, except for what is given."""
+    from heedful.tasks import make_experiment
+
     given = merge(*map(parse_setting, settings or []), {"search": {"beam": beam}} if beam else {})
     if others := given.keys() - {"search"}:
         raise ConfigError(f"--set {min(others)}: here only keys of [search] can be set, such as search.alpha=1.0")

@@ -52,13 +52,13 @@ def evaluate(
     from heedful.evaluation.evaluate import evaluate as score
     from heedful.storage.model_names import find_model, is_built_in
     from heedful.storage.run_folder import RunFolder
-    from heedful.tasks.choose import read_questions
+    from heedful.tasks import find_task
 
     folder = RunFolder.open(find_model(run))
     experiment = folder.experiment()
     sources, references = _files(experiment, source, reference)
     check_output(output, read=[Path(name) for names in (sources, *references) for name in names])
-    questions = read_questions(experiment.task, sources, references)
+    questions = find_task(experiment.task).read_questions(sources, references)
     tokens = tokens_named(tokenize) if tokenize else experiment.evaluate.tokenize
     translator = load_translator(run, device, engine, others)
     search = search_with(translator.search, beam, settings)
@@ -85,15 +85,17 @@ def _files(
     experiment: Experiment, source: Path | None, reference: list[Path] | None
 ) -> tuple[Sequence[str], Sequence[Sequence[str]]]:
     """Which files the test is in: those given, or those of the experiment."""
-    data = experiment.data
+    from heedful.tasks import find_task
+
+    data, two_files = experiment.data, find_task(experiment.task).files == "two"
     if source:
-        if experiment.task == "translation" and not reference:
+        if two_files and not reference:
             raise ConfigError(f"--source {source} needs --reference, its translation by people")
         return [str(source)], [[str(path)] for path in reference or []]
     if reference:
         raise ConfigError(f"--reference {reference[0]} needs --source, the text that it translates")
     if not data.test_source:
-        others = " and --reference" if experiment.task == "translation" else ""
+        others = " and --reference" if two_files else ""
         raise ConfigError(f"what to evaluate on? give --source{others}; the run names no data.test_source")
     return data.test_source, [data.test_target] if data.test_target else []
 

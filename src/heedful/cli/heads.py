@@ -195,12 +195,11 @@ def _survey(lens: "Lens", source: Path, target: Path | None, report: Path | None
     from heedful.inspection.head_report import report_json, report_page, report_text
     from heedful.inspection.head_survey import survey, worth
     from heedful.storage.files import write_atomically
-    from heedful.tasks.choose import read_files
 
     task = lens.translator.task
-    both_sides = not target and task != "translation"
+    both_sides = not target and task.files != "two"
     given = [str(target)] if target else []
-    pairs = list(read_files(task, [str(source)], given)) if target or both_sides else []
+    pairs = list(task.read_files([str(source)], given)) if target or both_sides else []
     lines = [pair.source for pair in pairs] if both_sides else list(read_lines(source))
     with console.display() as shown:
         found = survey(lens, lines, shown)

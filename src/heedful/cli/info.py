@@ -9,7 +9,7 @@ import typer
 
 from heedful.cli import console
 from heedful.cli.common import MODEL_HELP, JsonOption
-from heedful.config import PRESETS, Experiment, differences, flat, make_experiment
+from heedful.config import PRESETS, Experiment, differences, flat
 from heedful.errors import ConfigError
 
 _OF_RIVALS = ("model.cell", "model.attention", "model.kernel_width")
@@ -30,6 +30,8 @@ def info(
 
 
 def _preset_facts(name: str, vocabulary: int) -> dict[str, Any]:
+    from heedful.tasks import make_experiment
+
     experiment = make_experiment({"model": {"preset": name}})
     return {"preset": name, "vocabulary": vocabulary, **_model_facts(experiment, vocabulary, vocabulary)}
 

@@ -35,6 +35,8 @@ def models(as_json: JsonOption = False) -> None:
 
 def _row(one: "ModelFacts") -> tuple[str, ...]:
     score = f"{one.score.metric} {one.score.value:.2f} ({one.score.test_set})" if one.score else ""
-    kind = one.about if one.task == "translation" else ", ".join(part for part in (one.task, one.about) if part)
+    from heedful.tasks import find_task
+
+    kind = one.about if find_task(one.task).translates else ", ".join(part for part in (one.task, one.about) if part)
     size = f"{one.bytes / 2**20:.1f}"
     return one.name, one.kind, one.source or "?", one.target or "?", size, score, kind

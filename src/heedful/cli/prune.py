@@ -30,18 +30,18 @@ def prune(
     from heedful.inspection.prune import prune as cut
     from heedful.storage.model_names import find_model
     from heedful.storage.run_folder import RunFolder
-    from heedful.tasks.choose import read_files, score_name
+    from heedful.tasks import find_task
     from heedful.translation.translator import Translator
 
     run = find_model(run)
-    task = RunFolder.open(run).experiment().task
-    pairs = list(read_files(task, [str(source)], [str(target)] if target else []))
+    task = find_task(RunFolder.open(run).experiment().task)
+    pairs = list(task.read_files([str(source)], [str(target)] if target else []))
     use_threads(0)
     translator = Translator.load(run, device_named(device))
     search = search_with(translator.search, beam, None)
     with console.display() as shown:
         found = cut(RunFolder.open(run), translator, keep, pairs, search, out, shown)
-    console.out(json.dumps(dataclasses.asdict(found)) if as_json else _page(found, score_name(task), out))
+    console.out(json.dumps(dataclasses.asdict(found)) if as_json else _page(found, task.quick_metric, out))
 
 
 def _page(found: "Pruning", metric: str, out: Path) -> str:

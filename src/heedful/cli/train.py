@@ -11,7 +11,7 @@ import typer
 
 from heedful.cli import console
 from heedful.cli.signals import Signals, code_of, signals
-from heedful.config import Experiment, load_recipe, make_experiment, merge, parse_setting
+from heedful.config import Experiment, load_recipe, merge, parse_setting
 from heedful.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def _start(
 
     from heedful.progress import report_progress
     from heedful.storage.run_folder import RunFolder, check_free
-    from heedful.tasks.choose import read_pairs, symbols
+    from heedful.tasks import find_task, make_experiment
     from heedful.training.autoconfig import measure_corpus
     from heedful.training.finetune import inherit_languages
     from heedful.training.prepare import check_evaluation_files, resolve_files
@@ -112,8 +112,9 @@ def _start(
         data, warning = inherit_languages(data, parent)
         shown.say(warning or f"beginning with {asked.train.init}: its weights, network and vocabulary are taken over")
     device = group.device(asked.train.device)
-    check_evaluation_files(asked.task, data)
-    pairs = (symbols(asked.task, pair) for pair in read_pairs(asked.task, data))
+    task = find_task(asked.task)
+    check_evaluation_files(task, data)
+    pairs = (task.symbols(pair) for pair in task.read_pairs(data))
     found = measure_corpus(report_progress(pairs, "reading", 0, shown))
     experiment = asked
     if parent or not recipe:
@@ -147,7 +148,7 @@ def _chosen(
     shown: console.Display,
 ) -> Experiment:
     """The experiment, with what the tables leave out chosen by the data, and told."""
-    from heedful.tasks.choose import text_kinds
+    from heedful.tasks import find_task, make_experiment
     from heedful.training.autoconfig import choose_finetuning_settings, choose_settings
 
     given = tables.get("train", {})
@@ -155,7 +156,7 @@ def _chosen(
         hold_out = not tables.get("data", {}).get("valid_source")
         choice = choose_finetuning_settings(found, parent.experiment(), device, given, hold_out=hold_out)
     else:
-        symbols = set(text_kinds(asked.task, asked.text.kind)) == {"symbols"}
+        symbols = set(find_task(asked.task).tokenizer_kinds(asked.text.kind)) == {"symbols"}
         choice = choose_settings(found, device, given, model="preset" not in tables.get("model", {}), symbols=symbols)
     for key, reason in choice.reasons.items():
         table, _, name = key.partition(".")

@@ -150,10 +150,8 @@ def _check_outputs(
 
 
 def _check_writes_trees(run: Path, translator: "Translator") -> None:
-    from heedful.tasks.choose import writes_trees
-
-    if not writes_trees(translator.task):
-        raise ConfigError(f"--draw draws parse trees, but {run} is a model for {translator.task}")
+    if not translator.task.writes_trees:
+        raise ConfigError(f"--draw draws parse trees, but {run} is a model for {translator.task.name}")
 
 
 def _aligner(run: Path, translator: "Translator", report: console.Display) -> "Aligner":

@@ -22,7 +22,6 @@ from heedful.config.experiment import (
     ScheduleKind,
     SearchConfig,
     Sharing,
-    Task,
     TextConfig,
     TokenizerKind,
     TrainConfig,
@@ -34,7 +33,6 @@ from heedful.config.toml import (
     dump_experiment,
     flat,
     load_recipe,
-    make_experiment,
     merge,
     parse_setting,
 )
@@ -63,7 +61,6 @@ __all__ = [
     "ScheduleKind",
     "SearchConfig",
     "Sharing",
-    "Task",
     "TextConfig",
     "TokenizerKind",
     "TrainConfig",
@@ -72,7 +69,6 @@ __all__ = [
     "dump_experiment",
     "flat",
     "load_recipe",
-    "make_experiment",
     "merge",
     "parse_setting",
 ]

@@ -70,7 +70,6 @@ def check_experiment(experiment: Experiment) -> None:
                 raise ConfigError(f"{table}.{key} must be at least 0 and below 1, but is {value} instead")
     check_model(experiment.model)
     _check_sharing(experiment.model, experiment.text)
-    _check_task(experiment)
     _check_train(experiment.train)
     _check_search(experiment.search)
 
@@ -159,15 +158,6 @@ def _check_sharing(model: ModelConfig, text: TextConfig) -> None:
         )
     if text.bpe_dropout and text.kind != "bpe":
         raise ConfigError(f"text.bpe_dropout is {text.bpe_dropout} but text.kind is '{text.kind}'; it needs 'bpe'")
-
-
-def _check_task(experiment: Experiment) -> None:
-    text = experiment.text
-    if experiment.task in ("parsing", "tagged-parsing") and text.vocabularies == "joint" and text.kind != "symbols":
-        raise ConfigError(
-            f"task is '{experiment.task}' but text.vocabularies is 'joint'; words and brackets have nothing in common: "
-            "set text.vocabularies = 'separate' and model.sharing = 'target'"
-        )
 
 
 def _check_train(train: TrainConfig) -> None:

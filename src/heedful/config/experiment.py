@@ -3,9 +3,6 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
-Task = Literal[
-    "translation", "parsing", "tagged-parsing", "lexical-parsing", "pronunciation", "characters", "copy", "reverse"
-]
 Family = Literal["transformer", "recurrent", "convolutional"]
 Cell = Literal["lstm", "gru"]
 AttentionKind = Literal["none", "additive", "multiplicative"]
@@ -163,7 +160,7 @@ class Experiment:
     """One TOML file: everything that a training run depends on."""
 
     name: str = ""
-    task: Task = "translation"  # what the pairs are, how outputs are finished and scored; it changes some defaults
+    task: str = "translation"  # one of `heedful.tasks.TASKS`; it changes some defaults
     seed: int = 1
     model: ModelConfig = field(default_factory=ModelConfig)
     text: TextConfig = field(default_factory=TextConfig)

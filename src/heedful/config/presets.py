@@ -102,28 +102,7 @@ _RIVALS: Mapping[str, Preset] = {
     "convs2s": _rival(family="convolutional", positions="learned", encoder_layers=4, decoder_layers=3),
 }
 
-# What a task asks of every model. Words and brackets share no vocabulary, and a tree has several brackets a word
-# (section 6.3 adds 300 to the length of the source).
-_OF_TREES: Preset = {
-    "model": {"sharing": "target"},
-    "text": {"vocabularies": "separate"},
-    "data": {"max_length": 600},
-    "search": {"max_extra": 300},
-}
-# Where words stand between the brackets, both sides have most of their vocabulary in common.
-_WITH_WORDS: Preset = {key: _OF_TREES[key] for key in ("data", "search")}
-_OF_TASKS: Mapping[str, Preset] = {
-    "parsing": _OF_TREES,
-    "tagged-parsing": _OF_TREES,
-    "lexical-parsing": _WITH_WORDS,
-}
-
 PRESETS: Mapping[str, Preset] = {**_SIZES, **_TABLE_3, **_SINCE, **_RIVALS}
-
-
-def of_task(name: str) -> Preset:
-    """What differs from the paper's base model because of the task."""
-    return _OF_TASKS.get(name, {})
 
 
 def preset(name: str) -> Preset:

@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args, get_origin
 
 from heedful.config.check import check_experiment
 from heedful.config.experiment import Experiment, TrainConfig
-from heedful.config.presets import of_task, preset
+from heedful.config.presets import preset
 from heedful.errors import ConfigError, did_you_mean
 
 Tables = dict[str, Any]
@@ -56,12 +56,15 @@ def merge(*layers: Mapping[str, Any]) -> Tables:
     return merged
 
 
-def make_experiment(tables: Mapping[str, Any], under: Mapping[str, Any] | None = None) -> Experiment:
-    """Fill in what the tables leave out: from `under`, the task, the preset they name, and the paper."""
-    named = merge(under or {}, tables)
+def parse_experiment(tables: Mapping[str, Any], under: Mapping[str, Any]) -> Experiment:
+    """Parse and check tables; missing keys come from `under`, the preset that is named, and the paper.
+
+    Call `heedful.tasks.make_experiment` instead: it adds the defaults of the task.
+    """
+    named = merge(under, tables)
     model = named.get("model", {})
     name = model.get("preset", "paper") if isinstance(model, Mapping) else "paper"
-    lower = merge(preset(str(name)), of_task(str(named.get("task"))), under or {})
+    lower = merge(preset(str(name)), under)
     experiment: Experiment = _parse_table(Experiment, merge(lower, tables), "")
     if "schedule" in (train := tables.get("train", {})) and "learning_rate" not in train:
         experiment = _with_the_same_peak(experiment, lower.get("train", {}).get("schedule", TrainConfig().schedule))
@@ -97,7 +100,7 @@ def flat(experiment: Experiment) -> dict[str, object]:
 
 
 def dump_experiment(experiment: Experiment) -> str:
-    """The complete experiment as TOML that `make_experiment` reads back unchanged."""
+    """The complete experiment as TOML; `make_experiment` makes the same experiment of it."""
     import tomlkit
 
     return tomlkit.dumps(_plain(dataclasses.asdict(experiment)))

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from heedful.config.experiment import DataConfig
 from heedful.errors import DataError, did_you_mean
 
 MAX_LINE_BYTES = 1 << 20  # a longer "line" is no sentence, and reading it whole could fill the memory
@@ -48,23 +47,19 @@ class Pair:
     target: str
 
 
-def read_pairs(data: DataConfig) -> Iterator[Pair]:
-    """All training pairs: `data.source` beside `data.target`, file by file, then `data.tsv`.
-
-    Missing files are named before the first pair is read; what is wrong inside a file is named when it is reached.
-    """
-    if not data.source and not data.target and not data.tsv:
-        raise DataError("there is no text to read; give data.source and data.target, or data.tsv")
-    parallel = read_parallel(data.source, data.target)
-    for name in data.tsv:
-        check_readable(Path(name))
-    return _chain(parallel, data.tsv)
-
-
 def read_parallel(sources: Sequence[str], targets: Sequence[str]) -> Iterator[Pair]:
     """Pair line n of `sources[i]` with line n of `targets[i]`, one pair of files after another."""
     check_parallel(sources, targets)
     return _parallel(sources, targets)
+
+
+def read_table(path: Path) -> Iterator[Pair]:
+    """The pairs of a file of lines with source, tab, target; further columns are ignored."""
+    for number, line in enumerate(_lines(path), 1):
+        columns = line.split("\t", 2)
+        if len(columns) < 2:
+            raise DataError(f"{_named(path)}, line {number}: no tab; a line must be source, tab, target")
+        yield Pair(columns[0], columns[1])
 
 
 def read_lines(path: Path) -> Iterator[str]:
@@ -123,12 +118,6 @@ def fingerprint(path: Path) -> str:
         raise DataError(f"{path} cannot be read: {error.strerror}") from error
 
 
-def _chain(parallel: Iterator[Pair], tables: Sequence[str]) -> Iterator[Pair]:
-    yield from parallel
-    for name in tables:
-        yield from _table(Path(name))
-
-
 def _parallel(sources: Sequence[str], targets: Sequence[str]) -> Iterator[Pair]:
     for source_name, target_name in zip(sources, targets, strict=True):
         source_lines, target_lines = _lines(Path(source_name)), _lines(Path(target_name))
@@ -157,14 +146,6 @@ def _refuse_counts(source: str, source_count: int, target: str, target_count: in
     raise DataError(
         f"{source} has {source_count} lines but {target} has {target_count}; parallel files must pair up line by line"
     )
-
-
-def _table(path: Path) -> Iterator[Pair]:
-    for number, line in enumerate(_lines(path), 1):
-        columns = line.split("\t", 2)
-        if len(columns) < 2:
-            raise DataError(f"{_named(path)}, line {number}: no tab; a line must be source, tab, target")
-        yield Pair(columns[0], columns[1])
 
 
 def _lines(path: Path) -> Iterator[str]:

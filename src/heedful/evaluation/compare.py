@@ -13,6 +13,7 @@ from heedful.metrics.bleu import words_of
 from heedful.metrics.comparison import Comparison, System, Texts, compare
 from heedful.progress import Reporter
 from heedful.storage.run_folder import RunFolder
+from heedful.tasks import find_task
 from heedful.translation.translator import Translator
 
 _LINES_AT_A_TIME = 8192
@@ -55,9 +56,10 @@ def read_texts(
 def open_run(path: Path) -> RunFolder:
     """A run folder whose outputs can be compared."""
     run = RunFolder.open(path)
-    if (task := run.experiment().task) != "translation":
+    if not (task := find_task(run.experiment().task)).translates:
         raise ConfigError(
-            f"{path} is a model for {task}, but only translations are compared; score it with: heedful evaluate {path}"
+            f"{path} is a model for {task.name}, but only translations are compared; "
+            f"score it with: heedful evaluate {path}"
         )
     return run
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from heedful.config import BleuTokens, SearchConfig
 from heedful.metrics.score import Score
 from heedful.progress import Reporter
-from heedful.tasks.choose import Question, scores
+from heedful.tasks import Question, ScoringOptions
 from heedful.translation.translator import Translator
 
 
@@ -34,4 +34,4 @@ def evaluate(
     )
     outputs = tuple(line.text for line in lines)
     references = [question.references for question in questions]
-    return Evaluation(outputs, tuple(scores(translator.task, outputs, references, tokenize, language)))
+    return Evaluation(outputs, tuple(translator.task.score(outputs, references, ScoringOptions(tokenize, language))))

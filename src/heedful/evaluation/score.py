@@ -9,7 +9,6 @@ from heedful.data.pairs import Pair
 from heedful.data.stream import WINDOW, batches_by_length
 from heedful.errors import DataError
 from heedful.progress import Reporter
-from heedful.tasks.choose import symbols
 from heedful.translation.confidence import WordConfidence, word_confidence
 from heedful.translation.translator import Translator
 
@@ -63,7 +62,7 @@ def score_pairs(translator: Translator, pairs: Iterator[Pair], report: Reporter)
 def _window(translator: Translator, pairs: Sequence[Pair], before: int) -> list[PairScore]:
     tokenizer, engine = translator.tokenizers.target, translator.engine
     sources = translator.encode([pair.source for pair in pairs])
-    targets = tokenizer.encode_all([symbols(translator.task, pair).target for pair in pairs])
+    targets = tokenizer.encode_all([translator.task.target_symbols(pair.target) for pair in pairs])
     both = [[*source, *target] for source, target in zip(sources, targets, strict=True)]
     for number, ids in enumerate(both, before + 1):
         if len(ids) > _LONGEST:

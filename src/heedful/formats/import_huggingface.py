@@ -7,11 +7,12 @@ from typing import Any
 
 from torch import Tensor
 
-from heedful.config import Activation, Experiment, ModelConfig, Sharing, TextConfig, Vocabularies, make_experiment
+from heedful.config import Activation, Experiment, ModelConfig, Sharing, TextConfig, Vocabularies
 from heedful.errors import ConfigError, FolderError
 from heedful.formats.marian import own_weights
 from heedful.storage.files import disk_errors, load_tensors, read_json
 from heedful.storage.run_folder import Tokenizers, read_tokenizer
+from heedful.tasks import make_experiment
 from heedful.text.sentencepiece import sentencepiece_tokenizer
 
 _ACTIVATIONS: dict[str, Activation] = {"relu": "relu", "gelu": "gelu", "swish": "swish", "silu": "swish"}

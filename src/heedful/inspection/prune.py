@@ -28,7 +28,6 @@ from heedful.progress import Reporter
 from heedful.storage.clear import clear_folder
 from heedful.storage.files import write_atomically
 from heedful.storage.run_folder import RunFolder, fill_model
-from heedful.tasks.choose import quick_score, symbols
 from heedful.training.model_card import model_card
 from heedful.training.versions import versions
 from heedful.translation.translator import Translator
@@ -99,7 +98,7 @@ def _compared(
         Measured(
             heads=len(all_heads(one.model)),
             parameters=sum(weight.numel() for weight in one.model.parameters()),
-            score=quick_score(whole.task, lines, targets, tokenize),
+            score=whole.task.quick_score(lines, targets, tokenize),
             sentences_per_second=len(pairs) / sum(taken),
         )
         for one, lines, taken in zip((whole, smaller), outputs, seconds, strict=True)
@@ -159,7 +158,7 @@ def paired_batches(run: RunFolder, translator: Translator, pairs: Sequence[Pair]
     size = max(tokenizers.source.vocabulary_size, tokenizers.target.vocabulary_size)
     device = next(translator.model.parameters()).device
     with TemporaryDirectory() as folder:
-        seen = (symbols(translator.task, pair) for pair in pairs)
+        seen = (translator.task.symbols(pair) for pair in pairs)
         corpus = write_corpus(Path(folder), seen, encoders, size, Limits(data.max_length, data.max_ratio))
         if not len(corpus):
             raise DataError("every pair is empty or too long; give other text to weigh the heads by")

@@ -14,6 +14,7 @@ from heedful.errors import ConfigError, HeedfulError
 from heedful.serve.http_errors import Refused
 from heedful.storage.model_names import find_model
 from heedful.storage.run_folder import RunFolder
+from heedful.tasks import find_task
 from heedful.text.language_detection import count_trigrams, known_languages
 from heedful.translation.translator import Translator
 
@@ -148,7 +149,7 @@ def places(folders: Sequence[Path], languages: Sequence[str] = ()) -> list[Place
     found: list[Place] = []
     for number, folder in enumerate(map(find_model, folders)):
         data = RunFolder.open(folder).experiment()
-        if data.task != "translation":
+        if not find_task(data.task).translates:
             raise ConfigError(f"{folder} is a model for {data.task}; only translation models can be served")
         source, _, target = (languages[number] if languages else "").partition("-")
         source, target = source or data.data.source_language, target or data.data.target_language

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 from safetensors import safe_open
 
-from heedful.config import Experiment, ModelConfig, SearchConfig, dump_experiment, load_recipe, make_experiment
+from heedful.config import Experiment, ModelConfig, SearchConfig, dump_experiment, load_recipe
 from heedful.data.pairs import Pair
 from heedful.errors import ConfigError, FolderError
 from heedful.models.size import model_size
@@ -41,6 +41,7 @@ from heedful.storage.files import (
     write_manifest,
 )
 from heedful.storage.lock import LOCK
+from heedful.tasks import make_experiment
 from heedful.text import Tokenizer
 
 if TYPE_CHECKING:  # who needs no weights does not wait for PyTorch

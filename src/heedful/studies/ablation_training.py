@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from heedful.config import BleuTokens, Experiment, flat, make_experiment, merge
+from heedful.config import BleuTokens, Experiment, flat, merge
 from heedful.data.batch import pack
 from heedful.data.batching import Batching
 from heedful.data.stream import batches_by_length
@@ -29,6 +29,7 @@ from heedful.models.transformer import Transformer
 from heedful.storage.files import read_json, write_atomically
 from heedful.studies import ablation_changes as changes
 from heedful.studies.study import StudyInterrupted, StudyPlan
+from heedful.tasks import make_experiment
 from heedful.training.events import StepDone
 from heedful.training.gradients import Objective, make_gradients
 from heedful.training.layers import set_up_layers

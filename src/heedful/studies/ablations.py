@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from heedful.config import Experiment, make_experiment, merge
+from heedful.config import Experiment, merge
 from heedful.errors import ConfigError
 from heedful.progress import Reporter
 from heedful.storage.files import MANIFEST, sha256
@@ -18,6 +18,7 @@ from heedful.studies.charts import Series, can_draw, lines
 from heedful.studies.corpus_facts import prepare_text
 from heedful.studies.rows import check_recipe
 from heedful.studies.study import Cell, StudyPlan, StudyResult, Table
+from heedful.tasks import make_experiment
 from heedful.training.prepare import Prepared, resolve_files
 
 _NOISE = 3.0  # a difference in BLEU that means nothing: there is one seed a row, on few sentences

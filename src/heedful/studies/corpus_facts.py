@@ -11,7 +11,7 @@ from heedful.models.flops import Lengths
 from heedful.progress import Reporter
 from heedful.storage.run_folder import RunFolder
 from heedful.studies.study import StudyPlan
-from heedful.tasks.choose import read_pairs
+from heedful.tasks import find_task
 from heedful.training.prepare import Prepared, check_evaluation_files, describe_data, load_prepared, prepare
 from heedful.training.versions import versions
 
@@ -51,8 +51,9 @@ def prepare_text(folder: Path, experiment: Experiment, report: Reporter) -> Prep
             return load_prepared(run, experiment, report)
     if folder.exists():
         rmtree(folder)
-    check_evaluation_files(experiment.task, experiment.data)
-    total = sum(1 for _ in read_pairs(experiment.task, experiment.data))
+    task = find_task(experiment.task)
+    check_evaluation_files(task, experiment.data)
+    total = sum(1 for _ in task.read_pairs(experiment.data))
     run = RunFolder.create(folder)
     run.begin(experiment)
     prepared = prepare(run, experiment, total, report)

@@ -22,7 +22,7 @@ from heedful.storage.run_folder import RunFolder, read_valid_pairs
 from heedful.studies.row_training import train_row
 from heedful.studies.rows import TableRow
 from heedful.studies.study import StudyPlan
-from heedful.tasks.choose import Question, questions, read_questions
+from heedful.tasks import Question, find_task
 from heedful.training.learning_curve import read_events
 from heedful.training.validation import compute_validation_loss
 from heedful.translation.translator import Translator
@@ -58,12 +58,12 @@ def read_test_questions(study: str, experiment: Experiment) -> list[Question]:
     data = experiment.data
     if not data.test_source:
         raise ConfigError(f"study {study} scores a test set, but the recipe names none; set data.test_source")
-    return read_questions(experiment.task, data.test_source, [data.test_target] if data.test_target else [])
+    return find_task(experiment.task).read_questions(data.test_source, [data.test_target] if data.test_target else [])
 
 
 def read_validation_questions(run: RunFolder) -> list[Question]:
     """The validation pairs as a test, as in Table 3 of the paper."""
-    return questions(run.experiment().task, read_valid_pairs(run))
+    return find_task(run.experiment().task).make_questions(read_valid_pairs(run))
 
 
 def score_row(run: RunFolder, asked: Sequence[Question], plan: StudyPlan) -> RowScores:

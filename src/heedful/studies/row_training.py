@@ -14,7 +14,7 @@ from heedful.storage.files import write_atomically
 from heedful.storage.run_folder import RunFolder
 from heedful.studies.rows import TableRow
 from heedful.studies.study import StudyInterrupted, StudyPlan
-from heedful.tasks.choose import read_pairs
+from heedful.tasks import find_task
 from heedful.training import run as fit
 from heedful.training.events import Event, Finished, StepDone, Validated
 
@@ -76,7 +76,7 @@ def _events(run: RunFolder, row: TableRow, plan: StudyPlan) -> Iterator[Event]:
         here = {"threads": train.threads, "device": train.device, "timeout_minutes": train.timeout_minutes}
         return fit.resume(run.path, {"train": here}, plan.report, plan.interrupted)
     RunFolder.create(run.path)
-    total = sum(1 for _ in read_pairs(row.experiment.task, row.experiment.data))
+    total = sum(1 for _ in find_task(row.experiment.task).read_pairs(row.experiment.data))
     return fit.train(run, row.experiment, total, plan.report, plan.interrupted)
 
 

@@ -4,11 +4,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from heedful.config import PRESETS, RIVAL_RATE, Experiment, ModelConfig, Task, make_experiment, merge
+from heedful.config import PRESETS, RIVAL_RATE, Experiment, ModelConfig, merge
 from heedful.errors import ConfigError, DataError, did_you_mean
 from heedful.models.size import equal_size, model_size
 from heedful.studies.corpus_facts import CorpusFacts
 from heedful.studies.study import StudyPlan
+from heedful.tasks import Task, make_experiment
+from heedful.tasks.translation import TRANSLATION
 from heedful.training.prepare import resolve_files
 
 _CLIPPED = 1.0
@@ -42,10 +44,10 @@ def load_experiment(study: str, plan: StudyPlan, smoke: Mapping[str, Any], examp
 
 def check_recipe(study: str, experiment: Experiment, example: str, *tasks: Task) -> None:
     """A study compares by one score, and with a Transformer; it is of translation unless other tasks are named."""
-    tasks = tasks or ("translation",)
-    if experiment.task not in tasks:
+    tasks = tasks or (TRANSLATION,)
+    if experiment.task not in [task.name for task in tasks]:
         raise ConfigError(
-            f"study {study} is of {tasks[0]}, but task is '{experiment.task}'; give a recipe such as {example}"
+            f"study {study} is of {tasks[0].name}, but task is '{experiment.task}'; give a recipe such as {example}"
         )
     if experiment.model.family != "transformer":
         raise ConfigError(

@@ -11,7 +11,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from heedful.config import make_experiment
 from heedful.device import choose_device
 from heedful.models.flops import looks
 from heedful.nn.attention import SelfAttention, attend_between, attend_nearby
@@ -23,6 +22,7 @@ from heedful.progress import Reporter
 from heedful.studies.charts import Series, can_draw, lines
 from heedful.studies.speed import one_thread, seconds
 from heedful.studies.study import Cell, Scale, StudyPlan, StudyResult, Table
+from heedful.tasks import make_experiment
 
 Kind = Literal[
     "self-attention",

@@ -22,7 +22,7 @@ from heedful.studies.rows import TableRow, load_experiment, make_rival_row, row,
 from heedful.studies.speed import measure_training_speed
 from heedful.studies.study import Cell, Scale, StudyPlan, StudyResult, Table
 from heedful.studies.synthetic import write_corpus
-from heedful.tasks.choose import Question
+from heedful.tasks import Question
 
 _TITLE = "Table 2: quality and training cost"
 _SMOKE_SIZES = (300, 20, 40)

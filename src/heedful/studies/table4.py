@@ -17,7 +17,8 @@ from heedful.studies.row_results import (
 from heedful.studies.rows import load_experiment, make_rival_row, row, select_rows
 from heedful.studies.study import Cell, StudyPlan, StudyResult, Table
 from heedful.studies.synthetic import write_treebank
-from heedful.tasks.choose import TREES, Question
+from heedful.tasks import Question
+from heedful.tasks.parsing import PARSING, TREE_TASKS
 from heedful.text.trees import read_tree
 
 _TITLE = "Table 4: constituency parsing"
@@ -46,7 +47,7 @@ def table4(plan: StudyPlan) -> StudyResult:
     if plan.scale == "smoke":
         write_treebank(plan.folder / "data", _SMOKE_SIZES)
     example = "recipes/paper-parsing-wsj.toml" if plan.scale == "paper" else "recipes/parsing-wsj-sample.toml"
-    experiment = load_experiment("table4", plan, _smoke(plan), example, *TREES)
+    experiment = load_experiment("table4", plan, _smoke(plan), example, *TREE_TASKS)
     found = collect_corpus_facts(experiment, plan)
     lstm = make_rival_row("lstm", "bahdanau", experiment, found, cell="lstm")
     rows = select_rows([row("transformer", experiment, {}), lstm], plan)
@@ -75,7 +76,7 @@ def _smoke(plan: StudyPlan) -> dict[str, object]:
     model = {"preset": "modern", "d_model": 64, "d_ff": 128, "encoder_layers": 2, "decoder_layers": 2, "dropout": 0.0}
     train = {"max_steps": 80, "warmup_steps": 20, "validate_every": 40, "save_every": 80, "validate_bleu": True}
     own = {
-        "task": "parsing",
+        "task": PARSING.name,
         "data": {"folder": str(plan.folder / "data"), **files},
         "model": {**model, "sharing": "target"},
     }

@@ -1,1 +1,44 @@
-"""What a model is trained for: how each task's files are read, its outputs finished, and both compared."""
+"""Tasks that a model can be trained for: one file and one line of this tuple for each."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from heedful.config.experiment import Experiment
+from heedful.config.toml import merge, parse_experiment
+from heedful.errors import ConfigError, did_you_mean
+from heedful.tasks import characters, copying, parsing, pronunciation, translation
+from heedful.tasks.task import Question, ScoringOptions, Task
+
+__all__ = ["TASKS", "Question", "ScoringOptions", "Task", "find_task", "make_experiment"]
+
+TASKS: tuple[Task, ...] = (
+    translation.TRANSLATION,
+    *parsing.TREE_TASKS,
+    pronunciation.PRONUNCIATION,
+    characters.CHARACTERS,
+    copying.COPY,
+    copying.REVERSE,
+)
+
+
+def find_task(name: str) -> Task:
+    """The task of this name, which is `Experiment.task`."""
+    for task in TASKS:
+        if task.name == name:
+            return task
+    known = [task.name for task in TASKS]
+    raise ConfigError(f"task must be one of {', '.join(known)}, but is {name!r} instead{did_you_mean(name, known)}")
+
+
+def make_experiment(tables: Mapping[str, Any], under: Mapping[str, Any] | None = None) -> Experiment:
+    """Check a recipe's tables; missing keys come from `under`, the task, the preset that is named, and the paper."""
+    under = under or {}
+    task = find_task(str(merge(under, tables).get("task", Experiment().task)))
+    experiment = parse_experiment(tables, merge(task.defaults, under))
+    source, target = task.tokenizer_kinds(experiment.text.kind)
+    if source != target and experiment.text.vocabularies == "joint":
+        raise ConfigError(
+            f"task is '{task.name}', whose source ({source}) and target ({target}) have nothing in common, but "
+            "text.vocabularies is 'joint'; set text.vocabularies = 'separate' and model.sharing = 'target'"
+        )
+    return experiment

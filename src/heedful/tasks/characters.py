@@ -3,15 +3,17 @@
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from heedful.config.experiment import BleuTokens
 from heedful.data.pairs import Pair, read_lines
 from heedful.errors import DataError
 from heedful.metrics.score import Score
+from heedful.tasks.task import References, ScoringOptions, Task
 
-_SPACE = "␣"  # what a space is called among symbols that have spaces between them
+_SPACE = "␣"  # stands for a space of the text, because spaces separate symbols
 
 
-def read(path: Path) -> Iterator[Pair]:
-    """Source, tab, target; or lemma, tab, form, tab, features, as SIGMORPHON has inflection: `gehen ging V;PST;3;SG`.
+def read_inflections(path: Path) -> Iterator[Pair]:
+    """Lines of source, tab, target; or of lemma, tab, form, tab, features, as in SIGMORPHON: `gehen ging V;PST;3;SG`.
 
     The source of an inflection is the lemma, a tab, and the features.
     """
@@ -33,18 +35,40 @@ def spell(text: str) -> str:
 
 
 def unspell(symbols: str) -> str:
-    """The text of which these are the characters."""
+    """The text that was spelt out so."""
     return "".join(symbols.split()).replace(_SPACE, " ")
 
 
-def source_symbols(text: str) -> str:
-    """The characters of a text; features behind a tab are one symbol each, which no character is."""
+def _source_symbols(text: str) -> str:
+    """The characters of a text; each feature after a tab is one symbol, in angle brackets."""
     plain, _, features = text.partition("\t")
     return " ".join([spell(plain), *(f"<{feature}>" for feature in features.replace(";", " ").split())])
 
 
-def scores(outputs: Sequence[str], references: Sequence[Sequence[str]], resamples: int) -> list[Score]:
-    """Accuracy of whole outputs, and CER."""
-    from heedful.metrics.edit_distance import character_scores  # with NumPy, which translating need not wait for
+def _finish(source: str, output: str) -> str:
+    return unspell(output)
 
-    return character_scores(outputs, references, resamples)
+
+def _score(outputs: Sequence[str], references: References, options: ScoringOptions) -> list[Score]:
+    """Accuracy of whole outputs, and CER."""
+    from heedful.metrics.edit_distance import character_scores  # imports NumPy, which translating does not need
+
+    return character_scores(outputs, references, options.resamples)
+
+
+def _quick_score(outputs: Sequence[str], references: References, tokenize: BleuTokens) -> float:
+    return _score(outputs, references, ScoringOptions(resamples=1))[0].value
+
+
+CHARACTERS = Task(
+    name="characters",
+    read_file=read_inflections,
+    source_symbols=_source_symbols,
+    target_symbols=spell,
+    finish=_finish,
+    source_tokenizer="symbols",
+    target_tokenizer="symbols",
+    score=_score,
+    quick_score=_quick_score,
+    quick_metric="accuracy",
+)

@@ -1,27 +1,45 @@
-"""The smallest tasks, to see whether a model learns at all: say the words again, or say them backwards."""
+"""The smallest tasks, which show whether a model learns at all: repeat the words, or reverse them."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
+from heedful.config.experiment import BleuTokens
 from heedful.data.pairs import Pair, read_lines
 from heedful.metrics.score import Score
+from heedful.tasks.task import References, ScoringOptions, Task
 
 
-def read_copy(path: Path) -> Iterator[Pair]:
-    """Every line and itself."""
+def _read_copies(path: Path) -> Iterator[Pair]:
     for line in read_lines(path):
         yield Pair(line, " ".join(line.split()))
 
 
-def read_reverse(path: Path) -> Iterator[Pair]:
-    """Every line and its words from the last to the first."""
+def _read_reversals(path: Path) -> Iterator[Pair]:
     for line in read_lines(path):
         yield Pair(line, " ".join(reversed(line.split())))
 
 
-def scores(outputs: Sequence[str], references: Sequence[Sequence[str]], resamples: int) -> list[Score]:
+def _score(outputs: Sequence[str], references: References, options: ScoringOptions) -> list[Score]:
     """Accuracy of whole lines, and the error rate of their words."""
-    from heedful.metrics.edit_distance import token_scores  # with NumPy, which translating need not wait for
+    from heedful.metrics.edit_distance import token_scores  # imports NumPy, which translating does not need
 
     answers = [[right.split() for right in several] for several in references]
-    return token_scores([output.split() for output in outputs], answers, resamples)
+    return token_scores([output.split() for output in outputs], answers, options.resamples)
+
+
+def _quick_score(outputs: Sequence[str], references: References, tokenize: BleuTokens) -> float:
+    return _score(outputs, references, ScoringOptions(resamples=1))[0].value
+
+
+COPY = Task(
+    name="copy",
+    read_file=_read_copies,
+    source_tokenizer="symbols",
+    target_tokenizer="symbols",
+    score=_score,
+    quick_score=_quick_score,
+    quick_metric="accuracy",
+)
+
+REVERSE = replace(COPY, name="reverse", read_file=_read_reversals)

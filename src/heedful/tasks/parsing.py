@@ -1,12 +1,15 @@
 """Constituency parsing (section 6.3): a sentence in, its tree out."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from heedful.config.experiment import BleuTokens
 from heedful.data.pairs import Pair, read_lines
 from heedful.errors import DataError
 from heedful.metrics.score import Score
+from heedful.tasks.task import References, ScoringOptions, Task
 from heedful.text.linearisation import linearise, tree_over, with_words, without_words
 from heedful.text.trees import NO_TAG, Tree, read_tree, read_trees, write_tree
 
@@ -14,8 +17,8 @@ if TYPE_CHECKING:
     from heedful.metrics.brackets import Parse
 
 
-def read(path: Path) -> Iterator[Pair]:
-    """The trees of a file in Penn brackets: the words, and the tree on one line."""
+def _read_treebank(path: Path) -> Iterator[Pair]:
+    """The words and the tree, on one line, of each tree in Penn brackets."""
     tree = None
     for tree in read_trees(read_lines(path), str(path)):
         yield Pair(" ".join(tree.texts()), write_tree(tree))
@@ -23,21 +26,33 @@ def read(path: Path) -> Iterator[Pair]:
         raise DataError(f"{path} holds no tree; it must be in Penn brackets, such as (S (NP (PRP I)) (VP (VBP see)))")
 
 
-def target_symbols(tree: str, *, tags: bool = False, words: bool = False) -> str:
-    """A tree on one line in the linear form that the model writes."""
-    return with_words(read_tree(tree)) if words else linearise(read_tree(tree), tags=tags)
+def _write_brackets(tree: str) -> str:
+    return linearise(read_tree(tree), tags=False)
 
 
-def finish(source: str, output: str, *, words: bool = False) -> str:
-    """A tree over exactly the words of the source, however wrong the output is; of no words nothing."""
-    own, symbols = source.split(), output.split()
-    tree = tree_over(own, without_words(own, symbols) if words else symbols)
+def _write_brackets_and_tags(tree: str) -> str:
+    return linearise(read_tree(tree), tags=True)
+
+
+def _write_brackets_and_words(tree: str) -> str:
+    return with_words(read_tree(tree))
+
+
+def _finish(source: str, output: str) -> str:
+    """A tree over exactly the words of the source, however wrong the output is; nothing if there are no words."""
+    tree = tree_over(source.split(), output.split())
     return write_tree(tree) if tree else ""
 
 
-def scores(outputs: Sequence[str], references: Sequence[Sequence[str]], resamples: int) -> list[Score]:
+def _finish_with_words(source: str, output: str) -> str:
+    words = source.split()
+    tree = tree_over(words, without_words(words, output.split()))
+    return write_tree(tree) if tree else ""
+
+
+def _score(outputs: Sequence[str], references: References, options: ScoringOptions) -> list[Score]:
     """Labelled brackets by EVALB's rules, against the first reference of each sentence."""
-    from heedful.metrics.brackets import Parse, bracket_scores  # with NumPy, which translating need not wait for
+    from heedful.metrics.brackets import Parse, bracket_scores  # imports NumPy, which translating does not need
 
     if len(outputs) != len(references):
         raise DataError(f"there are {len(outputs)} trees but {len(references)} references; they must pair up")
@@ -50,12 +65,51 @@ def scores(outputs: Sequence[str], references: Sequence[Sequence[str]], resample
                 "both must be of the same sentence"
             )
     rights = [Parse(tuple(tree.brackets()), tree.tags()) for tree in right]
-    return bracket_scores(list(map(_parse, found)), rights, resamples)
+    return bracket_scores(list(map(_parse, found)), rights, options.resamples)
+
+
+def _quick_score(outputs: Sequence[str], references: References, tokenize: BleuTokens) -> float:
+    return _score(outputs, references, ScoringOptions(resamples=1))[0].value
 
 
 def _parse(tree: Tree) -> "Parse":
-    """An output; a model may write no tags. Of a reference without tags no word is punctuation, and all count."""
+    """An output's brackets. A model may write no tags; without tags, no word is punctuation and all words count."""
     from heedful.metrics.brackets import Parse
 
     tags = tree.tags()
     return Parse(tuple(tree.brackets()), () if set(tags) == {NO_TAG} else tags)
+
+
+# A tree has several brackets a word; section 6.3 adds 300 to the length of the source.
+_LONG_OUTPUTS = {"data": {"max_length": 600}, "search": {"max_extra": 300}}
+
+PARSING = Task(
+    name="parsing",
+    read_file=_read_treebank,
+    target_symbols=_write_brackets,
+    finish=_finish,
+    target_tokenizer="symbols",
+    # Words and brackets share no vocabulary.
+    defaults={"model": {"sharing": "target"}, "text": {"vocabularies": "separate"}, **_LONG_OUTPUTS},
+    score=_score,
+    quick_score=_quick_score,
+    quick_metric="F1",
+    files="one",
+    pipeline_tag="token-classification",
+    aligns_words=False,
+    writes_trees=True,
+)
+
+TAGGED_PARSING = replace(PARSING, name="tagged-parsing", target_symbols=_write_brackets_and_tags)
+
+LEXICAL_PARSING = replace(
+    PARSING,
+    name="lexical-parsing",
+    target_symbols=_write_brackets_and_words,
+    finish=_finish_with_words,
+    target_tokenizer=None,  # with words between the brackets, both sides have most of their vocabulary in common
+    defaults=_LONG_OUTPUTS,
+    searches_trees=True,
+)
+
+TREE_TASKS = (PARSING, TAGGED_PARSING, LEXICAL_PARSING)

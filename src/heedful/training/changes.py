@@ -3,8 +3,9 @@
 from dataclasses import asdict
 from typing import Any
 
-from heedful.config import Experiment, flat, make_experiment, merge
+from heedful.config import Experiment, flat, merge
 from heedful.errors import ConfigError
+from heedful.tasks import make_experiment
 
 # When it ends, how often it looks, where it runs, and what a diverged one is advised to.
 _MAY_CHANGE = (

@@ -4,12 +4,13 @@ from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
-from heedful.config import DataConfig, flat, make_experiment
+from heedful.config import DataConfig, flat
 from heedful.errors import ConfigError
 from heedful.models.seq2seq import AnySeq2Seq
 from heedful.storage.model_names import find_model
 from heedful.storage.parent import copy_parent, has_parent, parent_of
 from heedful.storage.run_folder import RunFolder, fill_model, read_valid_pairs
+from heedful.tasks import find_task, make_experiment
 from heedful.training.learning_curve import read_events
 from heedful.training.vocabulary_fit import count_pieces_per_word
 
@@ -79,7 +80,7 @@ def copy_parent_model(run: RunFolder, name: str) -> dict[str, object]:
         data = about.get("data")
         facts = dict(data) if isinstance(data, dict) else {}
         if "pieces_a_word" not in facts and (parent.data / "valid.json").exists():
-            task = parent.experiment().task
+            task = find_task(parent.experiment().task)
             facts["pieces_a_word"] = count_pieces_per_word(parent.tokenizers(), task, read_valid_pairs(parent))
         copy_parent(run, parent, {"data": facts, "parent": about.get("parent")})
     copy = parent_of(run)

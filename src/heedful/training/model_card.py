@@ -3,28 +3,17 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from heedful.config import Family, Task
+from heedful.config import Family
 from heedful.models.size import model_size
 from heedful.storage.model_names import is_built_in
 from heedful.storage.run_folder import RunFolder
+from heedful.tasks import find_task
 from heedful.training.learning_curve import read_events
 
 _KINDS: Mapping[Family, str] = {
     "transformer": "Transformer",
     "recurrent": "recurrent model",
     "convolutional": "convolutional model",
-}
-
-
-_TAGS: Mapping[Task, str] = {
-    "translation": "translation",
-    "parsing": "token-classification",
-    "tagged-parsing": "token-classification",
-    "lexical-parsing": "token-classification",
-    "pronunciation": "text2text-generation",
-    "characters": "text2text-generation",
-    "copy": "text2text-generation",
-    "reverse": "text2text-generation",
 }
 
 
@@ -51,7 +40,7 @@ def model_card(folder: RunFolder, name: str = "", ending: str = _LICENCE) -> str
     lines = [
         "---",
         "library_name: heedful",
-        f"pipeline_tag: {_TAGS[experiment.task]}",
+        f"pipeline_tag: {find_task(experiment.task).pipeline_tag}",
         *(["language:", languages.rstrip()] if languages else []),
         "---",
         f"# {name}: {source} to {target}",

@@ -8,7 +8,7 @@ from hashlib import blake2b
 from itertools import chain
 from pathlib import Path
 
-from heedful.config import DataConfig, Experiment, Task
+from heedful.config import DataConfig, Experiment
 from heedful.data.corpus import FILES, Corpus, Dropped, Encode, Limits, write_corpus
 from heedful.data.pairs import STANDARD_INPUT, Pair, check_readable, fingerprint, guess_language
 from heedful.errors import ConfigError, DataError, FolderError
@@ -23,7 +23,7 @@ from heedful.storage.files import (
 )
 from heedful.storage.parent import parent_of
 from heedful.storage.run_folder import RunFolder, Tokenizers, read_valid_pairs
-from heedful.tasks.choose import read_pairs, read_validation, symbols, text_kinds
+from heedful.tasks import Task, find_task
 from heedful.text import BpeDropout, Tokenizer, learn_tokenizer, reuse_tokenizer
 from heedful.training.autoconfig import default_hold_out
 from heedful.training.vocabulary_fit import count_pieces_per_word
@@ -81,7 +81,7 @@ def _matching(folder: Path, name: str) -> list[Path]:
 
 def check_evaluation_files(task: Task, data: DataConfig) -> None:
     """Read the validation files and find those of the test, so that a mistake shows before any work is done."""
-    for _ in read_validation(task, data):
+    for _ in task.read_validation(data):
         pass
     for name in (*data.test_source, *data.test_target):
         check_readable(Path(name))
@@ -89,12 +89,12 @@ def check_evaluation_files(task: Task, data: DataConfig) -> None:
 
 def prepare(run: RunFolder, experiment: Experiment, total: int, report: Reporter) -> Prepared:
     """Learn the tokenizers and write the corpora into the run folder. `total` pairs are in `data`."""
-    data, task = experiment.data, experiment.task
+    data, task = experiment.data, find_task(experiment.task)
     share = _held_out_share(data, total)
     seed = experiment.seed
 
     def training_pairs() -> Iterator[Pair]:
-        return (symbols(task, pair) for pair in read_pairs(task, data) if not _is_held_out(pair, share, seed))
+        return (task.symbols(pair) for pair in task.read_pairs(data) if not _is_held_out(pair, share, seed))
 
     tokenizers = _tokenizers(run, experiment, training_pairs, total, report)
     run.describe(experiment, tokenizers)
@@ -104,7 +104,7 @@ def prepare(run: RunFolder, experiment: Experiment, total: int, report: Reporter
         _check_not_empty(train[0], data)
         valid_pairs = tuple(_validation_pairs(task, data, share, seed))
         write_atomically(run.data / "valid.json", json.dumps([[p.source, p.target] for p in valid_pairs]))
-        valid = _valid_corpus(run, [symbols(task, pair) for pair in valid_pairs], tokenizers, limits)
+        valid = _valid_corpus(run, [task.symbols(pair) for pair in valid_pairs], tokenizers, limits)
         write_manifest(run.data, [*_prepared_files(experiment), *(f"valid/{name}" for name in FILES if valid)])
     report.say(_summarise(train[0], len(valid_pairs)))
     return Prepared(tokenizers, train, valid, valid_pairs)
@@ -121,14 +121,14 @@ def load_prepared(run: RunFolder, experiment: Experiment, report: Reporter) -> P
 
 def describe_data(run: RunFolder, experiment: Experiment, prepared: Prepared) -> dict[str, object]:
     """What the run folder remembers of the files: names, fingerprints, counts."""
-    data = experiment.data
+    data, task = experiment.data, find_task(experiment.task)
     files = [*data.source, *data.target, *data.tsv, *data.valid_source, *data.valid_target]
     return {
         "files": {name: _text_facts(name, run) for name in files},
         "pairs": len(prepared.train[0]),
         "validation_pairs": len(prepared.valid_pairs),
         "pieces_a_word": count_pieces_per_word(
-            prepared.tokenizers, experiment.task, prepared.valid_pairs or read_pairs(experiment.task, data)
+            prepared.tokenizers, task, prepared.valid_pairs or task.read_pairs(data)
         ),
         "dropped": {name: getattr(prepared.train[0].dropped, name) for name in Dropped.__slots__},
         "source_language": data.source_language,
@@ -212,7 +212,7 @@ def _tokenizers(run: RunFolder, experiment: Experiment, pairs: Pairs, total: int
         tokenizer = reuse_tokenizer(Path(text.tokenizer_file))
         report.say(f"vocabulary: {tokenizer.vocabulary_size} pieces of {text.tokenizer_file}")
         return Tokenizers(tokenizer, tokenizer)
-    source_kind, target_kind = text_kinds(experiment.task, text.kind)
+    source_kind, target_kind = find_task(experiment.task).tokenizer_kinds(text.kind)
     # Every so many-th pair, so that a sample is of all files.
     stride = -(-2 * total // text.sample_lines)
 
@@ -292,8 +292,8 @@ def _is_held_out(pair: Pair, share: float, seed: int) -> bool:
 
 def _validation_pairs(task: Task, data: DataConfig, share: float, seed: int) -> Iterable[Pair]:
     if data.valid_source:
-        return read_validation(task, data)
-    return (pair for pair in read_pairs(task, data) if _is_held_out(pair, share, seed)) if share else ()
+        return task.read_validation(data)
+    return (pair for pair in task.read_pairs(data) if _is_held_out(pair, share, seed)) if share else ()
 
 
 def _check_not_empty(corpus: Corpus, data: DataConfig) -> None:

@@ -26,7 +26,7 @@ from heedful.storage.clear import clear_folder
 from heedful.storage.files import remove_temporaries, write_atomically
 from heedful.storage.lock import lock_folder
 from heedful.storage.run_folder import RunFolder, average_weights, fill_model
-from heedful.tasks.choose import read_pairs, score_name
+from heedful.tasks import find_task
 from heedful.training.changes import apply_resume_settings
 from heedful.training.checkpointing import (
     RunProgress,
@@ -107,7 +107,7 @@ def resume(
         else:
             report.say("the preparation of the data was cut short and is done again")
             prepared = _prepare(
-                run, experiment, sum(1 for _ in read_pairs(experiment.task, experiment.data)), report, group
+                run, experiment, sum(1 for _ in find_task(experiment.task).read_pairs(experiment.data)), report, group
             )
         group.run_on_first(lambda: settings)
         fit = Fit(run, experiment, prepared, report, group)
@@ -260,7 +260,7 @@ class Fit:
         weights = self._weights()
         other = weights if self.sharded or self.state.average else None
         loss, score = self.group.run_on_first(lambda: self._scores(other))
-        metric = score_name(self.experiment.task)
+        metric = find_task(self.experiment.task).quick_metric
         if not math.isfinite(loss) and self.experiment.train.on_non_finite == "stop":
             raise Diverged(
                 f"the validation loss at step {self.state.step} is {loss}; lower train.learning_rate "

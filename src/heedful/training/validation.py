@@ -14,7 +14,7 @@ from heedful.data.batching import Batching, epoch_batches
 from heedful.data.corpus import Corpus
 from heedful.models.seq2seq import AnySeq2Seq
 from heedful.nn.loss import smoothed_loss
-from heedful.tasks.choose import questions, quick_score
+from heedful.tasks import find_task
 from heedful.training.prepare import Prepared
 from heedful.translation.translator import Translator
 
@@ -63,12 +63,13 @@ def compute_validation_loss(model: AnySeq2Seq, corpus: Corpus, batch_tokens: int
 
 def compute_validation_score(model: AnySeq2Seq, prepared: Prepared, experiment: Experiment) -> float:
     """BLEU of greedy translations, or what else the task is judged by."""
+    task = find_task(experiment.task)
     greedy = replace(experiment.search, method="beam", beam=1, groups=1, guard=False)
-    translator = Translator.with_model(model, prepared.tokenizers, greedy, experiment.task)
-    asked = sample_evenly(questions(experiment.task, prepared.valid_pairs), _SCORED)
+    translator = Translator.with_model(model, prepared.tokenizers, greedy, task)
+    asked = sample_evenly(task.make_questions(prepared.valid_pairs), _SCORED)
     outputs = [output.text for output in translator.translate([question.source for question in asked])]
     references = [question.references for question in asked]
-    return quick_score(experiment.task, outputs, references, experiment.evaluate.tokenize)
+    return task.quick_score(outputs, references, experiment.evaluate.tokenize)
 
 
 def sample_evenly(several: Sequence[T], most: int) -> Sequence[T]:

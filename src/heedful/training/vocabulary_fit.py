@@ -3,10 +3,9 @@
 from collections.abc import Iterable
 from itertools import islice
 
-from heedful.config import Task
 from heedful.data.pairs import Pair
 from heedful.storage.run_folder import Tokenizers
-from heedful.tasks.choose import symbols
+from heedful.tasks import Task
 from heedful.text import Tokenizer
 
 _PAIRS = 1000
@@ -14,7 +13,7 @@ _PAIRS = 1000
 
 def count_pieces_per_word(tokenizers: Tokenizers, task: Task, pairs: Iterable[Pair]) -> dict[str, float]:
     """For each side, over the first pairs."""
-    seen = [symbols(task, pair) for pair in islice(pairs, _PAIRS)]
+    seen = [task.symbols(pair) for pair in islice(pairs, _PAIRS)]
     sides = {
         "source": (tokenizers.source, [pair.source for pair in seen]),
         "target": (tokenizers.target, [pair.target for pair in seen]),

@@ -7,7 +7,7 @@ from itertools import islice
 from threading import Lock
 from typing import TYPE_CHECKING, cast
 
-from heedful.config import SearchConfig, Task
+from heedful.config import SearchConfig
 from heedful.data.stream import at_once, batches_by_length
 from heedful.decoding.constraints import Demand
 from heedful.decoding.engine import Engine, Ids
@@ -16,7 +16,7 @@ from heedful.decoding.repetition import loops
 from heedful.errors import ConfigError
 from heedful.metrics.alignment import Link
 from heedful.storage.run_folder import Tokenizers
-from heedful.tasks.choose import finish, source_symbols
+from heedful.tasks import Task
 from heedful.translation.confidence import WordConfidence, word_confidence
 from heedful.translation.constraint_encoding import Demands
 
@@ -77,7 +77,7 @@ class Searcher:
     ) -> None:
         self.engine = engine
         self._tokenizers = tokenizers
-        self._task: Task = task
+        self._task = task
         self._spare = spare
         self._insist = insist
         self._notice = notice
@@ -186,8 +186,8 @@ class Searcher:
         return first if self._wrong(job.search, asked, second) else replace(second, redone=True)
 
     def _wrong(self, search: SearchConfig, asked: Asked, found: Found) -> bool:
-        """Whether the guard has an output searched for again. Only a translation does not repeat by right."""
-        guarded = search.guard and search.method == "beam" and self._task == "translation"
+        """Whether the guard has an output searched for again."""
+        guarded = search.guard and search.method == "beam" and self._task.repeats_by_mistake
         if not guarded or 0 < search.no_repeat_ngram <= _GUARD_NGRAM:
             return False
         best = found.hypotheses[0]
@@ -198,7 +198,7 @@ class Searcher:
         from heedful.metrics.consensus import agreement
 
         decoded = self._tokenizers.target.decode_all([hypothesis.tokens for hypothesis in several])
-        outputs = [finish(self._task, text, output) for output in decoded]
+        outputs = [self._task.finish(text, output) for output in decoded]
         scored = {o: replace(h, score=s) for o, h, s in zip(outputs, several, agreement(outputs), strict=True)}
         return sorted(scored.values(), key=lambda hypothesis: -hypothesis.score)[:n_best]
 
@@ -222,7 +222,7 @@ class Searcher:
 
         source, target = self._tokenizers.source, self._tokenizers.target
         pairs = [
-            word_pair(source, target, source_symbols(self._task, text), hypothesis.tokens)
+            word_pair(source, target, self._task.source_symbols(text), hypothesis.tokens)
             for text, several in zip(texts, hypotheses, strict=True)
             for hypothesis in several
         ]

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from itertools import chain
 from typing import TYPE_CHECKING, Literal
 
-from heedful.config import Device, SearchConfig, Task
+from heedful.config import Device, SearchConfig
 from heedful.data.stream import Arriving, windows
 from heedful.decoding.engine import Engine, EngineName, Ids
 from heedful.decoding.hypothesis import Hypothesis
@@ -18,7 +18,8 @@ from heedful.storage.compatibility import require_compatible
 from heedful.storage.files import check_manifest
 from heedful.storage.model_names import find_model
 from heedful.storage.run_folder import RunFolder, Tokenizers
-from heedful.tasks.choose import finish, source_symbols
+from heedful.tasks import Task, find_task
+from heedful.tasks.translation import TRANSLATION
 from heedful.text.constraints import Wishes
 from heedful.translation.constraint_encoding import Demands, Trees
 from heedful.translation.pipeline import Asked, Found, Job, Searcher
@@ -48,7 +49,7 @@ class Translator:
         engine: Engine,
         tokenizers: Tokenizers,
         search: SearchConfig,
-        task: Task = "translation",
+        task: Task = TRANSLATION,
         spare: "Callable[[], TorchEngine] | None" = None,
         *,
         insist: bool = False,
@@ -60,8 +61,8 @@ class Translator:
         """
         self.tokenizers = tokenizers
         self.search = search
-        self.task: Task = task
-        self._trees = Trees(tokenizers.target) if task == "lexical-parsing" else None
+        self.task = task
+        self._trees = Trees(tokenizers.target) if task.searches_trees else None
         self._searcher = Searcher(engine, tokenizers, task, spare, insist, notice)
 
     @classmethod
@@ -106,7 +107,7 @@ class Translator:
             fast,
             run.tokenizers(),
             experiment.search,
-            experiment.task,
+            find_task(experiment.task),
             lambda: on_torch()._searcher.torch,
             insist=engine != "auto",
             notice=notice,
@@ -119,7 +120,7 @@ class Translator:
         for other in others:
             require_compatible(run, other)
         models = [one.model().to(device) for one in (run, *others)]
-        return cls.with_model(models[0], run.tokenizers(), experiment.search, experiment.task, models[1:])
+        return cls.with_model(models[0], run.tokenizers(), experiment.search, find_task(experiment.task), models[1:])
 
     @classmethod
     def with_model(
@@ -127,7 +128,7 @@ class Translator:
         model: "AnySeq2Seq",
         tokenizers: Tokenizers,
         search: SearchConfig,
-        task: Task = "translation",
+        task: Task = TRANSLATION,
         others: "Sequence[AnySeq2Seq]" = (),
     ) -> "Translator":
         """The torch engine of a model that is in memory."""
@@ -256,18 +257,19 @@ class Translator:
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Texts in, ids out."""
-        return self.tokenizers.source.encode_all([source_symbols(self.task, text) for text in texts])
+        return self.tokenizers.source.encode_all([self.task.source_symbols(text) for text in texts])
 
     def decode(self, sources: Sequence[Ids], search: SearchConfig, n_best: int) -> list[list[Hypothesis]]:
         """Ids in, hypotheses out."""
         return self._searcher.engine_for(search).decode(sources, search, n_best)
 
     def _finish(self, text: str, source: Sequence[int], found: Found) -> Translation:
-        target, hypotheses, calm = self.tokenizers.target, found.hypotheses, self.task != "translation" or loops(source)
+        target, hypotheses = self.tokenizers.target, found.hypotheses
+        calm = not self.task.repeats_by_mistake or loops(source)
         nothing = [None] * len(hypotheses)
         alternatives = tuple(
             Alternative(
-                finish(self.task, text, target.decode(h.tokens)),
+                self.task.finish(text, target.decode(h.tokens)),
                 h.score,
                 h.log_prob,
                 tuple(target.pieces(h.tokens)),

@@ -9,7 +9,6 @@ from heedful.errors import ConfigError, HeedfulError
 from heedful.models.seq2seq import AnySeq2Seq
 from heedful.progress import Reporter
 from heedful.storage.run_folder import RunFolder, Tokenizers, read_valid_pairs
-from heedful.tasks.choose import symbols, writes_trees
 from heedful.translation.translator import Translator
 
 _PAIRS = 50
@@ -19,8 +18,11 @@ _LONGEST = 40  # pieces a side
 def find_aligner(run: RunFolder, translator: Translator, report: Reporter) -> Aligner:
     """The aligner that the folder remembers, or that its validation pairs show, or else the usual one."""
     model = translator.model
-    if writes_trees(translator.task):
-        raise ConfigError(f"--alignments links words, but {run.path} holds a model that writes trees; leave it out")
+    if not translator.task.aligns_words:
+        raise ConfigError(
+            f"--alignments links words, but {run.path} is a model for {translator.task.name}, whose outputs come from "
+            "no single words; leave it out"
+        )
     if not can_align(translator):
         raise ConfigError(
             f"--alignments needs attention to the source, and the model of {run.path} has none; translate without it"
@@ -47,12 +49,12 @@ def keep_aligner(run: RunFolder, translator: Translator, pairs: Iterable[Pair]) 
 
 
 def can_align(translator: Translator) -> bool:
-    """Brackets of a tree come from no word."""
-    return bool(translator.model.attentions.get("cross")) and not writes_trees(translator.task)
+    """Whether outputs come from single words of the source, and the model attends to it."""
+    return bool(translator.model.attentions.get("cross")) and translator.task.aligns_words
 
 
 def _choose(translator: Translator, pairs: Iterable[Pair]) -> Choice | None:
-    seen = (symbols(translator.task, pair) for pair in pairs)
+    seen = (translator.task.symbols(pair) for pair in pairs)
     sample = list(islice(_short(translator.tokenizers, seen), _PAIRS))
     return choose_aligner(translator.model, sample) if sample else None
 

@@ -1,0 +1,118 @@
+"""A task as a value: how its files are read, what a model sees of them, and how outputs are finished and scored.
+
+People see a `Pair` in the task's own form: a word and its phonemes, a sentence and its tree. A model sees symbols with
+spaces between them: `source_symbols` and `target_symbols` make them, and `finish` turns them back.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+from typing import Literal
+
+from heedful.config.experiment import BleuTokens, DataConfig, TokenizerKind
+from heedful.data.pairs import Pair, check_readable, read_parallel
+from heedful.errors import ConfigError, DataError
+from heedful.metrics.score import Score
+
+FileLayout = Literal["two", "one", "either"]  # whether source and target are in two files, in one, or as the user likes
+References = Sequence[Sequence[str]]  # `references[i]` are the right answers to question i
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A source of a test set, and all right answers."""
+
+    source: str
+    references: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ScoringOptions:
+    """The tokens of BLEU, the target language, and how many resamples an interval is measured with."""
+
+    tokenize: BleuTokens = "13a"
+    language: str = ""
+    resamples: int = 1000
+
+
+def _unchanged(text: str) -> str:
+    return text
+
+
+def _with_single_spaces(source: str, output: str) -> str:
+    return " ".join(output.split())
+
+
+def _one_question_a_pair(pairs: Iterable[Pair]) -> list[Question]:
+    return [Question(pair.source, (pair.target,)) for pair in pairs]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Task:
+    """Everything that depends on what a model is trained for."""
+
+    name: str
+    read_file: Callable[[Path], Iterator[Pair]]  # a file that holds both sides
+    score: Callable[[Sequence[str], References, ScoringOptions], list[Score]]  # finished outputs against references
+    quick_score: Callable[[Sequence[str], References, BleuTokens], float]  # for validation: more is better, 100 perfect
+    quick_metric: str  # the name of the quick score
+    source_symbols: Callable[[str], str] = _unchanged  # what people write -> what the model reads
+    target_symbols: Callable[[str], str] = _unchanged  # a right answer -> what the model should write
+    finish: Callable[[str, str], str] = _with_single_spaces  # (source, what the model wrote) -> what people read
+    make_questions: Callable[[Iterable[Pair]], list[Question]] = _one_question_a_pair  # a test set out of pairs
+    source_tokenizer: TokenizerKind | None = None  # None: the kind that `text.kind` says
+    target_tokenizer: TokenizerKind | None = None
+    defaults: Mapping[str, Mapping[str, object]] = field(default_factory=dict)  # keys of a recipe that differ
+    files: FileLayout = "either"
+    pipeline_tag: str = "text2text-generation"  # the model card's name for the task
+    translates: bool = False  # from one language to another: such a model can be served, and compared by BLEU
+    repeats_by_mistake: bool = False  # a repeating output is a failure, so the search is run again
+    aligns_words: bool = True  # each symbol of an output comes from some symbol of the source
+    writes_trees: bool = False  # outputs are trees in Penn brackets, which can be drawn
+    searches_trees: bool = False  # the search admits only brackets that close, around the words of the source
+
+    def read_pairs(self, data: DataConfig) -> Iterator[Pair]:
+        """All training pairs: `data.source` beside `data.target`, file by file, then `data.tsv`.
+
+        Missing files are named before the first pair is read; mistakes inside a file, when they are reached.
+        """
+        if not data.source and not data.tsv:
+            raise DataError("there is nothing to read; give data.source and data.target, or data.tsv")
+        return self.read_files(data.source, data.target, data.tsv)
+
+    def read_validation(self, data: DataConfig) -> Iterator[Pair]:
+        """All pairs of `data.valid_source` and `data.valid_target`."""
+        return self.read_files(data.valid_source, data.valid_target)
+
+    def read_files(self, sources: Sequence[str], targets: Sequence[str], tables: Sequence[str] = ()) -> Iterator[Pair]:
+        """The pairs of parallel files, then of tables. Sources without targets hold both sides, as tables do."""
+        if targets and self.files == "one":
+            raise ConfigError(
+                f"a file for {self.name} holds both sides, so {targets[0]} has no use; leave out the target files"
+            )
+        if sources and not targets and self.files == "two":
+            raise ConfigError(f"{sources[0]} holds only one side; give the file with its {self.name}, too")
+        both_sides = tables if targets else (*sources, *tables)
+        for name in both_sides:
+            check_readable(Path(name))
+        parallel = read_parallel(sources, targets) if targets else iter(())
+        return chain(parallel, *(self.read_file(Path(name)) for name in both_sides))
+
+    def read_questions(self, sources: Sequence[str], references: Sequence[Sequence[str]]) -> list[Question]:
+        """A test set: sources beside one or more sets of reference files, or files that hold both sides."""
+        if not references:
+            return self.make_questions(self.read_files(sources, ()))
+        first, *others = [list(self.read_files(sources, files)) for files in references]
+        if not others:
+            return self.make_questions(first)
+        several = zip(first, *others, strict=True)  # each has as many lines as the sources
+        return [Question(pairs[0].source, tuple(pair.target for pair in pairs)) for pairs in several]
+
+    def symbols(self, pair: Pair) -> Pair:
+        """A pair as the model learns it."""
+        return Pair(self.source_symbols(pair.source), self.target_symbols(pair.target))
+
+    def tokenizer_kinds(self, wanted: TokenizerKind) -> tuple[TokenizerKind, TokenizerKind]:
+        """The kinds of the source's and the target's tokenizer, where `text.kind` is `wanted`."""
+        return self.source_tokenizer or wanted, self.target_tokenizer or wanted
