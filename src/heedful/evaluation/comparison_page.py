@@ -181,9 +181,9 @@ def _method(found: Comparison) -> str:
             ("randomisation", test.randomisation_signature),
         )
     )
-    return f"""<p>A p-value is the probability of a difference at least this large if the two systems were equally good. The bootstrap
-test resamples the test set; the approximate randomisation test exchanges outputs between the two systems. Both come from
-sacreBLEU. A difference is significant if both p-values are below 0.05.</p>
+    return f"""<p>A p-value is the probability of a difference at least this large if the two systems were equally
+good. The bootstrap test resamples the test set; the approximate randomisation test exchanges outputs between the two
+systems. Both come from sacreBLEU. A difference is significant if both p-values are below 0.05.</p>
 <p>F1 measures how many words of each sentence are right, in any order; if there are several references, the first one
 counts. Scores of few sentences or words are uncertain.</p>
 <dl class="signatures">{signatures}</dl>"""

@@ -14,7 +14,7 @@ from heedful.pages.inline import asset, load_script, text_in_page, whole_page
 
 Importance = Mapping[Head, float]  # the change in validation loss when the head is off
 
-_IMPORTANCE = "How much the loss on the given translations rises when the head is switched off; below zero, the loss falls."
+_IMPORTANCE = "How much the loss on the given translations rises when the head is switched off; below zero, it falls."
 _ROLES: dict[RoleName, str] = {
     "previous token": "attends to the token before; in the decoder, to the token just generated",
     "next token": "attends to the token after",
@@ -36,8 +36,10 @@ class _Column:
 
 
 _COLUMNS = (
-    _Column("entropy", "How spread out the weights of a row are, in nats; 0 means one token only.", lambda m: m.entropy),
-    _Column("spread", "Entropy divided by the largest possible for the row; 1 means equal weights.", lambda m: m.spread),
+    _Column(
+        "entropy", "How spread out the weights of a row are, in nats; 0 means a single token.", lambda m: m.entropy
+    ),
+    _Column("spread", "Entropy divided by its maximum for the row; 1 means equal weights.", lambda m: m.spread),
     _Column("strongest", "The largest weight in a row.", lambda m: m.strongest),
     _Column(
         "distance",
@@ -60,8 +62,8 @@ _COLUMNS = (
     _Column("rare", "Weight on the rarest tokens, in sentences that have any.", lambda m: m.rare),
     _Column(
         "stability",
-        "How similar the attention pattern is from sentence to sentence: 1 divided by the effective number of patterns. "
-        "A pattern is the weight at each offset from -8 to 8.",
+        "How similar the attention pattern is from sentence to sentence: 1 divided by the effective number of "
+        "patterns. A pattern is the weight at each offset from -8 to 8.",
         lambda m: m.stability,
     ),
 )
@@ -116,13 +118,14 @@ translations.</p>
 {_legend(roles)}
 <div class="grids">{"".join(_grid(kind, roles) for kind in KINDS if any(head.kind == kind for head in roles))}</div>
 <h2 id="numbers">Numbers</h2>
-<p>A percentage is the share of attention weight on tokens of that kind, in rows that can see one. The small number below
-it is the share of a head that attends to all tokens equally; a stronger colour means a share further above it. Click a
-column title to sort by it, and click again to reverse the order.</p>
+<p>A percentage is the share of attention weight on tokens of that kind, in rows that can see one. The small number
+below it is the share of a head that attends to all tokens equally; a stronger colour means a share further above it.
+Click a column title to sort by it, and click again to reverse the order.</p>
 {_table(measures, roles, importance)}
 <h2>Columns</h2>
 {_meanings(importance)}"""
-    return whole_page(f"{model_name}: what each attention head does", style, load_script("report.js", "inspection"), main)
+    script = load_script("report.js", "inspection")
+    return whole_page(f"{model_name}: what each attention head does", style, script, main)
 
 
 def _legend(roles: Mapping[Head, Role]) -> str:
