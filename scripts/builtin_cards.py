@@ -1,8 +1,8 @@
-"""Write the cards of the models in src/heedful/builtin: what they learnt from, their scores, what they are weak at.
+"""Write the cards of the models in src/heedful/builtin: their data, their scores and their weaknesses.
 
     .venv/bin/python scripts/builtin_cards.py
 
-Run it after `heedful evaluate` has noted their scores in their folders.
+Run it after `heedful evaluate` has saved their scores in their folders.
 """
 
 import sys
@@ -17,27 +17,27 @@ from heedful.training.model_card import model_card
 _ENDING = """
 ## Data and licence
 
-It began as one model for English with French and German, in all four directions, {way}.
-All are sentences of [tatoeba.org](https://tatoeba.org), by its contributors, under
-[CC-BY 2.0 France](https://creativecommons.org/licenses/by/2.0/fr/). The model is given away under the same terms:
-who passes it on names Tatoeba and heedful, links to the terms, and says what was changed.
+The model started as one model for English with French and German, in all four directions, {way}.
+All sentences come from [tatoeba.org](https://tatoeba.org), by its contributors, under
+[CC-BY 2.0 France](https://creativecommons.org/licenses/by/2.0/fr/). The model is distributed under the same terms:
+if you pass it on, name Tatoeba and heedful, link to the terms, and say what you changed.
 
-## What it is weak at
+## Weaknesses
 
-Tatoeba's sentences are short and of everyday life. Expect less of longer sentences, and of news, law, medicine or
-technology, whose words it has hardly met. It sees one sentence at a time: who "it" or "you" is, it has to guess. Single
-words and greetings often go wrong, above all without a capital and the usual sign at the end ("Hello!" is understood,
-"hello" is not). Names, numbers and negations, and all that something depends on, have to be checked. It may repeat the
-prejudices of its text.
+Tatoeba's sentences are short and about everyday life. The model is weak at longer sentences, and at news, law, medicine
+and technology, whose words it has hardly seen. It sees one sentence at a time, so it has to guess who "it" or "you" is.
+Single words and greetings often go wrong, especially without a capital letter and the usual punctuation ("Hello!"
+works, "hello" does not). Check names, numbers, negations and anything that matters. The model may repeat the prejudices
+of its text.
 
-Where it is not sure, `heedful translate` says so. To teach it your words: `heedful train --init {name}`."""
+`heedful translate` flags translations of low confidence. To teach the model your vocabulary, use
+`heedful train --init {name}`."""
 
-_INTO_ENGLISH = "went on with both into\nEnglish, and at last with pairs of {source} and English alone"
-_FROM_ENGLISH = "and went on with pairs of\nEnglish and {target} alone"
+_INTO_ENGLISH = "continued with both into\nEnglish, and finally with pairs of {source} and English alone"
+_FROM_ENGLISH = "and continued with\npairs of English and {target} alone"
 
 
 def main() -> None:
-    """Write them all."""
     folder = Path(__file__).resolve().parent.parent / "src/heedful/builtin"
     models = built_in_models(folder)
     for name, path in models.items():
@@ -47,7 +47,7 @@ def main() -> None:
 
 
 def card(name: str, path: Path) -> str:
-    """The card of one model."""
+    """Return the card of one model."""
     source, target = map(language_name, name.split("-"))
     way = (_INTO_ENGLISH if name.endswith("-en") else _FROM_ENGLISH).format(source=source, target=target)
     text = model_card(RunFolder.open(path), name, _ENDING.format(way=way, name=name))
