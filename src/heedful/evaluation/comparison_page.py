@@ -139,8 +139,9 @@ def _wins(found: Comparison) -> str:
             for kind, start, share in kinds
         )
         counts = (
-            f"<span><b>{wins.better}</b> better</span> <span><b>{wins.equal}</b> equal, {wins.identical} of them with "
-            f"identical text</span> <span><b>{wins.worse}</b> worse</span>"
+            f"<span><b>{wins.better}</b> better</span> "
+            f"<span><b>{wins.equal}</b> equal ({wins.identical} identical)</span> "
+            f"<span><b>{wins.worse}</b> worse</span>"
         )
         bar = f'<svg class="wins" aria-hidden="true">{drawing}</svg>'
         rows.append(f'<li>{_label(found.names, system)}{bar}<span class="counts">{counts}</span></li>')

@@ -43,7 +43,7 @@ _COLUMNS = (
     _Column("strongest", "The largest weight in a row.", lambda m: m.strongest),
     _Column(
         "distance",
-        "How many tokens away the weight lies, on average. In cross-attention, away from the same relative position.",
+        "How many tokens away the weight lies; in cross-attention, from the matching position in the source.",
         lambda m: m.distance,
     ),
     _Column("direction", "The same with its sign: below zero is earlier, above zero is later.", lambda m: m.direction),

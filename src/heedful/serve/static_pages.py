@@ -1,4 +1,4 @@
-"""The page, that of the API, and their files. All are read when a server starts: no name in a request is a path."""
+"""The translation page, the API page and their files, all read when a server starts: no request names a path."""
 
 from importlib import resources
 
@@ -33,7 +33,7 @@ class Page:
 
     @property
     def paths(self) -> list[str]:
-        """Where all of it is."""
+        """The paths of all pages and files."""
         return ["/", "/docs", *(f"/assets/{name}" for name in self.files)]
 
     def _preloads(self, name: str) -> str:
@@ -42,7 +42,7 @@ class Page:
         return "".join(f'<link rel="modulepreload" href="assets/{module}">\n' for module in modules if module != name)
 
     def router(self) -> APIRouter:
-        """Gives the pages to browsers; they have nothing in them that came with a request."""
+        """Routes for the pages, which contain nothing from a request."""
         router = APIRouter(include_in_schema=False)
 
         @router.get("/", response_model=None)
