@@ -1,11 +1,11 @@
 #!/bin/bash
-# A training on Slurm that goes on by itself when its time is over or it is preempted.
+# Trains on Slurm, and continues by itself after a time limit or a preemption.
 #
 #   sbatch docs/how-to/slurm.sh recipes/paper-base-en-de.toml runs/paper-base-en-de --set data.folder=PATH/TO/wmt14
 #   sbatch --nodes=2 docs/how-to/slurm.sh recipes/paper-big-en-de.toml runs/paper-big-en-de
 #
-# The recipe, the run folder, and whatever else `heedful train` takes for a new run. The run folder is on a disk that
-# all machines share. Slurm starts one torchrun a machine, and that one process a GPU.
+# The arguments are the recipe, the run folder, and any other options of `heedful train` for a new run. The run folder
+# must be on a disk that all machines share. Slurm starts one torchrun per machine, which starts one process per GPU.
 
 #SBATCH --job-name=heedful
 #SBATCH --nodes=1
@@ -27,7 +27,7 @@ recipe=$1
 run=$2
 shift 2
 
-# torchrun, and not heedful, is what ends first: its exit code does not tell why. So the signal itself is remembered.
+# torchrun's exit code does not say why heedful stopped, so remember that the signal came.
 stopped=
 stop() {
     stopped=yes
@@ -48,9 +48,9 @@ else
     meeting=(--standalone)
 fi
 
-export TORCH_ELASTIC_SHUTDOWN_TIMEOUT=240 # seconds for the checkpoint after SIGTERM, where torchrun's are 30
+export TORCH_ELASTIC_SHUTDOWN_TIMEOUT=240 # seconds to write the checkpoint after SIGTERM; torchrun's default is 30
 
-# srun hands SIGTERM on to torchrun, and that to its processes: they finish the update, save, and end.
+# srun forwards SIGTERM to torchrun, which forwards it to its processes. They finish the update, save and stop.
 srun --kill-on-bad-exit=1 torchrun --nnodes "$SLURM_NNODES" --nproc-per-node "${SLURM_GPUS_ON_NODE:-8}" \
     --max-restarts 3 "${meeting[@]}" -m heedful "${training[@]}" &
 step=$!
