@@ -9,10 +9,10 @@ import sys
 from pathlib import Path
 
 from heedful.storage.files import write_atomically
+from heedful.storage.model_card import make_model_card
 from heedful.storage.model_names import built_in_models
 from heedful.storage.run_folder import RunFolder
 from heedful.text.language_names import language_name
-from heedful.training.model_card import model_card
 
 _ENDING = """
 ## Data and licence
@@ -50,7 +50,7 @@ def card(name: str, path: Path) -> str:
     """Return the card of one model."""
     source, target = map(language_name, name.split("-"))
     way = (_INTO_ENGLISH if name.endswith("-en") else _FROM_ENGLISH).format(source=source, target=target)
-    text = model_card(RunFolder.open(path), name, _ENDING.format(way=way, name=name))
+    text = make_model_card(RunFolder.open(path), name, _ENDING.format(way=way, name=name))
     return text.replace("---\n", "---\nlicense: cc-by-2.0\n", 1)
 
 

@@ -21,7 +21,7 @@ from resume_examples import Drive, experiment
 from heedful.config import TrainConfig
 from heedful.errors import FolderError, OutOfSpace, out_of_memory
 from heedful.storage.files import write_manifest
-from heedful.training.memory_errors import explain_out_of_memory
+from heedful.training.loop import explain_out_of_memory
 from heedful.translation.translator import Translator
 
 

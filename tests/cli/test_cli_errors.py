@@ -82,8 +82,8 @@ OPTIONS = [
     ("train {d}/bad.toml --out {d}/new", "{d}/bad.toml is not TOML"),
     ("train {d}/folder --out {d}/new", "{d}/folder is a folder, not a recipe"),
     ("train {d}/good.toml --out {d}/new", "no training data"),
-    ("train --source {d}/few.en --target {d}/few.de --out {d}/run", "{d}/run exists already; go on with it by"),
-    ("train --source {d}/few.en --target {d}/few.de --out {d}/good.toml", "{d}/good.toml exists already"),
+    ("train --source {d}/few.en --target {d}/few.de --out {d}/run", "{d}/run already exists; resume it with"),
+    ("train --source {d}/few.en --target {d}/few.de --out {d}/good.toml", "{d}/good.toml already exists"),
 ]
 
 FILES = [
@@ -109,7 +109,7 @@ FOLDERS = [
     ("translate {d}/none x", "no run folder {d}/none; make one with"),
     ("translate {d}/folder x", "{d}/folder is not a run folder: it has no config.json"),
     ("translate {d}/few.en x", "no run folder {d}/few.en"),
-    ("translate {d}/later x", "{d}/later is of format 2, but this heedful reads format 1"),
+    ("translate {d}/later x", "{d}/later has format 2, but this heedful reads format 1"),
     ("translate {d}/bare x", "{d}/bare has no model yet; go on training with: heedful train --resume {d}/bare"),
     ("translate {d}/run x --device cuda", "device 'cuda' is not on this machine"),
     ("translate {d}/run x --device cdua", "--device must be one of auto, cpu, cuda, mps, but is cdua; did you mean"),
@@ -130,7 +130,7 @@ FOLDERS = [
     ("info {d}/folder", "{d}/folder is not a run folder"),
     ("train --resume {d}/none", "no run folder {d}/none"),
     ("train --resume {d}/folder", "{d}/folder is not a run folder"),
-    ("train --resume {d}/later", "{d}/later is of format 2"),
+    ("train --resume {d}/later", "{d}/later has format 2"),
     ("train --resume {d}/run --out {d}/new", "--resume goes on with what its folder says"),
     ("train --resume {d}/run --set model.d_model=64", "model.d_model cannot change from 32 to 64 in a resumed run"),
     ("train --resume {d}/run --set train.beta1=0.5", "train.beta1 cannot change from 0.9 to 0.5 in a resumed run"),

@@ -162,5 +162,5 @@ def test_other_models_and_damage_are_refused(tmp_path: Path) -> None:
     with pytest.raises(FolderError, match="is not a model that CTranslate2 can load"):
         CTranslate2Engine(tmp_path)
     (tmp_path / "config.json").write_text("{}")
-    with pytest.raises(FolderError, match="is not heedful's; export the model again"):
+    with pytest.raises(FolderError, match="was not written by heedful; export the model again"):
         CTranslate2Engine(tmp_path)

@@ -102,8 +102,8 @@ def test_a_file_that_is_no_export_gives_no_weights(tmp_path: Path) -> None:
         with pytest.raises(FolderError, match=message):
             RunFolder.open(tmp_path / "out").model()
 
-    refused(b"\7" + content[1:], "model.bin is not a model of CTranslate2's format 6; export it again")
-    refused(content[:-100], "model.bin is not a model of CTranslate2's format 6; export it again")
+    refused(b"\7" + content[1:], "model.bin is not a model in CTranslate2's format 6; export it again")
+    refused(content[:-100], "model.bin is not a model in CTranslate2's format 6; export it again")
     refused(content.replace(b"layer_0/ffn/linear_0/bias", b"layer_0/ffn/linear_0/bia5"), "has no encoder/layer_0/ffn")
     refused(content[:500], "holds 500 values, but experiment.toml describes")
 
@@ -290,7 +290,7 @@ def test_what_our_models_cannot_be_is_not_imported(tmp_path: Path) -> None:
     refused({"activation_function": "tanh"}, "has activation_function tanh, but our models have relu or gelu or swish")
     refused({"scale_embedding": False}, "has scale_embedding False, but our models have True")
     refused({"eos_token_id": 3}, r"padding and end are \(0, 3\) in config.json, but \(0, 1\) in its tokenizer")
-    refused({"encoder_layers": 2}, r"has no weight \S+; it is of another model")
+    refused({"encoder_layers": 2}, r"has no weight \S+; it belongs to a different model")
     (out / "tokenizer.json").unlink()
     refused({}, "has neither tokenizer.json nor source.spm; copy it there")
 

@@ -33,7 +33,7 @@ from heedful.data.batch import Batch
 from heedful.models.seq2seq import AnySeq2Seq
 from heedful.models.size import model_size
 from heedful.training.gradients import Objective, SequentialGradients, ThreadedGradients
-from heedful.training.layers import set_up_layers
+from heedful.training.loop import set_up_layers
 
 every_family = pytest.mark.parametrize("config", FAMILIES.values(), ids=FAMILIES)
 every_model = pytest.mark.parametrize("config", [*FAMILIES.values(), *VARIANTS], ids=[*FAMILIES, *map(label, VARIANTS)])

@@ -121,7 +121,7 @@ def test_every_choice_of_words_is_told_of() -> None:
 
 
 def test_what_a_resumed_run_may_change_is_told_of() -> None:
-    from heedful.training.changes import _MAY_CHANGE
+    from heedful.training.run import _MAY_CHANGE
 
     text = read(ROOT / "docs/how-to/train.md")
     assert [key for key in _MAY_CHANGE if f"`{key}`" not in text] == []

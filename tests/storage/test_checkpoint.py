@@ -64,9 +64,9 @@ def test_tensors_of_every_kind_come_back(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("state", "message"),
     [
-        ({"a": (1, 2)}, r"^state\.a is a tuple, which JSON does not give back$"),
+        ({"a": (1, 2)}, r"^state\.a is a tuple, which JSON cannot restore$"),
         ({"a": [{"b": torch.tensor(1)}]}, r"^state\.a\[0\]\.b is a Tensor, which"),
-        ({"a": {1: 2}}, r"^state\.a has the key 1, but JSON knows only strings as keys$"),
+        ({"a": {1: 2}}, r"^state\.a has the key 1, but JSON keys are strings$"),
     ],
 )
 def test_a_state_that_would_come_back_changed_is_refused(
@@ -78,7 +78,7 @@ def test_a_state_that_would_come_back_changed_is_refused(
 
 
 def test_a_negative_step_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="a step is not negative, but this is -1"):
+    with pytest.raises(ValueError, match="a step cannot be negative, but this is -1"):
         Checkpoints(tmp_path, 2).save(checkpoint(-1))
 
 
@@ -230,7 +230,7 @@ def test_where_none_verifies_the_training_does_not_silently_begin_anew(folder: P
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        ('{"step": 200, "state": {}}', "state.json: is of step 200"),
+        ('{"step": 200, "state": {}}', "state.json: belongs to step 200"),
         ('{"step": 300}', "state.json: has no step or state"),
         ("[" * 10_000, "state.json: not JSON"),
         ('"\udcff"', "state.json: not JSON"),

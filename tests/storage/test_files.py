@@ -149,7 +149,7 @@ def test_a_full_disk_says_what_to_do_with_exit_code_5(number: int) -> None:
         raise OSError(number, os.strerror(number))
     assert str(caught.value) == (
         "the disk is full while writing runs/x; free some space and try again "
-        "(an interrupted training goes on with: heedful train --resume FOLDER)"
+        "(resume an interrupted training with: heedful train --resume FOLDER)"
     )
     assert caught.value.exit_code == 5
     assert out_of_space(OSError(number, ""))
@@ -319,7 +319,7 @@ def test_a_file_that_cannot_be_read_is_damage(folder: Path, monkeypatch: pytest.
 
 def test_a_manifest_of_a_later_format_asks_for_an_update(folder: Path) -> None:
     (folder / "manifest.json").write_text('{"format": 2}')
-    with pytest.raises(FolderError, match=r"is of format 2, but this heedful reads format 1; update heedful$"):
+    with pytest.raises(FolderError, match=r"has format 2, but this heedful reads format 1; update heedful$"):
         check_manifest(folder)
 
 

@@ -96,10 +96,10 @@ def test_its_card_is_for_a_hub_and_names_no_place_on_this_machine(trained: Path)
 
 
 def test_a_card_has_a_name_even_from_inside_the_folder(moved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from heedful.training.model_card import model_card
+    from heedful.storage.model_card import make_model_card
 
     monkeypatch.chdir(moved)
-    assert "# elsewhere: en to de\n" in model_card(RunFolder.open(Path()))
+    assert "# elsewhere: en to de\n" in make_model_card(RunFolder.open(Path()))
 
 
 # What is written comes back
@@ -158,9 +158,9 @@ def test_what_it_says_about_itself_is_added_up(moved: Path) -> None:
 
 def test_changes_of_a_resumed_run_are_kept_apart(moved: Path) -> None:
     run = RunFolder.open(moved)
-    assert run.changes() == {}
-    run.change({"train": {"max_steps": 9}})
-    assert RunFolder.open(moved).changes() == {"train": {"max_steps": 9}}
+    assert run.resume_settings() == {}
+    run.write_resume_settings({"train": {"max_steps": 9}})
+    assert RunFolder.open(moved).resume_settings() == {"train": {"max_steps": 9}}
     assert run.experiment().train.max_steps == 350
 
 
@@ -174,11 +174,9 @@ def test_a_new_one_takes_only_an_empty_place(tmp_path: Path) -> None:
     (tmp_path / "new" / ".lock").touch()  # a training that was killed before it wrote anything
     RunFolder.create(tmp_path / "new")
     (tmp_path / "new" / "notes").touch()
-    with pytest.raises(
-        FolderError, match=r"/new exists already; go on with it by --resume .*, or choose another --out$"
-    ):
+    with pytest.raises(FolderError, match=r"/new already exists; resume it with --resume .*, or choose another --out$"):
         RunFolder.create(tmp_path / "new")
-    with pytest.raises(FolderError, match="exists already"):
+    with pytest.raises(FolderError, match="already exists"):
         RunFolder.create(tmp_path / "new" / "notes")
 
 
@@ -188,12 +186,12 @@ def test_another_format_is_refused(moved: Path) -> None:
     for version in (0, 2, 99):
         (moved / "config.json").write_text(json.dumps(config | {"heedful_format": version}))
         write_manifest(moved, names)
-        refused(moved, rf"/elsewhere is of format {version}, but this heedful reads format 1; update it$")
+        refused(moved, rf"/elsewhere has format {version}, but this heedful reads format 1; update heedful$")
     del config["heedful_format"]
     (moved / "config.json").write_text(json.dumps(config))
-    refused(moved, "config.json is not heedful's: it has no heedful_format$")
+    refused(moved, "config.json was not written by heedful: it has no heedful_format$")
     (moved / "config.json").write_text(json.dumps({"model_type": "marian"}))
-    refused(moved, "/elsewhere is of Hugging Face; make a run of it with: heedful import .*/elsewhere OUT$")
+    refused(moved, "/elsewhere holds a Hugging Face model; convert it with: heedful import .*/elsewhere OUT$")
     (moved / "config.json").unlink()
     (moved / "encoder.onnx").touch()
     refused(moved, "it has no config.json; an ONNX export is for ONNX Runtime: translate with the run itself$")
@@ -203,7 +201,7 @@ def test_options_of_another_version_are_refused(moved: Path) -> None:
     with (moved / "experiment.toml").open("a") as file:
         file.write("\n[quantum]\nqubits = 5\n")
     write_manifest(moved, ("config.json", "generation_config.json", "experiment.toml", "tokenizer.json"))
-    refused(moved, "experiment.toml is not of this version of heedful: unknown key: quantum$")
+    refused(moved, "experiment.toml does not fit this version of heedful: unknown key: quantum$")
 
 
 @pytest.mark.parametrize("missing", ["config.json", "generation_config.json", "experiment.toml"])
@@ -216,11 +214,11 @@ def test_a_manifest_that_does_not_speak_of_all_is_refused(moved: Path, missing: 
 def test_weights_that_do_not_fit_are_refused(moved: Path) -> None:
     run, weights = RunFolder.open(moved), toy.weights(moved)
     run.write_weights({name: w for name, w in weights.items() if name != "encoder_norm.weight"}, "")
-    refused(moved, r"model\.safetensors has no weight encoder_norm\.weight; it is of another model$")
+    refused(moved, r"model\.safetensors has no weight encoder_norm\.weight; it belongs to a different model$")
     run.write_weights(weights | {"extra.weight": torch.zeros(2)}, "")
-    refused(moved, r"model\.safetensors has an unknown weight extra\.weight; it is of another model$")
+    refused(moved, r"model\.safetensors has an unknown weight extra\.weight; it belongs to a different model$")
     run.write_weights(weights | {"encoder_norm.weight": torch.zeros(31)}, "")
-    refused(moved, r"has encoder_norm\.weight of shape \[31\] instead of \[32\]; it is of another model$")
+    refused(moved, r"has encoder_norm\.weight of shape \[31\] instead of \[32\]; it belongs to a different model$")
 
 
 def test_weights_that_somebody_else_wrote_are_refused(moved: Path) -> None:
@@ -278,7 +276,7 @@ def test_filling_a_model_copies(trained: Path) -> None:
     fill_model(model, weights, "here")
     weights["weight"].zero_()
     assert model.weight.sum() == 6
-    with pytest.raises(FolderError, match=r"^here has no weight bias; it is of another model$"):
+    with pytest.raises(FolderError, match=r"^here has no weight bias; it belongs to a different model$"):
         fill_model(model, {"weight": torch.ones(2, 3)}, "here")
 
 

@@ -14,8 +14,8 @@ from toy import same_bits
 
 from heedful.errors import HeedfulError, OutOfSpace
 from heedful.storage.checkpoint import Checkpoint, Checkpoints
+from heedful.storage.sharded_tensors import gather_tensor as together
 from heedful.storage.sharded_tensors import join_shards, write_shards
-from heedful.training.sharding import gather_tensor as together
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def test_parts_and_what_is_whole_come_back_together(parts: dict[str, Tensor], tm
 
 def test_parts_that_are_not_seen_are_no_zeros(parts: dict[str, Tensor], tmp_path: Path) -> None:
     write_shards(tmp_path, parts)
-    with pytest.raises(HeedfulError, match="shows the parts of 1 of 2 processes; all machines need the same folder"):
+    with pytest.raises(HeedfulError, match="has the files of only 1 of 2 processes; all machines need the same folder"):
         join_shards(tmp_path, parts, 2, tmp_path / "joined")
 
 

@@ -311,7 +311,7 @@ def test_a_folder_that_was_there_before_is_refused_after_a_restart_too(runs: Pat
     with torchrun(tmp_path, [options(pairs, runs / "two")], "--max-restarts", "1") as job:
         code, said = job.end()
     assert code == 1
-    assert said.count(f"{runs / 'two'} exists already; go on with it by --resume") == 2
+    assert said.count(f"{runs / 'two'} already exists; resume it with --resume") == 2
     assert (runs / "two" / "events.jsonl").read_bytes() == before
 
 

@@ -14,14 +14,13 @@ from heedful.config import DataConfig, Experiment, merge, parse_setting
 from heedful.data.corpus import Corpus
 from heedful.data.pairs import Pair
 from heedful.errors import ConfigError
-from heedful.storage.parent import parent_of
 from heedful.storage.run_folder import RunFolder
 from heedful.tasks import make_experiment
 from heedful.tasks.translation import TRANSLATION
 from heedful.training.autoconfig import CorpusStatistics, choose_finetuning_settings
 from heedful.training.finetune import copy_parent_model, inherit_languages, inherit_settings
+from heedful.training.prepare import count_pieces_per_word
 from heedful.training.validation import compute_validation_loss
-from heedful.training.vocabulary_fit import count_pieces_per_word
 
 SHORT = ("train.threads=1", "train.max_steps=12", "train.validate_every=4")
 
@@ -146,9 +145,9 @@ def test_a_checkpoint_and_an_export_can_be_begun_with(trained: Path, tmp_path: P
     noted = copy_parent_model(run, str(parent))
     assert noted["weights"] == ("exported" if kind == "export" else f"checkpoint of step {int(parent.name[5:])}")
     wanted = dict(RunFolder.open(parent).model().named_parameters())
-    found = dict(parent_of(run).model().named_parameters())
+    found = dict(run.parent().model().named_parameters())
     assert all(torch.equal(found[name], wanted[name]) for name in wanted)
-    pieces = parent_of(run).about()["data"]["pieces_a_word"]  # type: ignore[index]
+    pieces = run.parent().about()["data"]["pieces_a_word"]  # type: ignore[index]
     assert pieces == {"source": 1.0, "target": 1.0}
 
 
@@ -336,7 +335,7 @@ def test_a_damaged_copy_of_that_model_is_refused(trained: Path, tmp_path: Path) 
     content[-1] ^= 1
     file.write_bytes(content)
     with pytest.raises(FolderError, match="is damaged"):
-        parent_of(run).model()
+        run.parent().model()
 
 
 def test_a_recipe_can_name_the_model_and_is_filled_up_by_what_is_chosen(trained: Path, tmp_path: Path) -> None:

@@ -7,12 +7,12 @@ from torch import Tensor, nn
 from heedful.config import Family, ModelConfig, Positions, TrainConfig
 from heedful.errors import FolderError
 from heedful.models.build import Vocabulary, build_model
-from heedful.training.muon import orthogonalise
 from heedful.training.optimizer import (
     MovingAverage,
     load_optimizer,
     make_optimizer,
     optimizer_tensors,
+    orthogonalise,
     set_learning_rate,
 )
 
@@ -119,7 +119,7 @@ def test_a_memory_of_another_model_is_refused() -> None:
     del tensors["exp_avg_sq.bias"]
     with pytest.raises(FolderError) as caught:
         load_optimizer(model, optimizer, tensors)
-    assert str(caught.value) == "the checkpoint has no optimizer state for bias; it is of another model"
+    assert str(caught.value) == "the checkpoint has no optimizer state for bias; it belongs to a different model"
 
 
 def test_a_memory_goes_to_where_the_weights_are() -> None:

@@ -21,8 +21,7 @@ from heedful.nn.loss import smoothed_loss
 from heedful.nn.masks import causal_mask, key_mask
 from heedful.training.checkpointing import RunProgress, make_checkpoint, restore_checkpoint
 from heedful.training.gradients import Objective, SequentialGradients, ThreadedGradients
-from heedful.training.layers import set_up_layers
-from heedful.training.loop import TrainingState, training_steps
+from heedful.training.loop import TrainingState, set_up_layers, training_steps
 from heedful.training.optimizer import make_optimizer
 from heedful.training.precision import Precision, choose_precision
 

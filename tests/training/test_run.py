@@ -230,7 +230,7 @@ def test_time_ends_a_training_and_counts_over_resumptions(
 
 def test_another_machine_is_told(pairs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trained_in(tmp_path / "run", wanted(pairs))
-    monkeypatch.setattr("heedful.training.run.versions", lambda: {"torch": "9.9", "cpu": "AVX2"})
+    monkeypatch.setattr("heedful.training.run.software_versions", lambda: {"torch": "9.9", "cpu": "AVX2"})
     told = Told()
     list(resume(tmp_path / "run", {"train": {"max_steps": 10}}, told, lambda: ""))
     assert any(
@@ -244,7 +244,7 @@ def test_a_checkpoint_of_another_model_is_refused(pairs: Path, tmp_path: Path) -
         trained_in(tmp_path / name, wanted(pairs, f"model.d_model={width}", "train.max_steps=2"))
     (tmp_path / "a" / "checkpoints").rename(tmp_path / "old")
     (tmp_path / "b" / "checkpoints").rename(tmp_path / "a" / "checkpoints")
-    with pytest.raises(FolderError, match=r"^the checkpoint has .* of shape .*; it is of another model$"):
+    with pytest.raises(FolderError, match=r"^the checkpoint has .* of shape .*; it belongs to a different model$"):
         list(resume(tmp_path / "a", {}, SilentReporter(), lambda: ""))
 
 
@@ -428,7 +428,9 @@ def test_a_run_is_resumed_and_not_one_of_its_checkpoints(pairs: Path, tmp_path: 
     run = tmp_path / "run"
     trained_in(run, wanted(pairs, "train.max_steps=2", "train.save_every=1"))
     checkpoint = run / "checkpoints" / "step-00000002"
-    sentence = f"that is a checkpoint, and training goes on from the newest; resume the run, {run}, or begin another"
+    sentence = (
+        f"this is a checkpoint, but training always resumes from the newest; resume the run, {run}, or start another"
+    )
     with pytest.raises(FolderError, match=sentence):
         list(resume(checkpoint, {}, SilentReporter(), lambda: ""))
     assert not (checkpoint / ".lock").exists()

@@ -16,7 +16,6 @@ from heedful.data.stream import Arriving
 from heedful.errors import ConfigError, DataError, FolderError
 from heedful.storage import model_names as names
 from heedful.storage.model_names import built_in_models, find_model, is_built_in, is_model, looks_like_model
-from heedful.storage.parent import parent_of
 from heedful.storage.run_folder import RunFolder
 from heedful.text.language_detection import Detector, known_languages
 from heedful.translation.confidence import UNSURE, is_unsure
@@ -314,7 +313,7 @@ def test_models_lists_what_is_there(pointed: Path, trained: Path) -> None:
     (pointed / "runs" / "broken" / "config.json").write_text("{}")
     ran = toy.run("models")
     assert [line.split()[0] for line in ran.lines[5:]] == ["runs/deeper/other", "runs/mine"]
-    assert ran.err == "runs/broken/config.json is not heedful's: it has no heedful_format\n"
+    assert ran.err == "runs/broken/config.json was not written by heedful: it has no heedful_format\n"
     found = {one["name"]: one for one in json.loads(toy.run("models", "--json").out)}
     mine = found["runs/mine"]
     assert (mine["kind"], mine["source"], mine["target"], mine["task"]) == ("local", "en", "de", "translation")
@@ -368,7 +367,7 @@ def test_a_training_may_begin_with_a_name(pointed: Path, trained: Path) -> None:
     assert "beginning with en-de: its weights, network and vocabulary are taken over" in ran.err
     begun = RunFolder.open(find_model("en-de")).experiment()
     assert RunFolder.open(pointed / "mine").experiment().train.learning_rate == begun.train.learning_rate / 10
-    facts = parent_of(RunFolder.open(pointed / "mine")).about()["data"]
+    facts = RunFolder.open(pointed / "mine").parent().about()["data"]
     assert isinstance(facts, dict)
     assert facts["pieces_a_word"]  # by which it is told whether the vocabulary fits
     assert toy.run("translate", "mine", toy.lines_of(trained / "test.en")[0]).code == 0

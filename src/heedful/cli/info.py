@@ -61,12 +61,11 @@ def _model_facts(experiment: Experiment, source: int, target: int) -> dict[str, 
 def _run_facts(path: Path) -> dict[str, Any]:
     from heedful.storage.model_names import find_model
     from heedful.storage.run_folder import RunFolder
-    from heedful.training.learning_curve import read_events
 
     folder = RunFolder.open(find_model(path))
     tokenizers, experiment = folder.tokenizers(), folder.experiment()
-    validations = read_events(folder, "Validated")
-    steps = read_events(folder, "StepDone")
+    validations = folder.read_events("Validated")
+    steps = folder.read_events("StepDone")
     return {
         "run": str(path),
         "weights": folder.note() or ("exported" if folder.ctranslate2.is_dir() else "none yet"),

@@ -9,14 +9,14 @@ from heedful.cli import console
 from heedful.cli.common import JsonOption
 
 if TYPE_CHECKING:
-    from heedful.training.model_list import ModelFacts
+    from heedful.storage.model_list import ModelSummary
 
 _RUNS = Path("runs")  # of the current folder: where `heedful train` puts them
 
 
 def models(as_json: JsonOption = False) -> None:
     """List the models there are: those built in, and the run folders in runs/ here."""
-    from heedful.training.model_list import list_models
+    from heedful.storage.model_list import list_models
 
     found = list_models(_RUNS)
     if as_json:
@@ -33,7 +33,7 @@ def models(as_json: JsonOption = False) -> None:
             console.say(one.problem)
 
 
-def _row(one: "ModelFacts") -> tuple[str, ...]:
+def _row(one: "ModelSummary") -> tuple[str, ...]:
     score = f"{one.score.metric} {one.score.value:.2f} ({one.score.test_set})" if one.score else ""
     from heedful.tasks import find_task
 

@@ -12,12 +12,10 @@ from heedful.formats.export_ctranslate2 import Numbers, Pieces, export_ctranslat
 from heedful.formats.export_huggingface import MarianCopy, export_huggingface
 from heedful.formats.export_onnx import OnnxCopy, export_onnx
 from heedful.formats.parity import Model, Proof, prove, samples
-from heedful.storage.at_checkpoint import RunAtCheckpoint
 from heedful.storage.files import disk_errors, new_folder, write_atomically, write_manifest
-from heedful.storage.run_folder import RunFolder, Tokenizers
+from heedful.storage.model_card import make_model_card
+from heedful.storage.run_folder import RunAtCheckpoint, RunFolder, Tokenizers, software_versions
 from heedful.text import Tokenizer
-from heedful.training.model_card import model_card
-from heedful.training.versions import versions
 from heedful.translation.translator import Translator
 
 Format = Literal["ctranslate2", "huggingface", "onnx"]
@@ -86,8 +84,8 @@ def _describe(run: RunFolder, folder: RunFolder, name: str, numbers: Numbers, pr
     folder.begin(experiment)
     folder.describe(experiment, run.tokenizers())
     exported = {"parent": str(run.path), "parent_weights": run.note(), "numbers": numbers, **dataclasses.asdict(proof)}
-    folder.write_about({"data": run.about().get("data", {}), "versions": versions(), "exported": exported})
-    write_atomically(folder.path / "README.md", model_card(folder, name))
+    folder.write_about({"data": run.about().get("data", {}), "versions": software_versions(), "exported": exported})
+    write_atomically(folder.path / "README.md", make_model_card(folder, name))
 
 
 def _pieces(tokenizers: Tokenizers) -> Pieces:

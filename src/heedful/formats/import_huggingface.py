@@ -44,7 +44,7 @@ def import_huggingface(folder: Path) -> Imported:
         own = own_weights(weights, model)
     except KeyError as error:
         raise FolderError(
-            f"{folder}/model.safetensors has no weight {error.args[0]}; it is of another model"
+            f"{folder}/model.safetensors has no weight {error.args[0]}; it belongs to a different model"
         ) from error
     search = _search(folder, config, tokenizers.target.pad_id)
     return Imported(_experiment(folder, model, tokenizers, search), tokenizers, own)

@@ -10,8 +10,7 @@ from heedful.formats.export_huggingface import MarianCopy
 from heedful.formats.import_huggingface import import_huggingface
 from heedful.formats.parity import Proof, prove, samples
 from heedful.storage.files import new_folder
-from heedful.storage.run_folder import RunFolder
-from heedful.training.versions import versions
+from heedful.storage.run_folder import RunFolder, software_versions
 from heedful.translation.translator import Translator
 
 _TOLERANCE = 1e-3  # of the log-probability of a token
@@ -30,5 +29,7 @@ def bring(folder: Path, out: Path) -> Proof:
         translator = Translator.of(run, torch.device("cpu"))
         eos_id = translator.tokenizers.target.eos_id
         proof = prove(translator.engine, MarianCopy(folder, eos_id), samples(run, translator), eos_id, _TOLERANCE)
-        run.write_about({"versions": versions(), "imported": {"from": str(folder), **dataclasses.asdict(proof)}})
+        run.write_about(
+            {"versions": software_versions(), "imported": {"from": str(folder), **dataclasses.asdict(proof)}}
+        )
     return proof

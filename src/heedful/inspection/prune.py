@@ -25,11 +25,9 @@ from heedful.models.build import build_model
 from heedful.models.seq2seq import AnySeq2Seq
 from heedful.models.transformer import Transformer
 from heedful.progress import Reporter
-from heedful.storage.clear import clear_folder
-from heedful.storage.files import write_atomically
-from heedful.storage.run_folder import RunFolder, fill_model
-from heedful.training.model_card import model_card
-from heedful.training.versions import versions
+from heedful.storage.files import clear_folder, write_atomically
+from heedful.storage.model_card import make_model_card
+from heedful.storage.run_folder import RunFolder, fill_model, software_versions
 from heedful.translation.translator import Translator
 from heedful.translation.word_alignment import keep_aligner
 
@@ -202,5 +200,5 @@ def _write(
     left = f"{pruning.after.heads} of {pruning.before.heads} heads"
     folder.write_weights(weights, f"pruned from {run.path.resolve().name}: {left}")
     history = {"parent": str(run.path), "parent_weights": run.note(), **asdict(pruning)}
-    folder.write_about({"data": run.about().get("data", {}), "versions": versions(), "pruned": history})
-    write_atomically(folder.path / "README.md", model_card(folder))
+    folder.write_about({"data": run.about().get("data", {}), "versions": software_versions(), "pruned": history})
+    write_atomically(folder.path / "README.md", make_model_card(folder))

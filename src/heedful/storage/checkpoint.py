@@ -1,4 +1,4 @@
-"""The states that a training can go on from.
+"""Checkpoints: the states that a training can resume from.
 
 ::
 
@@ -7,8 +7,8 @@
     ├── step-00000400/   …
     └── latest           the name of the newest, for people and scripts
 
-A checkpoint counts when its manifest verifies. Its folder appears by one rename, so there is no half of one. That of
-a training whose weights are in parts has one more file, ``whole.safetensors``, with the tensors that are not in parts.
+A checkpoint is valid if its manifest verifies. Its folder appears by one rename, so it is never there in half. A
+training with sharded weights writes one more file, ``whole.safetensors``, with the tensors that are not sharded.
 """
 
 import json
@@ -42,13 +42,13 @@ _TENSORS = "tensors.safetensors"
 _WHOLE = "whole.safetensors"
 _STATE = "state.json"
 _LATEST = "latest"
-_FEWEST_KEPT = 2  # one to fall back to when the newest is damaged
+_FEWEST_KEPT = 2  # one to fall back on if the newest is damaged
 _NAME = re.compile(r"step-([0-9]{8}|[1-9][0-9]{8,14})")
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """Everything a training needs to go on as if it had never stopped.
+    """Everything that a training needs to continue as if it had never stopped.
 
     `tensors` are named "model.…", "optimizer.…", "ema.…", "random.…"; `state` holds JSON values.
     """
@@ -58,26 +58,26 @@ class Checkpoint:
     state: Mapping[str, object]
 
     def under(self, prefix: str) -> dict[str, Tensor]:
-        """The tensors whose names start with this, without it."""
+        """The tensors whose names start with `prefix`, by the rest of their names."""
         return {name.removeprefix(prefix): t for name, t in self.tensors.items() if name.startswith(prefix)}
 
 
 class Checkpoints:
-    """The checkpoints of one run; only one process at a time may save (see `locked`)."""
+    """The checkpoints of one run; only one process at a time may save (see `lock_folder`)."""
 
     def __init__(self, folder: Path, keep: int, every: int = 1) -> None:
         self._folder = folder
         self._keep = max(keep, _FEWEST_KEPT)
-        self._every = every  # steps of which one is saved in turn
-        self._damaged: set[int] = set()  # the steps found damaged; they do not count as kept
+        self._every = every  # the regular interval between checkpoints, in steps
+        self._damaged: set[int] = set()  # steps found damaged; they do not count as kept
 
     def save(self, checkpoint: Checkpoint, spread: Callable[[Path], int] | None = None) -> Path:
-        """Write a checkpoint that is there whole or not at all, then remove the oldest beyond those to keep.
+        """Write a checkpoint atomically, then remove the oldest ones beyond those to keep.
 
-        Later steps than this one, passed over as damaged, stay until the training reaches them again. Where tensors
-        are in parts, `spread` has all processes write theirs into a folder, and gives the number of processes.
+        Later checkpoints that were skipped as damaged stay until the training reaches their steps again. If tensors
+        are sharded, `spread` makes all processes write their shards into a folder and gives the number of processes.
         """
-        text = _state_text(checkpoint)  # first, for it may refuse
+        text = _state_text(checkpoint)  # first, because it may raise
         folder = self._path(checkpoint.step)
         with disk_errors(self._folder):
             remove_temporaries(self._folder)
@@ -87,30 +87,30 @@ class Checkpoints:
                 write_manifest(temporary, (*names, _STATE))
             write_atomically(self._folder / _LATEST, folder.name + "\n")
         self._damaged.discard(checkpoint.step)
-        with suppress(OSError):  # what cannot be removed costs space and no safety
+        with suppress(OSError):  # a checkpoint that cannot be removed costs only space
             self._prune(checkpoint.step)
         return folder
 
     def load_latest(self) -> tuple[Checkpoint, tuple[str, ...]] | None:
-        """Give the newest checkpoint that verifies, and a sentence on each newer one that does not.
+        """The newest valid checkpoint, and a sentence about each newer one that is damaged.
 
-        None where there are none; FolderError where there are some and none verifies.
+        None if there are no checkpoints; FolderError if there are some and all are damaged.
         """
-        passed_over = self._missing()
+        skipped = self._missing()
         for step in reversed(self.steps()):
             try:
                 found = self._load(step)
             except FolderError as error:
                 self._damaged.add(step)
-                passed_over.append(_complaint(self._path(step), error))
+                skipped.append(_describe_damage(self._path(step), error))
                 continue
-            return found, tuple(f"{complaint}; resuming from step {step}" for complaint in passed_over)
-        if passed_over:
-            raise FolderError(f"{'; '.join(passed_over)}; no checkpoint is left to resume from: train in a new folder")
+            return found, tuple(f"{sentence}; resuming from step {step}" for sentence in skipped)
+        if skipped:
+            raise FolderError(f"{'; '.join(skipped)}; no checkpoint is left to resume from: train in a new folder")
         return None
 
     def steps(self) -> list[int]:
-        """The steps of which there is a checkpoint, in order; whether they verify shows on loading."""
+        """The steps that have a checkpoint, in order; loading tells whether it is valid."""
         if not self._folder.exists():
             return []
         with disk_errors(self._folder):
@@ -118,17 +118,17 @@ class Checkpoints:
         return sorted(int(match[1]) for name in names if (match := _NAME.fullmatch(name)))
 
     def load_model(self, step: int, prefix: str) -> dict[str, Tensor]:
-        """Give the tensors of one checkpoint whose names start with `prefix`, without it; FolderError if damaged."""
-        tensors = _read_tensors(self._verified(step), prefix)
+        """The tensors of a checkpoint whose names start with `prefix`, by the rest; FolderError if it is damaged."""
+        tensors = _read_tensors(self._verify(step), prefix)
         return {name.removeprefix(prefix): tensor for name, tensor in tensors.items()}
 
     def _path(self, step: int) -> Path:
         if step < 0:
-            raise ValueError(f"a step is not negative, but this is {step}")
+            raise ValueError(f"a step cannot be negative, but this is {step}")
         return self._folder / f"step-{step:08d}"
 
-    def _verified(self, step: int) -> Path:
-        """The folder of a step, its files checked; a crash while it was replaced may have left only the old one."""
+    def _verify(self, step: int) -> Path:
+        """The folder of a step after its files were verified; a crash while replacing it may leave only the old one."""
         folder = self._path(step)
         if not folder.exists() and aside(folder).exists():
             folder = aside(folder)
@@ -138,17 +138,17 @@ class Checkpoints:
         return folder
 
     def _load(self, step: int) -> Checkpoint:
-        folder = self._verified(step)
+        folder = self._verify(step)
         match read_json(folder / _STATE):
             case {"step": int(saved), "state": dict(state)}:
                 if saved != step:
-                    raise DamagedError(folder, f"{_STATE}: is of step {saved}")
+                    raise DamagedError(folder, f"{_STATE}: belongs to step {saved}")
             case _:
                 raise DamagedError(folder, f"{_STATE}: has no step or state")
         return Checkpoint(step, _read_tensors(folder), state)
 
     def _missing(self) -> list[str]:
-        """A complaint if the pointer names a later checkpoint than there is; a damaged pointer names none."""
+        """A sentence if `latest` names a checkpoint that is gone; a damaged `latest` is ignored."""
         try:
             match = _NAME.fullmatch((self._folder / _LATEST).read_text(encoding="ascii").strip())
         except (OSError, ValueError):
@@ -160,7 +160,7 @@ class Checkpoints:
     def _prune(self, newest: int) -> None:
         past = [step for step in self.steps() if step <= newest]
         good = [step for step in past if step not in self._damaged]
-        # One saved out of turn, because a signal came, must not push out one that would be there without the signal.
+        # An extra checkpoint, saved because of a signal, must not displace a regular one.
         kept = {*good[-_FEWEST_KEPT:], *[step for step in good if step % self._every == 0][-self._keep :]}
         for step in past:
             if step not in kept:
@@ -171,7 +171,7 @@ class Checkpoints:
 def _write_tensors(
     folder: Path, tensors: Mapping[str, Tensor], spread: Callable[[Path], int] | None
 ) -> tuple[str, ...]:
-    """Write all tensors and give the names of the files."""
+    """Write all tensors; return the names of the files."""
     if spread is None:
         save_tensors(folder / _TENSORS, tensors, {"format": "pt"})
         return (_TENSORS,)
@@ -184,25 +184,25 @@ def _write_tensors(
 
 def _read_tensors(folder: Path, prefix: str = "") -> dict[str, Tensor]:
     tensors = load_tensors(folder / _TENSORS, prefix)
-    if (folder / _WHOLE).exists():  # if it is lost, the manifest tells
+    if (folder / _WHOLE).exists():  # the manifest reveals it if the file is lost
         tensors |= load_tensors(folder / _WHOLE, prefix)
     return tensors
 
 
-def _complaint(folder: Path, error: FolderError) -> str:
+def _describe_damage(folder: Path, error: FolderError) -> str:
     reason = error.reason if isinstance(error, DamagedError) else str(error)
     return f"{folder.parent.name}/{folder.name} is damaged ({reason})"
 
 
 def _state_text(checkpoint: Checkpoint) -> str:
-    """JSON as Python writes it: floats in as many digits as bring back every bit, and NaN and Infinity by name."""
+    """JSON as Python writes it: floats keep every bit, and NaN and Infinity are written by name."""
     state = dict(checkpoint.state)
     _check_json(state, "state")
     return json.dumps({"step": checkpoint.step, "state": state}, indent=1) + "\n"
 
 
 def _check_json(value: object, where: str) -> None:
-    """Refuse what would come back as something else: a tuple as a list, the key 1 as "1"."""
+    """Refuse values that JSON would change: a tuple comes back as a list, the key 1 as "1"."""
     match value:
         case None | bool() | int() | float() | str():
             return
@@ -212,7 +212,7 @@ def _check_json(value: object, where: str) -> None:
         case dict():
             for key, item in value.items():
                 if not isinstance(key, str):
-                    raise TypeError(f"{where} has the key {key!r}, but JSON knows only strings as keys")
+                    raise TypeError(f"{where} has the key {key!r}, but JSON keys are strings")
                 _check_json(item, f"{where}.{key}")
         case _:
-            raise TypeError(f"{where} is a {type(value).__name__}, which JSON does not give back")
+            raise TypeError(f"{where} is a {type(value).__name__}, which JSON cannot restore")

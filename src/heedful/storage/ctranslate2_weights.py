@@ -1,7 +1,7 @@
-"""The weights of a model that was exported to CTranslate2, for PyTorch: what `export_ctranslate2` did, undone.
+"""Read the weights of a model that was exported to CTranslate2 for use in PyTorch: the inverse of the export.
 
-So a folder that holds nothing but the export can be looked into and searched with in every way. What was rounded stays
-rounded: both engines run the same numbers.
+So every command works on a folder that holds nothing but the export. Rounded weights stay rounded: both engines use
+the same numbers.
 """
 
 import math
@@ -23,8 +23,8 @@ _TYPES = (torch.float32, torch.int8, torch.int16, torch.int32, torch.float16, to
 
 
 def read_ctranslate2_weights(path: Path, model: Transformer) -> dict[str, Tensor]:
-    """What `model`, of which only the sizes matter, has to be filled with to be the model of this file."""
-    found = _Found(_variables(path), path)
+    """The weights of this file under the names of `model`, of which only the sizes matter."""
+    found = _Variables(_read_variables(path), path)
     reading = fit_heads(layer.attention for layer in model.encoder)
     writing = fit_heads(kind for layer in model.decoder for kind in (layer.attention, layer.cross_attention))
     weights = dict(_tables(model, found))
@@ -38,18 +38,18 @@ def read_ctranslate2_weights(path: Path, model: Transformer) -> dict[str, Tensor
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
-    """What is in a file, from some place of its tree on."""
+class _Variables:
+    """The variables of a file under some place in its tree."""
 
     variables: Mapping[str, Tensor]
     path: Path
     place: str = ""
 
-    def under(self, name: str) -> "_Found":
-        return _Found(self.variables, self.path, f"{self.place}{name}/")
+    def under(self, name: str) -> "_Variables":
+        return _Variables(self.variables, self.path, f"{self.place}{name}/")
 
     def __getitem__(self, name: str) -> Tensor:
-        """As float32, whatever it was rounded to."""
+        """The variable as float32, whatever it was rounded to."""
         tensor, scale = self._get(name), self.variables.get(f"{self.place}{name}_scale")
         return tensor.float() if scale is None else tensor.float() / scale.float().unsqueeze(1)
 
@@ -57,10 +57,10 @@ class _Found:
         try:
             return self.variables[f"{self.place}{name}"]
         except KeyError as error:
-            raise FolderError(f"{self.path} has no {self.place}{name}; it is of another model") from error
+            raise FolderError(f"{self.path} has no {self.place}{name}; it belongs to a different model") from error
 
 
-def _tables(model: Transformer, found: _Found) -> Iterator[tuple[str, Tensor]]:
+def _tables(model: Transformer, found: _Variables) -> Iterator[tuple[str, Tensor]]:
     yield "target_embedding.weight", found["decoder/embeddings/weight"]
     if model.config.sharing != "all":
         yield "own_source.weight", found["encoder/embeddings_0/weight"]
@@ -78,24 +78,24 @@ def _tables(model: Transformer, found: _Found) -> Iterator[tuple[str, Tensor]]:
             yield from _norm(f"{side}_norm", found.under(f"{side}/layer_norm"))
 
 
-def _encoder_layer(layer: EncoderLayer, found: _Found, heads: PaddedHeads) -> Iterator[tuple[str, Tensor]]:
+def _encoder_layer(layer: EncoderLayer, found: _Variables, heads: PaddedHeads) -> Iterator[tuple[str, Tensor]]:
     yield from _self_attention(layer.attention, found.under("self_attention"), heads)
     yield from _feed_forward(found.under("ffn"))
 
 
-def _decoder_layer(layer: DecoderLayer, found: _Found, heads: PaddedHeads) -> Iterator[tuple[str, Tensor]]:
+def _decoder_layer(layer: DecoderLayer, found: _Variables, heads: PaddedHeads) -> Iterator[tuple[str, Tensor]]:
     yield from _self_attention(layer.attention, found.under("self_attention"), heads)
     yield from _cross_attention(layer.cross_attention, found.under("attention"), heads)
     yield from _feed_forward(found.under("ffn"))
 
 
-def _self_attention(layer: SelfAttention, found: _Found, heads: PaddedHeads) -> Iterator[tuple[str, Tensor]]:
+def _self_attention(layer: SelfAttention, found: _Variables, heads: PaddedHeads) -> Iterator[tuple[str, Tensor]]:
     yield from _projections("attention.query_key_value", layer.sizes, layer.num_heads, found.under("linear_0"), heads)
     yield from _output("attention.output", layer.sizes[-1], layer.num_heads, found.under("linear_1"), heads)
     yield from _norm("attention_residual.norm", found.under("layer_norm"))
 
 
-def _cross_attention(layer: CrossAttention, found: _Found, heads: PaddedHeads) -> Iterator[tuple[str, Tensor]]:
+def _cross_attention(layer: CrossAttention, found: _Variables, heads: PaddedHeads) -> Iterator[tuple[str, Tensor]]:
     count = layer.num_heads
     yield from _projections("cross_attention.query", layer.sizes[:1], count, found.under("linear_0"), heads)
     yield from _projections("cross_attention.key_value", layer.sizes, count, found.under("linear_1"), heads)
@@ -104,7 +104,7 @@ def _cross_attention(layer: CrossAttention, found: _Found, heads: PaddedHeads) -
 
 
 def _projections(
-    name: str, sizes: Sequence[int], count: int, found: _Found, heads: PaddedHeads
+    name: str, sizes: Sequence[int], count: int, found: _Variables, heads: PaddedHeads
 ) -> Iterator[tuple[str, Tensor]]:
     for end in ("weight", "bias"):
         parts = found[end].chunk(len(sizes))
@@ -112,25 +112,25 @@ def _projections(
         yield f"{name}.{end}", torch.cat(own)
 
 
-def _output(name: str, size: int, count: int, found: _Found, heads: PaddedHeads) -> Iterator[tuple[str, Tensor]]:
+def _output(name: str, size: int, count: int, found: _Variables, heads: PaddedHeads) -> Iterator[tuple[str, Tensor]]:
     yield f"{name}.weight", unpad_heads(found["weight"].T, size, count, heads).T
     yield f"{name}.bias", found["bias"]
 
 
-def _feed_forward(found: _Found) -> Iterator[tuple[str, Tensor]]:
+def _feed_forward(found: _Variables) -> Iterator[tuple[str, Tensor]]:
     for own, theirs in (("inner", "linear_0"), ("outer", "linear_1")):
         for end in ("weight", "bias"):
             yield f"feed_forward.{own}.{end}", found[f"{theirs}/{end}"]
     yield from _norm("feed_forward_residual.norm", found.under("layer_norm"))
 
 
-def _norm(name: str, found: _Found) -> Iterator[tuple[str, Tensor]]:
+def _norm(name: str, found: _Variables) -> Iterator[tuple[str, Tensor]]:
     yield f"{name}.weight", found["gamma"]
     yield f"{name}.bias", found["beta"]
 
 
-def _variables(path: Path) -> dict[str, Tensor]:
-    """All that the file holds, by name; nothing in it is executed, and no size is believed unseen."""
+def _read_variables(path: Path) -> dict[str, Tensor]:
+    """All variables of the file by name; nothing in it is executed, and every size is checked."""
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -138,11 +138,11 @@ def _variables(path: Path) -> dict[str, Tensor]:
     try:
         return _Reader(content).variables()
     except (struct.error, UnicodeDecodeError, IndexError, KeyError, ValueError) as error:
-        raise FolderError(f"{path} is not a model of CTranslate2's format {_VERSION}; export it again") from error
+        raise FolderError(f"{path} is not a model in CTranslate2's format {_VERSION}; export it again") from error
 
 
 class _Reader:
-    """Takes one thing after another from the bytes of a file."""
+    """Reads one value after another from the bytes of a file."""
 
     def __init__(self, content: bytes) -> None:
         self._content = content
@@ -168,8 +168,8 @@ class _Reader:
         kind = _TYPES[self._number("B")]
         data = self._take(self._number("I"))
         if len(data) != math.prod(shape) * kind.itemsize:
-            raise ValueError("a variable of another size than it says")
-        # A copy: tensors on the bytes of a file could be written to.
+            raise ValueError("the size of a variable is wrong")
+        # A copy, because a tensor that shares the bytes of the file could be written to.
         return name, torch.frombuffer(bytearray(data), dtype=kind).view(shape) if data else torch.empty(shape)
 
     def _string(self) -> str:

@@ -1,7 +1,7 @@
-"""Files and folders that are whole or absent, whenever the power goes.
+"""Files and folders that are complete or absent, even if the power fails.
 
-Everything is written beside its place under a temporary name (``.tmp-…``), forced to the disk, and only then renamed.
-What must be trusted later has a manifest of sha256 sums, for safetensors itself notices few of the bits that flip.
+Everything is written beside its final place under a temporary name (``.tmp-…``), forced to disk, and only then renamed.
+Files that must be verified later have a manifest of sha256 sums, because safetensors itself detects few flipped bits.
 """
 
 import errno
@@ -22,7 +22,7 @@ from safetensors import safe_open
 
 from heedful.errors import FolderError, HeedfulError, OutOfSpace, UserError
 
-if TYPE_CHECKING:  # a folder can be read, and files written, without PyTorch
+if TYPE_CHECKING:  # most of this works without PyTorch
     from torch import Tensor
 
 MANIFEST = "manifest.json"
@@ -44,24 +44,24 @@ _DTYPES = {
 
 
 class DamagedError(FolderError):
-    """A file or folder whose content is not what was written; `reason` says what differs."""
+    """A file or folder whose content is not as it was written; `reason` says what differs."""
 
     def __init__(self, what: Path, reason: str) -> None:
         super().__init__(f"{what} is damaged ({reason}); restore it from a copy")
         self.reason = reason
 
 
-# Errors of the disk
+# Disk errors
 
 
 def out_of_space(error: OSError) -> bool:
-    """Whether the disk or the user's share of it is full."""
+    """Whether the disk or the user's quota is full."""
     return error.errno in _FULL
 
 
 @contextmanager
 def disk_errors(what: Path) -> Iterator[None]:
-    """Turn every OSError inside into one of our errors, with a sentence about `what`."""
+    """Turn every OSError inside into a HeedfulError with a sentence about `what`."""
     try:
         yield
     except OSError as error:
@@ -69,12 +69,12 @@ def disk_errors(what: Path) -> Iterator[None]:
 
 
 def _describe_disk_error(error: OSError, what: Path) -> HeedfulError:
-    # A temporary name means nothing to the user: name the folder it stands in.
+    # A temporary name means nothing to the user, so name the folder that contains it.
     shown = next((path.parent for path in [*reversed(what.parents), what] if _is_temporary(path)), what)
     if out_of_space(error):
         return OutOfSpace(
             f"the disk is full while writing {shown}; free some space and try again "
-            "(an interrupted training goes on with: heedful train --resume FOLDER)"
+            "(resume an interrupted training with: heedful train --resume FOLDER)"
         )
     sentence = f"{shown} cannot be read or written ({error.strerror or error})"
     if error.errno in _FORBIDDEN:
@@ -88,15 +88,15 @@ def _describe_disk_error(error: OSError, what: Path) -> HeedfulError:
 
 
 def write_atomically(path: Path, content: bytes | str) -> None:
-    """Write a file that is, after a crash at any moment, either the old one or the new one, and whole.
+    """Write a file so that a crash at any moment leaves either the old or the new one, complete.
 
-    On failure the temporary is removed. Text is written as UTF-8.
+    On failure the temporary file is removed. Text is written as UTF-8.
     """
     _write(path, [content.encode() if isinstance(content, str) else content])
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> None:
-    """The same for lines that are made one after the other; they need not fit into memory."""
+    """The same for an iterable of lines, which need not fit into memory."""
     _write(path, (f"{line}\n".encode() for line in lines))
 
 
@@ -131,13 +131,13 @@ def _write_all(descriptor: int, rest: memoryview) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make the names in a folder durable."""
-    if sys.platform == "win32":  # where a folder cannot be opened
+    """Force the names in a folder to disk."""
+    if sys.platform == "win32":  # a folder cannot be opened there
         return
     try:
         _sync(folder, os.O_RDONLY)
     except OSError as error:
-        # Some network file systems know no fsync of a folder; nothing more can be done there.
+        # Some network file systems have no fsync for folders; nothing more can be done there.
         if error.errno not in (errno.EINVAL, errno.ENOTSUP):
             raise
 
@@ -151,7 +151,7 @@ def _sync(path: Path, flags: int) -> None:
 
 
 def sha256(path: Path) -> str:
-    """The sha256 of a file's content in hexadecimal digits."""
+    """The sha256 of a file in hexadecimal digits."""
     with disk_errors(path):
         return _digest(path)
 
@@ -166,10 +166,10 @@ def _digest(path: Path) -> str:
 
 @contextmanager
 def new_folder(final: Path) -> Iterator[Path]:
-    """Give a temporary folder to fill; on leaving, it is forced to the disk and takes its place as `final`.
+    """Yield a temporary folder to fill; at the end it is forced to disk and renamed to `final`.
 
-    A folder that stood there is set aside as `aside(final)` and removed once the new one is durable, so that a crash
-    never leaves neither. On failure the temporary is removed and the old folder stands.
+    An existing folder is renamed to `aside(final)` and removed once the new one is durable, so that a crash always
+    leaves one of them. On failure the temporary folder is removed and the old one stays.
     """
     temporary = _temporary_beside(final)
     with disk_errors(final):
@@ -185,12 +185,12 @@ def new_folder(final: Path) -> Iterator[Path]:
 
 
 def aside(folder: Path) -> Path:
-    """Where the old `folder` stands for the moment in which a new one takes its place."""
+    """The name of the old folder while a new one takes its place."""
     return folder.with_name(folder.name + OLD)
 
 
 def remove(path: Path) -> None:
-    """Remove a file or folder, if there; a crash never leaves half of it under its name."""
+    """Remove a file or folder if it exists; a crash never leaves half of it under its name."""
     gone = _temporary_beside(path)
     try:
         path.rename(gone)
@@ -200,7 +200,7 @@ def remove(path: Path) -> None:
 
 
 def remove_temporaries(folder: Path) -> None:
-    """Remove what writers that were killed left behind; only for one who holds the folder's lock."""
+    """Remove the temporary files of killed processes; the caller must hold the folder's lock."""
     if folder.is_dir():
         for path in filter(_is_temporary, list(folder.iterdir())):
             discard(path)
@@ -218,7 +218,7 @@ def _put_in_place(temporary: Path, final: Path) -> None:
             old.rename(final)
         raise
     _sync_folder(final.parent)
-    with suppress(OSError):  # left behind, it costs space and no safety
+    with suppress(OSError):  # if it stays, it costs only space
         remove(old)
 
 
@@ -240,7 +240,7 @@ def _is_temporary(path: Path) -> bool:
 
 
 def discard(path: Path) -> None:
-    """Remove a file or folder, as far as that can be done."""
+    """Remove a file or folder as far as possible."""
     with suppress(OSError):
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path, ignore_errors=True)
@@ -248,11 +248,19 @@ def discard(path: Path) -> None:
             path.unlink(missing_ok=True)
 
 
+def clear_folder(folder: Path) -> None:
+    """Empty a folder and remove it, unless it is a link or a mount point. Whatever cannot be removed stays."""
+    for path in list(folder.iterdir()):
+        discard(path)
+    with suppress(OSError):
+        folder.rmdir()
+
+
 # Manifests
 
 
 def write_manifest(folder: Path, names: Iterable[str]) -> None:
-    """Note size and sha256 of the named files, so that `check_manifest` can tell whether they are still the same."""
+    """Record the size and sha256 of the named files, so that `check_manifest` can verify them."""
     files: dict[str, object] = {}
     for name in names:
         if not _PLAIN_NAME.fullmatch(name):
@@ -263,9 +271,9 @@ def write_manifest(folder: Path, names: Iterable[str]) -> None:
 
 
 def check_manifest(folder: Path, required: Iterable[str] = ()) -> None:
-    """Raise FolderError unless every file of the manifest is as it was written, and `required` are among them.
+    """Raise FolderError unless every file in the manifest is unchanged and all `required` files are in it.
 
-    Files that the manifest does not name are not looked at.
+    Other files are not checked.
     """
     files = _read_manifest(folder)
     for name in required:
@@ -278,13 +286,13 @@ def check_manifest(folder: Path, required: Iterable[str] = ()) -> None:
 
 
 def read_json(path: Path) -> object:
-    """The JSON value in a file; whatever is wrong with it is a FolderError."""
+    """The JSON value in a file; FolderError if it is missing or damaged."""
     return _parse_json(path, _read_bytes(path))
 
 
 def _read_bytes(path: Path) -> bytes:
     try:
-        if not path.is_file():  # a named pipe would wait for ever
+        if not path.is_file():  # reading a named pipe would block for ever
             raise DamagedError(path.parent, f"{path.name}: missing")
         return path.read_bytes()
     except OSError as error:
@@ -310,9 +318,9 @@ def _read_manifest(folder: Path) -> dict[str, tuple[int, str]]:
     content = _read_bytes(path)
     match _parse_json(path, content):
         case {"format": int(version)} if version != _FORMAT:
-            raise FolderError(f"{path} is of format {version}, but this heedful reads format {_FORMAT}; update heedful")
+            raise FolderError(f"{path} has format {version}, but this heedful reads format {_FORMAT}; update heedful")
         case {"files": dict(files)} if all(map(_is_entry, files.values())):
-            # Written anew it must come out byte by byte the same: that holds its sha256 and leaves no bit unwatched.
+            # Written again it must be the same byte for byte: this checks its sha256, and no bit goes unchecked.
             if _manifest_text(files).encode() == content:
                 return {name: (entry["bytes"], entry["sha256"]) for name, entry in files.items()}
     raise DamagedError(folder, f"{MANIFEST}: sha256 differs")
@@ -330,7 +338,7 @@ def _check_file(folder: Path, name: str, bytes_then: int, digest_then: str) -> N
     try:
         if not path.is_file():
             raise DamagedError(folder, f"{name}: missing")
-        # The size first: it costs nothing, and what has grown to gigabytes is not read.
+        # The size first: it costs nothing, and a file that has grown to gigabytes is not read.
         if (bytes_now := path.stat().st_size) != bytes_then:
             raise DamagedError(folder, f"{name}: {bytes_now} bytes instead of {bytes_then}")
         if _digest(path) != digest_then:
@@ -351,12 +359,12 @@ def _reason(error: Exception) -> str:
 
 
 def save_tensors(path: Path, tensors: "Mapping[str, Tensor]", metadata: Mapping[str, str]) -> None:
-    """Write a safetensors file, atomically; views and shared memory are written out in full under each name.
+    """Write a safetensors file atomically; views and shared memory are written out in full under each name.
 
-    The format is written by hand, one tensor after the other: the library's own writer does not fsync, and its
-    `save` to bytes would hold all weights in memory a second time.
+    The format is written here, one tensor after the other, because the library's own writer does not fsync, and its
+    `save` to bytes would hold all weights in memory twice.
     """
-    # The widest numbers first, as the library does it, so that every tensor starts on a multiple of its item size.
+    # The widest types first, as in the library, so that every tensor starts at a multiple of its item size.
     names = sorted(tensors, key=lambda name: (-tensors[name].element_size(), name))
     header = _header([(name, tensors[name]) for name in names], metadata)
     _write(path, _chunks(header, (tensors[name] for name in names)))
@@ -365,15 +373,15 @@ def save_tensors(path: Path, tensors: "Mapping[str, Tensor]", metadata: Mapping[
 def load_tensors(path: Path, prefix: str = "") -> "dict[str, Tensor]":
     """Read the tensors of a safetensors file whose names start with `prefix`; FolderError if the file is not one.
 
-    The tensors own their memory: what happens to the file later does not reach them. Never unpickles anything.
+    The tensors own their memory, so later changes to the file do not affect them. Nothing is ever unpickled.
     """
     if not path.is_file():
         raise DamagedError(path, "missing")
     try:
         with safe_open(path, framework="pt", device="cpu") as file:
-            # The clone matters: what the library gives is a map of the file, not a copy.
+            # The clone matters: the library returns a memory map of the file, not a copy.
             return {name: file.get_tensor(name).clone() for name in file.keys() if name.startswith(prefix)}  # noqa: SIM118
-    except Exception as error:  # a crafted header reaches torch in many ways; whatever it raises there means the same
+    except Exception as error:  # a malicious header can raise almost anything; it always means the same
         raise DamagedError(path, _reason(error)) from error
 
 
@@ -396,5 +404,5 @@ def _chunks(header: bytes, tensors: "Iterable[Tensor]") -> Iterator[bytes | memo
     yield header
     for tensor in tensors:
         whole = tensor.detach().cpu().contiguous()
-        # Not reshape: one element may have any stride, and its bytes could not be seen.
+        # Not reshape: a single element may have any stride, and then its bytes could not be viewed.
         yield whole.as_strided((whole.numel(),), (1,)).view(torch.uint8).numpy().data

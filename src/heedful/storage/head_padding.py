@@ -1,7 +1,7 @@
-"""Heads of all numbers and widths as equally many and equally wide ones, which is all that other programs know.
+"""Pad attention layers to the same number of heads, all of the same width, because other programs support only that.
 
-What is missing, because heads were pruned or d_k is not d_v, is filled up with zeros: a head whose values are zero adds
-nothing, and zeros in a query and its key add nothing to their product.
+If heads were pruned, or d_k is not d_v, the missing rows are zeros: a head whose values are zero adds nothing, and
+zeros in a query and its key add nothing to their product.
 """
 
 from collections.abc import Iterable
@@ -14,27 +14,27 @@ from heedful.nn.attention import CrossAttention, SelfAttention
 
 @dataclass(frozen=True, slots=True)
 class PaddedHeads:
-    """How many heads there are, and how wide each of them is, when all are filled up."""
+    """The number of heads after padding, and the width of each."""
 
     count: int
     width: int
 
 
 def fit_heads(attentions: Iterable[SelfAttention | CrossAttention]) -> PaddedHeads:
-    """As many and as wide as the largest of these needs them."""
+    """The smallest padding that all of these layers fit into."""
     sizes = [attention.head_sizes for attention in attentions]
     return PaddedHeads(max(size.num_heads for size in sizes), max(max(size.d_k, size.d_v) for size in sizes))
 
 
 def pad_heads(rows: Tensor, count: int, heads: PaddedHeads) -> Tensor:
-    """The rows of `count` heads as those of more and wider ones, with zeros in the new rows."""
+    """Pad the rows of `count` heads with zeros to more and wider heads."""
     own = rows.unflatten(0, (count, -1))
-    filled = rows.new_zeros(heads.count, heads.width, *rows.shape[1:])
-    filled[:count, : own.shape[1]] = own
-    return filled.flatten(0, 1)
+    padded = rows.new_zeros(heads.count, heads.width, *rows.shape[1:])
+    padded[:count, : own.shape[1]] = own
+    return padded.flatten(0, 1)
 
 
 def unpad_heads(rows: Tensor, size: int, count: int, heads: PaddedHeads) -> Tensor:
-    """The way back: of rows that were filled up the `size` that there were, of `count` heads."""
-    filled = rows.unflatten(0, (heads.count, heads.width))
-    return filled[:count, : size // count].flatten(0, 1)
+    """Undo `pad_heads`: the `size` original rows of `count` heads."""
+    padded = rows.unflatten(0, (heads.count, heads.width))
+    return padded[:count, : size // count].flatten(0, 1)

@@ -1,4 +1,4 @@
-"""One training a folder."""
+"""A lock that lets only one process train in a folder."""
 
 import errno
 import os
@@ -17,15 +17,15 @@ else:
 
 LOCK = ".lock"
 _HELD = {errno.EAGAIN, errno.EACCES, errno.EDEADLK}
-_FAR_BYTE = 1 << 30  # Windows lets nobody read a locked byte, so the one it locks lies behind the process id
+_FAR_BYTE = 1 << 30  # on Windows a locked byte cannot be read, so it is one far behind the process id
 
 
 @contextmanager
 def lock_folder(folder: Path) -> Iterator[None]:
-    """Hold the folder, made if missing, for this process alone; FolderError names the process that has it already.
+    """Lock the folder for this process; make it if it is missing. FolderError names the process that holds the lock.
 
-    The operating system holds the lock, so it ends with the process, however that dies. The file stays: to remove it
-    would let two processes each lock a file of that name.
+    The operating system holds the lock, so it ends with the process, however that dies. The file stays: if it were
+    removed, two processes could each lock a file of that name.
     """
     with disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
@@ -38,7 +38,7 @@ def lock_folder(folder: Path) -> Iterator[None]:
         try:
             yield
         finally:
-            _unlock(descriptor)  # a child just forked may hold a copy of the descriptor for a moment longer than we
+            _unlock(descriptor)  # explicitly, because a forked child may hold a copy of the descriptor a moment longer
     finally:
         os.close(descriptor)
 
@@ -77,7 +77,7 @@ else:
 
 
 def _holder(descriptor: int) -> str:
-    """The process that wrote its number into the lock; it may not have come to that yet."""
+    """The process whose id is in the lock file; it may not have written it yet."""
     os.lseek(descriptor, 0, os.SEEK_SET)
     number = os.read(descriptor, 20).strip()
     return f"process {int(number)}" if number.isdigit() else "another process"

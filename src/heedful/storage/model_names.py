@@ -1,4 +1,4 @@
-"""What a model is called: a folder, or the name of one that comes with the program."""
+"""The name of a model: a folder, or the name of a built-in model."""
 
 import os
 import re
@@ -10,18 +10,18 @@ BUILT_IN = Path(__file__).resolve().parent.parent / "builtin"
 
 
 def built_in_models(folder: Path | None = None) -> dict[str, Path]:
-    """The models that come with the program, by name (`en-de`: from English to German)."""
+    """The folders of the built-in models by their names; `en-de` translates English to German."""
     return {path.parent.name: path.parent for path in sorted((folder or BUILT_IN).glob("*/config.json"))}
 
 
 def find_model(name: str | os.PathLike[str], folder: Path | None = None) -> Path:
-    """The folder of a model: one that exists wins, else it is the name of a built-in one, which are in `folder`."""
+    """The folder of a model: an existing folder of this name, else the built-in model (`folder` holds those)."""
     given, known = os.fspath(name), built_in_models(folder)
     if _is_folder(Path(given)):
         if given in known and not (Path(given) / "config.json").exists():
             raise FolderError(
                 f"the folder {given} is not a run folder, but hides the built-in model of that name; "
-                f"go to another folder, or write {known[given]}"
+                f"change to another folder, or write {known[given]}"
             )
         return Path(given)
     if given in known:
@@ -34,19 +34,19 @@ def find_model(name: str | os.PathLike[str], folder: Path | None = None) -> Path
 
 
 def is_model(name: str, folder: Path | None = None) -> bool:
-    """Whether there is a folder or a built-in model of this name."""
+    """Whether a folder or a built-in model has this name."""
     return bool(name) and (_is_folder(Path(name)) or name in built_in_models(folder))
 
 
 def is_built_in(name: str | os.PathLike[str], folder: Path | None = None) -> bool:
-    """Whether this is a built-in model, which stays as it is, by its name or by its folder."""
+    """Whether this name or folder is a built-in model, which must not be changed."""
     return find_model(name, folder).resolve().parent == (folder or BUILT_IN).resolve()
 
 
 def looks_like_model(text: str) -> bool:
-    """Whether who writes this means a model, and not a text to translate, even if there is none of that name.
+    """Whether this is probably meant as a model and not as text to translate, even if no model has that name.
 
-    One word with a slash, a pair of languages, or a path into a folder that exists.
+    That is one word with a slash, a pair of languages, or a path inside an existing folder.
     """
     path = any(separator in text for separator in (os.sep, os.altsep) if separator)
     if len(text.split()) == 1 and (path or re.fullmatch(r"[a-z]{2}-[a-z]{2}", text)):
@@ -55,7 +55,7 @@ def looks_like_model(text: str) -> bool:
 
 
 def _is_folder(path: Path) -> bool:
-    """Some texts can be no path at all: they are too long, or have characters that no path has."""
+    """False also for text that cannot be a path: too long, or with characters that no path has."""
     try:
         return path.is_dir()
     except (OSError, ValueError):

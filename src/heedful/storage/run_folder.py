@@ -3,24 +3,27 @@
 ::
 
     runs/en-de/
-    ├── model.safetensors        the weights; they carry their own checksum
-    ├── config.json              the network, as the model hubs expect it
-    ├── generation_config.json   how it is searched
+    ├── model.safetensors        the weights, with their own checksum
+    ├── config.json              the network, in the form that model hubs expect
+    ├── generation_config.json   the search options
     ├── tokenizer.json           or tokenizer.source.json and tokenizer.target.json
     ├── experiment.toml          every option of the training
-    ├── manifest.json            checksums of the four above
+    ├── manifest.json            checksums of the four files above
     ├── about.json               data fingerprints, versions, languages, scores
     ├── README.md                the model card
-    ├── events.jsonl             one line an event of training;  curve.png draws it
-    ├── checkpoints/             what --resume goes on from
-    └── data/                    the corpus as token ids; only training needs it
+    ├── events.jsonl             the training log, one event a line; curve.png plots it
+    ├── checkpoints/             for --resume
+    ├── data/                    the corpus as token ids; only training needs it
+    └── parent/                  the model that a fine-tuning started from, itself a run folder
 """
 
 import dataclasses
 import hashlib
 import json
+import platform
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +38,7 @@ from heedful.storage.files import (
     check_manifest,
     disk_errors,
     load_tensors,
+    new_folder,
     read_json,
     save_tensors,
     write_atomically,
@@ -44,13 +48,14 @@ from heedful.storage.lock import LOCK
 from heedful.tasks import make_experiment
 from heedful.text import Tokenizer
 
-if TYPE_CHECKING:  # who needs no weights does not wait for PyTorch
+if TYPE_CHECKING:  # code that needs no weights does not wait for PyTorch
     from torch import Tensor, nn
 
     from heedful.models.build import Vocabulary
     from heedful.models.seq2seq import AnySeq2Seq
 
 FORMAT = 1
+_PARENT = "parent"
 _CHECKED = ("config.json", "generation_config.json", "experiment.toml")
 
 
@@ -63,12 +68,12 @@ class Tokenizers:
 
     @property
     def joint(self) -> bool:
-        """One for both sides."""
+        """Whether both sides share one tokenizer."""
         return self.source is self.target
 
     @property
     def vocabulary(self) -> "Vocabulary":
-        """What the model must know of them."""
+        """The sizes and special ids that a model is built with."""
         from heedful.models.build import Vocabulary
 
         sizes = (self.source.vocabulary_size, self.target.vocabulary_size)
@@ -76,14 +81,14 @@ class Tokenizers:
 
 
 class RunFolder:
-    """One folder on disk; the methods read and write its parts."""
+    """One run folder on disk; the methods read and write its files."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     @classmethod
     def create(cls, path: Path) -> "RunFolder":
-        """A new folder; refuses one that holds anything."""
+        """Make a new folder; an existing one must be empty."""
         check_free(path)
         with disk_errors(path):
             path.mkdir(parents=True, exist_ok=True)
@@ -91,9 +96,7 @@ class RunFolder:
 
     @classmethod
     def open(cls, path: Path) -> "RunFolder":
-        """An existing one, with all that is needed to use it intact; or one of its checkpoints, by its folder."""
-        from heedful.storage.at_checkpoint import RunAtCheckpoint, checkpoint_step
-
+        """Open a run folder after verifying its manifest. The folder of a checkpoint opens the run at that step."""
         if step := checkpoint_step(path):
             return RunAtCheckpoint(cls.open(path.absolute().parent.parent).path, step)
         if not path.is_dir():
@@ -107,37 +110,35 @@ class RunFolder:
 
     @property
     def prepared(self) -> bool:
-        """Whether tokenizers and corpora are complete; a run may be killed before."""
+        """Whether the tokenizers and corpora are complete; a run may be killed before that."""
         return (self.path / "about.json").exists()
 
     @property
     def checkpoints(self) -> Path:
-        """Where checkpoints are."""
         return self.path / "checkpoints"
 
     @property
     def data(self) -> Path:
-        """Where the prepared corpora are."""
+        """The folder of the prepared corpora."""
         return self.path / "data"
 
     @property
     def events(self) -> Path:
-        """The log of training."""
         return self.path / "events.jsonl"
 
     @property
     def has_model(self) -> bool:
-        """Whether there are weights for PyTorch, as training leaves them."""
+        """Whether the folder has weights for PyTorch, as training writes them."""
         return (self.path / "model.safetensors").exists()
 
     @property
     def ctranslate2(self) -> Path:
-        """Where a folder keeps its model in CTranslate2's format, if it was exported."""
+        """The folder of the model in CTranslate2's format, if it was exported."""
         return self.path / "ctranslate2"
 
     @property
     def has_fresh_ctranslate2(self) -> bool:
-        """Whether that is the model of today: training on makes it an old one."""
+        """Whether the CTranslate2 model has the current weights; further training makes it stale."""
         if not self.ctranslate2.is_dir():
             return False
         weights = self._exported_id()
@@ -145,13 +146,13 @@ class RunFolder:
 
     @property
     def weights_id(self) -> str:
-        """What these very weights, and no others, are called; an export has the name of those that it was made of."""
+        """A hash that identifies the weights; an export has that of the weights it was made from."""
         if self.has_model or not self.ctranslate2.is_dir():
             return _metadata(self.path / "model.safetensors").get("sha256", "")
         return self._exported_id()
 
     def _exported_id(self) -> str:
-        """The weights that the model for CTranslate2 was made of."""
+        """The `weights_id` of the weights that the CTranslate2 model was made from."""
         try:
             config = json.loads((self.ctranslate2 / "config.json").read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
@@ -160,26 +161,26 @@ class RunFolder:
             case {"heedful": {"weights": str(weights)}}:
                 return weights
             case _:
-                raise FolderError(f"{self.ctranslate2}/config.json is not heedful's; export the model again")
+                raise FolderError(f"{self.ctranslate2}/config.json was not written by heedful; export the model again")
 
     def begin(self, experiment: Experiment) -> None:
-        """Write what is to be done, so that it can be resumed from the first moment on."""
+        """Write the experiment first, so that the run can be resumed from its first moment."""
         write_atomically(self.path / "experiment.toml", dump_experiment(experiment))
 
-    def change(self, settings: Mapping[str, object]) -> None:
-        """Remember what a resumed run does otherwise; in one file, for two could be torn apart by a crash."""
-        if settings != self.changes():
+    def write_resume_settings(self, settings: Mapping[str, object]) -> None:
+        """Store the settings that a resumed run changes; in about.json alone, so that a crash cannot tear two files."""
+        if settings != self.resume_settings():
             self.write_about({"resumed_with": settings})
 
-    def changes(self) -> dict[str, Any]:
-        """What the last resumed run did otherwise than `experiment` says."""
+    def resume_settings(self) -> dict[str, Any]:
+        """The settings in which the last resumed run differs from `experiment`."""
         changes = self.about().get("resumed_with", {})
         if not isinstance(changes, dict):
             raise FolderError(f"{self.path}/about.json is damaged: resumed_with is not a table")
         return changes
 
     def describe(self, experiment: Experiment, tokenizers: Tokenizers) -> None:
-        """Write what does not change in training: configuration and tokenizers, with their checksums."""
+        """Write what training does not change, the configuration and the tokenizers, and their checksums."""
         write_atomically(self.path / "config.json", _config_json(experiment, tokenizers))
         write_atomically(self.path / "generation_config.json", _generation_json(experiment.search, tokenizers))
         files = tokenizer_files(tokenizers)
@@ -192,10 +193,9 @@ class RunFolder:
         try:
             return make_experiment(load_recipe(self.path / "experiment.toml"))
         except ConfigError as error:
-            raise FolderError(f"{self.path}/experiment.toml is not of this version of heedful: {error}") from error
+            raise FolderError(f"{self.path}/experiment.toml does not fit this version of heedful: {error}") from error
 
     def tokenizers(self) -> Tokenizers:
-        """Both sides' tokenizers."""
         if (joint := self.path / "tokenizer.json").exists():
             tokenizer = read_tokenizer(joint)
             return Tokenizers(tokenizer, tokenizer)
@@ -203,22 +203,22 @@ class RunFolder:
         return Tokenizers(source, target)
 
     def write_weights(self, weights: "Mapping[str, Tensor]", note: str) -> None:
-        """Make these the folder's model, in one rename; `note` says where they come from."""
+        """Make these the folder's model, atomically; `note` says where they come from."""
         metadata = {"format": "pt", "heedful": str(FORMAT), "note": note}
         path = self.path / "model.safetensors"
         save_tensors(path, weights, metadata | {"sha256": _digest(weights, metadata)})
 
     def model(self) -> "AnySeq2Seq":
-        """The model, ready to use."""
+        """The model with its weights, on the CPU, in evaluation mode."""
         if not self.has_model and self.ctranslate2.is_dir():
-            return self._exported_model()
-        path, weights = self._weights()
-        model = self._built(path, sum(weight.numel() for weight in weights.values()))
+            return self._load_exported_model()
+        path, weights = self._load_weights()
+        model = self._build_empty(path, sum(weight.numel() for weight in weights.values()))
         fill_model(model.to_empty(device="cpu"), weights, str(path))
         return model.eval()
 
-    def _built(self, path: Path, held: int) -> "AnySeq2Seq":
-        """The model without weights, if a file that holds so many can be of it."""
+    def _build_empty(self, path: Path, held: int) -> "AnySeq2Seq":
+        """The model without weights; refuses sizes that do not go with a file of `held` values."""
         import torch
 
         from heedful.models.build import build_model
@@ -228,22 +228,22 @@ class RunFolder:
         with torch.device("meta"):
             return build_model(config, vocabulary)
 
-    def _exported_model(self) -> "AnySeq2Seq":
-        """What the folder has for CTranslate2, for PyTorch."""
+    def _load_exported_model(self) -> "AnySeq2Seq":
+        """The CTranslate2 model of the folder as a PyTorch model."""
         from heedful.models.transformer import Transformer
         from heedful.storage.ctranslate2_weights import read_ctranslate2_weights
 
         check_manifest(self.ctranslate2)
         path = self.ctranslate2 / "model.bin"
-        model = self._built(path, path.stat().st_size)
+        model = self._build_empty(path, path.stat().st_size)
         if not isinstance(model, Transformer):
             raise FolderError(f"{path} is a Transformer, but experiment.toml describes a {type(model).__name__}")
         weights = read_ctranslate2_weights(path, model)
         fill_model(model.to_empty(device="cpu"), weights, str(path))
         return model.eval()
 
-    def _weights(self) -> "tuple[Path, Mapping[str, Tensor]]":
-        """The weights, and the file that they are in."""
+    def _load_weights(self) -> "tuple[Path, Mapping[str, Tensor]]":
+        """The weights and their file."""
         if not self.has_model:
             raise FolderError(f"{self.path} has no model yet; go on training with: heedful train --resume {self.path}")
         path = self.path / "model.safetensors"
@@ -254,20 +254,20 @@ class RunFolder:
         return path, weights
 
     def note(self) -> str:
-        """Where the weights come from."""
+        """Where the weights come from, in a few words."""
         return _metadata(self.path / "model.safetensors").get("note", "") if self.has_model else ""
 
     def write_about(self, about: Mapping[str, object]) -> None:
-        """Write or extend what the folder says about itself."""
+        """Write these entries into about.json; the others stay."""
         write_atomically(self.path / "about.json", json.dumps(self.about() | dict(about), indent=1) + "\n")
 
     def add_scores(self, test_set: str, scores: Mapping[str, object]) -> None:
-        """Remember how well it does on a test set, beside what is known of others."""
+        """Store the scores on a test set beside those on others."""
         before = self.about().get("scores", {})
         self.write_about({"scores": (before if isinstance(before, dict) else {}) | {test_set: dict(scores)}})
 
     def about(self) -> dict[str, object]:
-        """Data, versions, languages, scores; empty where it is not written yet."""
+        """The entries of about.json: data, versions, languages, scores; empty if it is not written yet."""
         if not (self.path / "about.json").exists():
             return {}
         about = read_json(self.path / "about.json")
@@ -275,38 +275,126 @@ class RunFolder:
             raise FolderError(f"{self.path}/about.json is damaged: it is not a JSON object")
         return about
 
+    def read_events(self, kind: str) -> list[dict[str, Any]]:
+        """The logged events of one kind, in order; incomplete lines are skipped."""
+        if not self.events.exists():
+            return []
+        found = []
+        for line in self.events.read_text(encoding="utf-8", errors="replace").splitlines():
+            try:
+                event = json.loads(line)
+            except ValueError:
+                continue
+            if isinstance(event, dict) and event.get("event") == kind:
+                # The first version had BLEU only.
+                found.append({"score": event["bleu"], "metric": "BLEU", **event} if "bleu" in event else event)
+        return found
+
+    @property
+    def has_parent(self) -> bool:
+        """Whether the run has a copy of the model that it started from."""
+        return (self.path / _PARENT).exists()
+
+    def parent(self) -> "RunFolder":
+        """The copy of the model that the run started from."""
+        return RunFolder.open(self.path / _PARENT)
+
+    def copy_parent(self, parent: "RunFolder", about: Mapping[str, object]) -> None:
+        """Copy all that is needed to use the parent into this run, so that it no longer depends on the other folder.
+
+        `about` becomes the about.json of the copy.
+        """
+        weights = {name: parameter.detach() for name, parameter in parent.model().named_parameters()}
+        experiment = parent.experiment()
+        with new_folder(self.path / _PARENT) as folder:
+            copy = RunFolder(folder)
+            copy.begin(experiment)
+            copy.describe(experiment, parent.tokenizers())
+            copy.write_weights(weights, parent.note() or "exported")
+            copy.write_about(about)
+
+
+class RunAtCheckpoint(RunFolder):
+    """A run with the weights of one of its checkpoints."""
+
+    has_model = True
+    has_fresh_ctranslate2 = False
+    weights_id = ""
+
+    def __init__(self, path: Path, step: int) -> None:
+        super().__init__(path)
+        self.step = step
+        self.weights_id = f"step {step}"
+
+    @property
+    def ctranslate2(self) -> Path:
+        """A folder that does not exist: the export in the run folder has other weights."""
+        return self.checkpoints / f"step-{self.step:08d}" / "ctranslate2"
+
+    def note(self) -> str:
+        """See `RunFolder`."""
+        return f"checkpoint of step {self.step}"
+
+    def add_scores(self, test_set: str, scores: Mapping[str, object]) -> None:
+        """Store them beside those of the run's own model, under a name with the step."""
+        super().add_scores(f"{test_set} at step {self.step}", scores)
+
+    def _load_weights(self) -> "tuple[Path, Mapping[str, Tensor]]":
+        """The moving average of the weights if there is one, else the weights."""
+        from heedful.storage.checkpoint import Checkpoints
+
+        checkpoints = Checkpoints(self.checkpoints, keep=0)
+        weights = checkpoints.load_model(self.step, "ema.") or checkpoints.load_model(self.step, "model.")
+        return self.checkpoints / f"step-{self.step:08d}", weights
+
+
+def checkpoint_step(path: Path) -> int:
+    """The step of a checkpoint folder; 0 for other folders."""
+    number = path.name.removeprefix("step-")
+    inside = path.absolute().parent.name == "checkpoints" and path.is_dir()
+    return int(number) if inside and number != path.name and number.isdecimal() else 0
+
+
+def refuse_checkpoint(path: Path) -> None:
+    """Raise FolderError if --resume is given a checkpoint instead of a run."""
+    if checkpoint_step(path):
+        raise FolderError(
+            f"--resume {path}: this is a checkpoint, but training always resumes from the newest; resume the run, "
+            f"{path.parent.parent}, or start another run from this checkpoint: --init {path}"
+        )
+
 
 def check_free(path: Path) -> None:
-    """Refuse a folder that holds anything but the lock of a training that never began."""
+    """Refuse a folder that holds anything but the lock of a training that never started."""
     if path.exists() and (not path.is_dir() or any(entry.name != LOCK for entry in path.iterdir())):
-        raise FolderError(f"{path} exists already; go on with it by --resume {path}, or choose another --out")
+        raise FolderError(f"{path} already exists; resume it with --resume {path}, or choose another --out")
 
 
 def fill_model(model: "nn.Module", weights: "Mapping[str, Tensor]", origin: str) -> None:
-    """Copy named weights into the model; every name and shape must fit."""
+    """Copy named weights into the model; every name and shape must match."""
     import torch
 
     wanted = dict(model.named_parameters())
     for name in sorted(wanted.keys() ^ weights.keys()):
         state = "has no" if name in wanted else "has an unknown"
-        raise FolderError(f"{origin} {state} weight {name}; it is of another model")
+        raise FolderError(f"{origin} {state} weight {name}; it belongs to a different model")
     with torch.no_grad():
         for name, parameter in wanted.items():
             if parameter.shape != weights[name].shape:
                 shapes = f"{list(weights[name].shape)} instead of {list(parameter.shape)}"
-                raise FolderError(f"{origin} has {name} of shape {shapes}; it is of another model")
+                raise FolderError(f"{origin} has {name} of shape {shapes}; it belongs to a different model")
             parameter.copy_(weights[name])
 
 
 def _check_format(path: Path) -> None:
     match read_json(path / "config.json"):
-        case {"heedful_format": int(version)}:
-            if version != FORMAT:
-                raise FolderError(f"{path} is of format {version}, but this heedful reads format {FORMAT}; update it")
+        case {"heedful_format": int(found)}:
+            if found != FORMAT:
+                raise FolderError(f"{path} has format {found}, but this heedful reads format {FORMAT}; update heedful")
         case {"model_type": "marian"}:
-            raise FolderError(f"{path} is of Hugging Face; make a run of it with: heedful import {path} OUT")
+            raise FolderError(f"{path} holds a Hugging Face model; convert it with: heedful import {path} OUT")
         case _:
-            raise FolderError(f"{path}/config.json is not heedful's: it has no heedful_format")
+            raise FolderError(f"{path}/config.json was not written by heedful: it has no heedful_format")
 
 
 def _is_onnx(path: Path) -> bool:
@@ -314,26 +402,27 @@ def _is_onnx(path: Path) -> bool:
 
 
 def _check_size(config: ModelConfig, vocabulary: "Vocabulary", held: int, path: Path) -> None:
-    """Refuse a description of a far larger model before it is built: it could take all memory and time there is.
+    """Refuse to build a model far larger than its weights: it could take all the memory and time there is.
 
-    What differs less is named weight by weight when the model is filled.
+    Smaller differences are reported weight by weight when the model is filled.
     """
     described = model_size(config, vocabulary.source, vocabulary.target).total
     if described > 2 * held:
         raise FolderError(
-            f"{path} holds {held:,} values, but experiment.toml describes {described:,}; it is of another model"
+            f"{path} holds {held:,} values, but experiment.toml describes {described:,}; "
+            "it belongs to a different model"
         )
 
 
 def tokenizer_files(tokenizers: Tokenizers) -> dict[str, Tokenizer]:
-    """What the files of both sides' tokenizers are called."""
+    """The tokenizers by the names of their files."""
     if tokenizers.joint:
         return {"tokenizer.json": tokenizers.source}
     return {"tokenizer.source.json": tokenizers.source, "tokenizer.target.json": tokenizers.target}
 
 
 def read_tokenizer(path: Path) -> Tokenizer:
-    """A tokenizer.json, if all of it is allowed."""
+    """Read a tokenizer.json; refuses components that heedful does not support."""
     try:
         with disk_errors(path):
             text = path.read_text(encoding="utf-8")
@@ -359,7 +448,7 @@ def _config_json(experiment: Experiment, tokenizers: Tokenizers) -> str:
 
 
 def _generation_json(search: SearchConfig, tokenizers: Tokenizers) -> str:
-    """In the hub's words; its length penalty is a power of the length, so ours is told by name."""
+    """The search options under the hubs' names; their length penalty is another formula, so ours has its own key."""
     config = {
         "num_beams": search.beam,
         "eos_token_id": tokenizers.target.eos_id,
@@ -374,12 +463,12 @@ def _metadata(path: Path) -> dict[str, str]:
     try:
         with safe_open(path, framework="np") as file:
             return dict(file.metadata() or {})
-    except Exception as error:  # as in `load_tensors`: whatever it raises, the file is not what was written
+    except Exception as error:  # as in `load_tensors`: whatever is raised, the file is not as written
         raise FolderError(f"{path} is damaged ({error}); copy it again, or train --resume to remake it") from error
 
 
 def _digest(weights: "Mapping[str, Tensor]", metadata: Mapping[str, str]) -> str:
-    """A checksum over names, shapes, types, values and metadata."""
+    """The sha256 of names, shapes, types, values and metadata."""
     import torch
 
     digest = hashlib.sha256(json.dumps(sorted(metadata.items())).encode())
@@ -402,8 +491,35 @@ def average_weights(several: "Iterable[Mapping[str, Tensor]]") -> "dict[str, Ten
 
 
 def read_valid_pairs(run: RunFolder) -> tuple[Pair, ...]:
-    """The validation pairs as text."""
+    """The validation pairs of a run, as text."""
     match read_json(run.data / "valid.json"):
         case list(pairs) if all(isinstance(pair, list) and len(pair) == 2 for pair in pairs):
             return tuple(Pair(str(source), str(target)) for source, target in pairs)
     raise FolderError(f"{run.data}/valid.json is damaged: it is not a list of pairs")
+
+
+def require_compatible(run: RunFolder, other: RunFolder) -> None:
+    """Refuse an ensemble of models whose tasks or vocabularies differ."""
+    if run.experiment().task != other.experiment().task:
+        tasks = f"{run.experiment().task} and {other.experiment().task}"
+        raise FolderError(f"{run.path} and {other.path} cannot translate together: their tasks are {tasks}")
+    ours, theirs = run.tokenizers(), other.tokenizers()
+    for side in ("source", "target"):
+        if getattr(ours, side).to_json() != getattr(theirs, side).to_json():
+            raise FolderError(
+                f"{run.path} and {other.path} cannot translate together: their {side} tokenizers differ; "
+                "train the second with text.tokenizer_file of the first"
+            )
+
+
+def software_versions() -> dict[str, str]:
+    """The versions that results can depend on."""
+    import torch
+
+    return {
+        "heedful": version("heedful"),
+        "torch": torch.__version__,
+        "tokenizers": version("tokenizers"),
+        "python": platform.python_version(),
+        "cpu": torch.backends.cpu.get_cpu_capability(),
+    }

@@ -32,9 +32,7 @@ from heedful.studies.study import StudyInterrupted, StudyPlan
 from heedful.tasks import make_experiment
 from heedful.training.events import StepDone
 from heedful.training.gradients import Objective, make_gradients
-from heedful.training.layers import set_up_layers
-from heedful.training.loop import TrainingState, training_steps
-from heedful.training.memory_errors import explain_out_of_memory
+from heedful.training.loop import TrainingState, explain_out_of_memory, set_up_layers, training_steps
 from heedful.training.optimizer import MovingAverage, make_optimizer
 from heedful.training.precision import Precision
 from heedful.training.prepare import Prepared

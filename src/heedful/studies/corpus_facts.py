@@ -9,11 +9,10 @@ from heedful.config import Experiment, ModelConfig, SearchConfig, TrainConfig
 from heedful.errors import DataError, FolderError
 from heedful.models.flops import Lengths
 from heedful.progress import Reporter
-from heedful.storage.run_folder import RunFolder
+from heedful.storage.run_folder import RunFolder, software_versions
 from heedful.studies.study import StudyPlan
 from heedful.tasks import find_task
 from heedful.training.prepare import Prepared, check_evaluation_files, describe_data, load_prepared, prepare
-from heedful.training.versions import versions
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,5 +56,5 @@ def prepare_text(folder: Path, experiment: Experiment, report: Reporter) -> Prep
     run = RunFolder.create(folder)
     run.begin(experiment)
     prepared = prepare(run, experiment, total, report)
-    run.write_about({"data": describe_data(run, experiment, prepared), "versions": versions()})
+    run.write_about({"data": describe_data(run, experiment, prepared), "versions": software_versions()})
     return prepared

@@ -23,7 +23,6 @@ from heedful.studies.row_training import train_row
 from heedful.studies.rows import TableRow
 from heedful.studies.study import StudyPlan
 from heedful.tasks import Question, find_task
-from heedful.training.learning_curve import read_events
 from heedful.training.validation import compute_validation_loss
 from heedful.translation.translator import Translator
 
@@ -87,7 +86,7 @@ def count_training_cost(run: RunFolder) -> TrainingCost:
     model, vocabulary = run.experiment().model, run.tokenizers().vocabulary
     source, target = Corpus(run.data / "train-0").lengths()
     a_token = training_flops(model, vocabulary.target, source, target) / (int(source.sum()) + int(target.sum()))
-    steps = read_events(run, "StepDone")
+    steps = run.read_events("StepDone")
     tokens = np.cumsum([step["tokens"] for step in steps])
     seconds = sum(step["tokens"] / step["tokens_per_second"] for step in steps)
     so_far = {step["step"]: float(a_token * count) for step, count in zip(steps, tokens, strict=True)}
@@ -97,7 +96,7 @@ def count_training_cost(run: RunFolder) -> TrainingCost:
         float(tokens[-1] / seconds),
         tuple(
             (so_far[look["step"]], look["score"])
-            for look in read_events(run, "Validated")
+            for look in run.read_events("Validated")
             if look["score"] is not None and look["step"] in so_far
         ),
     )

@@ -11,11 +11,10 @@ from heedful.data.batching import Position
 from heedful.errors import Diverged, FolderError
 from heedful.storage.checkpoint import Checkpoint, Checkpoints
 from heedful.storage.run_folder import fill_model
-from heedful.storage.sharded_tensors import write_shards
+from heedful.storage.sharded_tensors import gather_tensor, local_part, shard_like, write_shards
 from heedful.training.loop import TrainingState
 from heedful.training.optimizer import MOMENTS, load_optimizer, optimizer_tensors
 from heedful.training.process_group import ProcessGroup
-from heedful.training.sharding import gather_tensor, local_part, shard_like
 
 Facts = Mapping[str, object]  # versions, processor, threads and the like: what the same bits depend on
 

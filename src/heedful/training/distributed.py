@@ -16,7 +16,6 @@ from heedful.kernels.threads import divide_threads
 from heedful.models.seq2seq import AnySeq2Seq
 from heedful.training.gradients import Gradients, Objective, Update
 from heedful.training.process_group import ProcessGroup
-from heedful.training.sharding import shard_module
 
 
 def make_distributed_gradients(
@@ -134,6 +133,18 @@ class ShardedGradients(DistributedGradients):
             yield
         finally:
             self._module.set_requires_gradient_sync(True)  # type: ignore[operator]
+
+
+def shard_module(module: nn.Module, device: torch.device, count: int) -> None:
+    """Spread the weights over all processes, layer by layer: only the layer at work is put together for a while."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    mesh = init_device_mesh(device.type, (count,))
+    for stack in [part for part in module.modules() if isinstance(part, nn.ModuleList)]:
+        for layer in stack:
+            fully_shard(layer, mesh=mesh)
+    fully_shard(module, mesh=mesh)
 
 
 def _empty_batch(device: torch.device) -> Batch:

@@ -8,11 +8,9 @@ from heedful.config import DataConfig, flat
 from heedful.errors import ConfigError
 from heedful.models.seq2seq import AnySeq2Seq
 from heedful.storage.model_names import find_model
-from heedful.storage.parent import copy_parent, has_parent, parent_of
 from heedful.storage.run_folder import RunFolder, fill_model, read_valid_pairs
 from heedful.tasks import find_task, make_experiment
-from heedful.training.learning_curve import read_events
-from heedful.training.vocabulary_fit import count_pieces_per_word
+from heedful.training.prepare import count_pieces_per_word
 
 Facts = Mapping[str, object]
 
@@ -74,7 +72,7 @@ def copy_parent_model(run: RunFolder, name: str) -> dict[str, object]:
     """Copy the model of this name into the run, unless it is there; give what the run notes of it."""
     if not name:
         return {}
-    if not has_parent(run):
+    if not run.has_parent:
         parent = open_parent(name)
         about = parent.about()
         data = about.get("data")
@@ -82,8 +80,8 @@ def copy_parent_model(run: RunFolder, name: str) -> dict[str, object]:
         if "pieces_a_word" not in facts and (parent.data / "valid.json").exists():
             task = find_task(parent.experiment().task)
             facts["pieces_a_word"] = count_pieces_per_word(parent.tokenizers(), task, read_valid_pairs(parent))
-        copy_parent(run, parent, {"data": facts, "parent": about.get("parent")})
-    copy = parent_of(run)
+        run.copy_parent(parent, {"data": facts, "parent": about.get("parent")})
+    copy = run.parent()
     noted: dict[str, object] = {"model": name, "weights": copy.note(), "sha256": copy.weights_id}
     older = copy.about().get("parent")
     return noted | ({"parent": older} if older else {})
@@ -91,13 +89,13 @@ def copy_parent_model(run: RunFolder, name: str) -> dict[str, object]:
 
 def load_parent_weights(model: AnySeq2Seq, run: RunFolder) -> None:
     """Give the model the weights that the run begins with."""
-    parent = parent_of(run)
+    parent = run.parent()
     fill_model(model, dict(parent.model().named_parameters()), str(parent.path))
 
 
 def warn_about_vocabulary(run: RunFolder, data: Facts) -> str:
     """A warning where the vocabulary, which cannot change, cuts this text into many more pieces than its own."""
-    match parent_of(run).about().get("data"), data.get("pieces_a_word"):
+    match run.parent().about().get("data"), data.get("pieces_a_word"):
         case {"pieces_a_word": dict(theirs)}, dict(ours):
             more = [side for side in ours if side in theirs and ours[side] > _MANY_MORE * theirs[side]]
         case _:
@@ -113,8 +111,8 @@ def warn_about_vocabulary(run: RunFolder, data: Facts) -> str:
 
 def describe_gain(run: RunFolder) -> str:
     """What the training has changed, by its validations; empty where it did not begin with a model."""
-    validations = read_events(run, "Validated")
-    if not has_parent(run) or not validations or validations[0]["step"]:
+    validations = run.read_events("Validated")
+    if not run.has_parent or not validations or validations[0]["step"]:
         return ""
     before, best = validations[0], [event for event in validations if event["best"]][-1]
     if best is before:

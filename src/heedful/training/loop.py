@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import torch
@@ -10,14 +11,14 @@ from torch import Tensor
 
 from heedful.config import TrainConfig
 from heedful.data.batching import Position
-from heedful.errors import Diverged
+from heedful.errors import Diverged, OutOfSpace, out_of_memory
 from heedful.models.seq2seq import AnySeq2Seq
+from heedful.storage.sharded_tensors import gather_tensor
 from heedful.training.events import StepDone
 from heedful.training.gradients import Gradients, Update
 from heedful.training.optimizer import MovingAverage, set_learning_rate
 from heedful.training.precision import Precision
 from heedful.training.schedule import learning_rate
-from heedful.training.sharding import gather_tensor
 
 
 @dataclass(slots=True)
@@ -78,3 +79,35 @@ def _stop_if_diverged(step: int, rate: float, loss: float, norm: float, config: 
             f"at step {step} with learning rate {rate:.3g} the loss is {loss:.6g} and its gradient {norm:.6g}; "
             "lower train.learning_rate or set train.on_non_finite = 'skip', and resume from the last checkpoint"
         )
+
+
+def set_up_layers(model: AnySeq2Seq, config: TrainConfig, device: torch.device) -> str:
+    """Do with the layers what the configuration asks for; give a sentence where it is not done."""
+    model.checkpoint_activations = config.checkpoint_activations
+    if not config.compile:
+        return ""
+    if device.type == "cpu":
+        return "train.compile is true, but on a processor heedful's own loops were measured faster: it stays off"
+    compile_layers(model)
+    return ""
+
+
+def compile_layers(model: AnySeq2Seq) -> None:
+    """Have PyTorch compile each layer when it is first used; lengths may differ from batch to batch."""
+    for layer in model.layers:
+        layer.compile(dynamic=True)
+
+
+@contextmanager
+def explain_out_of_memory(config: TrainConfig) -> Iterator[None]:
+    """Turn every way to run out of memory inside into OutOfSpace, which names the budget to lower and its value."""
+    try:
+        yield
+    except Exception as error:
+        if not out_of_memory(error):
+            raise
+        raise OutOfSpace(
+            f"out of memory with train.batch_tokens = {config.batch_tokens} and train.accumulate = {config.accumulate};"
+            " free some memory and go on with --resume, or start a new run with a higher train.accumulate (the same "
+            "updates in smaller parts) or a lower train.batch_tokens"
+        ) from error

@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 
 from heedful.config import DataConfig, Experiment
@@ -21,12 +21,12 @@ from heedful.storage.files import (
     write_atomically,
     write_manifest,
 )
-from heedful.storage.parent import parent_of
 from heedful.storage.run_folder import RunFolder, Tokenizers, read_valid_pairs
 from heedful.tasks import Task, find_task
 from heedful.text import BpeDropout, Tokenizer, learn_tokenizer, reuse_tokenizer
 from heedful.training.autoconfig import default_hold_out
-from heedful.training.vocabulary_fit import count_pieces_per_word
+
+_SAMPLED_PAIRS = 1000  # to see how well a vocabulary fits
 
 Pairs = Callable[[], Iterator[Pair]]  # the corpus from its beginning, as often as needed
 
@@ -136,6 +136,21 @@ def describe_data(run: RunFolder, experiment: Experiment, prepared: Prepared) ->
     }
 
 
+def count_pieces_per_word(tokenizers: Tokenizers, task: Task, pairs: Iterable[Pair]) -> dict[str, float]:
+    """For each side, over the first pairs."""
+    seen = [task.symbols(pair) for pair in islice(pairs, _SAMPLED_PAIRS)]
+    sides = {
+        "source": (tokenizers.source, [pair.source for pair in seen]),
+        "target": (tokenizers.target, [pair.target for pair in seen]),
+    }
+    return {side: round(_mean_pieces(tokenizer, texts), 3) for side, (tokenizer, texts) in sides.items()}
+
+
+def _mean_pieces(tokenizer: Tokenizer, texts: list[str]) -> float:
+    pieces = sum(len(ids) - 1 for ids in tokenizer.encode_all(texts))  # without the end of the sentence
+    return pieces / max(1, sum(len(text.split()) for text in texts))
+
+
 def _text_facts(name: str, run: RunFolder) -> dict[str, object]:
     """What tells whether a text is still the same; its place as seen from the run folder, which may move with it."""
     path = Path(name)
@@ -207,7 +222,7 @@ def _same_text(name: str, facts: object, run: RunFolder) -> bool:
 def _tokenizers(run: RunFolder, experiment: Experiment, pairs: Pairs, total: int, report: Reporter) -> Tokenizers:
     text = experiment.text
     if experiment.train.init:
-        return parent_of(run).tokenizers()
+        return run.parent().tokenizers()
     if text.tokenizer_file:
         tokenizer = reuse_tokenizer(Path(text.tokenizer_file))
         report.say(f"vocabulary: {tokenizer.vocabulary_size} pieces of {text.tokenizer_file}")

@@ -11,23 +11,21 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from heedful.config import Experiment, merge
+from heedful.config import Experiment, flat, merge
 from heedful.data.batching import Batching
 from heedful.device import measure_memory, use_threads
-from heedful.errors import Diverged, FolderError, out_of_memory
+from heedful.errors import ConfigError, Diverged, FolderError, out_of_memory
 from heedful.kernels.threads import count_workers
 from heedful.models.build import build_model
 from heedful.models.seq2seq import AnySeq2Seq
 from heedful.models.size import model_size
 from heedful.progress import Reporter
-from heedful.storage.at_checkpoint import refuse_checkpoint
 from heedful.storage.checkpoint import Checkpoints
-from heedful.storage.clear import clear_folder
-from heedful.storage.files import remove_temporaries, write_atomically
+from heedful.storage.files import clear_folder, remove_temporaries, write_atomically
 from heedful.storage.lock import lock_folder
-from heedful.storage.run_folder import RunFolder, average_weights, fill_model
-from heedful.tasks import find_task
-from heedful.training.changes import apply_resume_settings
+from heedful.storage.model_card import make_model_card
+from heedful.storage.run_folder import RunFolder, average_weights, fill_model, refuse_checkpoint, software_versions
+from heedful.tasks import find_task, make_experiment
 from heedful.training.checkpointing import (
     RunProgress,
     describe_differences,
@@ -37,7 +35,7 @@ from heedful.training.checkpointing import (
     save_checkpoint,
 )
 from heedful.training.distributed import make_distributed_gradients
-from heedful.training.event_log import EventLog
+from heedful.training.event_log import EventLog, draw_curve
 from heedful.training.events import Event, Finished, Saved, Started, Validated
 from heedful.training.finetune import (
     NOT_VALIDATED,
@@ -47,20 +45,23 @@ from heedful.training.finetune import (
     warn_about_vocabulary,
 )
 from heedful.training.gradients import Objective, Update, make_gradients
-from heedful.training.layers import set_up_layers
-from heedful.training.learning_curve import draw_curve
-from heedful.training.loop import TrainingState, training_steps
-from heedful.training.memory_errors import explain_out_of_memory
-from heedful.training.model_card import model_card
+from heedful.training.loop import TrainingState, explain_out_of_memory, set_up_layers, training_steps
 from heedful.training.optimizer import MovingAverage, make_optimizer
 from heedful.training.precision import Precision
 from heedful.training.prepare import Prepared, describe_data, load_prepared, prepare
 from heedful.training.process_group import ProcessGroup
 from heedful.training.updates import UpdateSplit, make_updates
 from heedful.training.validation import compute_validation_loss, compute_validation_score, use_weights
-from heedful.training.versions import versions
 from heedful.translation.translator import Translator
 from heedful.translation.word_alignment import keep_aligner
+
+# When it ends, how often it looks, where it runs, and what a diverged one is advised to.
+_MAY_CHANGE = (
+    *("train.max_steps", "train.max_minutes", "train.save_every", "train.validate_every", "train.patience"),
+    *("train.threads", "train.device", "train.learning_rate", "train.on_non_finite"),
+    *("train.parallel", "train.timeout_minutes"),
+    *("train.precision", "train.compile", "train.checkpoint_activations"),
+)
 
 Interrupted = Callable[[], str]  # the name of a signal that came, or nothing
 
@@ -99,7 +100,7 @@ def resume(
         remove_temporaries(path)
         if "pruned" in run.about():
             raise FolderError(f"{path} holds a pruned model, which has no checkpoint to go on from; train another")
-        settings = merge(run.changes(), settings)
+        settings = merge(run.resume_settings(), settings)
         experiment = apply_resume_settings(run.experiment(), settings)
         if run.prepared:
             use_threads(experiment.train.threads, group.local_world_size)
@@ -112,7 +113,7 @@ def resume(
         group.run_on_first(lambda: settings)
         fit = Fit(run, experiment, prepared, report, group)
         fit.load()
-        run.change(settings)
+        run.write_resume_settings(settings)
         yield from fit.run(interrupted)
 
 
@@ -136,7 +137,7 @@ def _prepare(run: RunFolder, experiment: Experiment, total: int, report: Reporte
         report.say(warning)
     if parent and not prepared.valid:
         report.say(NOT_VALIDATED)
-    run.write_about({"data": data, "versions": versions(), **({"parent": parent} if parent else {})})
+    run.write_about({"data": data, "versions": software_versions(), **({"parent": parent} if parent else {})})
     return prepared
 
 
@@ -360,7 +361,7 @@ class Fit:
         if told := describe_gain(self.folder):
             self.report.say(told)
         draw_curve(self.folder)
-        write_atomically(self.folder.path / "README.md", model_card(self.folder))
+        write_atomically(self.folder.path / "README.md", make_model_card(self.folder))
         try:
             keep_aligner(self.folder, Translator.of(self.folder, self.device), self.prepared.valid_pairs)
         except Exception as error:
@@ -394,7 +395,12 @@ class Fit:
     def _machine(self) -> dict[str, object]:
         """What the same bits depend on."""
         threads = torch.get_num_threads()
-        return {**versions(), "threads": threads, "processes": self.group.world_size, "device": self.device.type}
+        return {
+            **software_versions(),
+            "threads": threads,
+            "processes": self.group.world_size,
+            "device": self.device.type,
+        }
 
     def _minutes(self) -> float:
         return (self.record.seconds + time.monotonic() - self.began) / 60.0
@@ -416,3 +422,13 @@ class Fit:
 
 
 _SIGNALS = ("SIGINT", "SIGTERM", "SIGUSR1")
+
+
+def apply_resume_settings(before: Experiment, settings: dict[str, Any]) -> Experiment:
+    """The same experiment with these settings, if they are such that a run can go on with them."""
+    after = make_experiment(merge(asdict(before), settings))
+    old, new = flat(before), flat(after)
+    for key in old:
+        if old[key] != new[key] and key not in _MAY_CHANGE:
+            raise ConfigError(f"{key} cannot change from {old[key]} to {new[key]} in a resumed run; start a new one")
+    return after

@@ -14,10 +14,9 @@ from heedful.decoding.engine import Engine, EngineName, Ids
 from heedful.decoding.hypothesis import Hypothesis
 from heedful.decoding.repetition import loops
 from heedful.errors import ConfigError, DataError
-from heedful.storage.compatibility import require_compatible
 from heedful.storage.files import check_manifest
 from heedful.storage.model_names import find_model
-from heedful.storage.run_folder import RunFolder, Tokenizers
+from heedful.storage.run_folder import RunFolder, Tokenizers, require_compatible
 from heedful.tasks import Task, find_task
 from heedful.tasks.translation import TRANSLATION
 from heedful.text.constraints import Wishes

@@ -1,4 +1,4 @@
-"""The model card: a page about the model, in the form that the hubs read."""
+"""The model card: a page about the model, in the form that model hubs read."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,7 +8,6 @@ from heedful.models.size import model_size
 from heedful.storage.model_names import is_built_in
 from heedful.storage.run_folder import RunFolder
 from heedful.tasks import find_task
-from heedful.training.learning_curve import read_events
 
 _KINDS: Mapping[Family, str] = {
     "transformer": "Transformer",
@@ -20,8 +19,8 @@ _KINDS: Mapping[Family, str] = {
 _LICENCE = "The licence of the model follows from the data it was trained on."
 
 
-def model_card(folder: RunFolder, name: str = "", ending: str = _LICENCE) -> str:
-    """Markdown with a YAML head; the name is the folder's unless it is given."""
+def make_model_card(folder: RunFolder, name: str = "", ending: str = _LICENCE) -> str:
+    """Markdown with a YAML header; `name` defaults to the folder's."""
     experiment, about, vocabulary = folder.experiment(), folder.about(), folder.tokenizers().vocabulary
     name = name or folder.path.resolve().name
     data = about.get("data")
@@ -30,7 +29,7 @@ def model_card(folder: RunFolder, name: str = "", ending: str = _LICENCE) -> str
     model = experiment.model
     size = model_size(model, vocabulary.source, vocabulary.target)
     languages = "".join(f"- {code}\n" for code in (source, target) if code not in ("source", "target"))
-    validations = read_events(folder, "Validated")
+    validations = folder.read_events("Validated")
     best = max((v["score"] for v in validations if v["score"] is not None), default=None)
     match about.get("parent"):
         case {"model": str(parent), "weights": str(weights)}:
@@ -50,16 +49,16 @@ def model_card(folder: RunFolder, name: str = "", ending: str = _LICENCE) -> str
         f"- data: {facts.get('pairs', 0):,} sentence pairs, {facts.get('validation_pairs', 0):,} for validation",
         f"- vocabulary: {vocabulary.target:,} pieces ({experiment.text.kind}, {experiment.text.vocabularies})",
         *begun,
-        f"- weights: {_weights(folder)}",
+        f"- weights: {_describe_weights(folder)}",
         *(
             [f"- best validation {validations[-1]['metric']} on the way (greedy): {best:.2f}"]
             if best is not None
             else []
         ),
-        *_scores(about.get("scores")),
+        *_describe_scores(about.get("scores")),
         "",
         "```",
-        f'heedful translate {_called(folder, name)} "..."',
+        f'heedful translate {_model_argument(folder, name)} "..."',
         "```",
         "",
         "Every option of the training is in `experiment.toml`"
@@ -70,14 +69,14 @@ def model_card(folder: RunFolder, name: str = "", ending: str = _LICENCE) -> str
     return "\n".join(lines)
 
 
-def _called(folder: RunFolder, name: str) -> str:
-    """What to write for it: a built-in model's name, or the folder; a path of one machine means nothing elsewhere."""
+def _model_argument(folder: RunFolder, name: str) -> str:
+    """The name of a built-in model, or the folder; an absolute path means nothing on other machines."""
     if is_built_in(folder.path):
         return name
     return f"PATH/TO/{name}" if folder.path.is_absolute() else str(folder.path)
 
 
-def _weights(folder: RunFolder) -> str:
+def _describe_weights(folder: RunFolder) -> str:
     match folder.about().get("exported"):
         case {"numbers": str(numbers), "parent_weights": str(note)} if not folder.has_model:
             return f"{note or 'those of an export'}, as {numbers} for CTranslate2"
@@ -85,12 +84,12 @@ def _weights(folder: RunFolder) -> str:
             return folder.note() or "none yet"
 
 
-def _scores(scores: object) -> list[str]:
-    """A line for each test set that it was evaluated on; of a path only the name."""
+def _describe_scores(scores: object) -> list[str]:
+    """A line for each test set, named without its path."""
     found = []
-    for test_set, told in scores.items() if isinstance(scores, dict) else ():
+    for test_set, result in scores.items() if isinstance(scores, dict) else ():
         values = ", ".join(
-            f"{one['metric']} {one['value']:.2f} ({one['low']:.2f} to {one['high']:.2f})" for one in told["scores"]
+            f"{one['metric']} {one['value']:.2f} ({one['low']:.2f} to {one['high']:.2f})" for one in result["scores"]
         )
-        found.append(f"- {Path(test_set).name}, beam {told['beam']}: {values}")
+        found.append(f"- {Path(test_set).name}, beam {result['beam']}: {values}")
     return found
