@@ -14,7 +14,7 @@ from heedful.attention.importance import ablation, corpus_loss, head_importance
 from heedful.config import ModelConfig
 from heedful.data.batch import Batch
 from heedful.models.transformer import Transformer
-from heedful.nn.heads import Kind
+from heedful.nn.multi_head import Kind
 
 SOURCES = sentences([3, 7, 5, 4], SOURCE_TYPES)
 TARGETS = sentences([6, 2, 4, 5], TARGET_TYPES, seed=4)
@@ -49,7 +49,7 @@ def test_importance_is_the_mean_slope_of_the_loss_of_each_sentence(place: tuple[
 def test_heads_that_are_off_are_not_weighed_and_all_others_are() -> None:
     model = shaken(SMALL)
     assert list(head_importance(model, BATCHES, OFF)) == [head for head in all_heads(model) if head not in OFF]
-    assert not any(attention.touched for layers in model.attentions.values() for attention in layers)
+    assert not any(attention.instrumented for layers in model.attentions.values() for attention in layers)
 
 
 def test_a_head_that_the_output_layer_does_not_read_does_not_matter() -> None:

@@ -14,7 +14,7 @@ from heedful.attention.forced_decoding import Attention, HeadWeights
 from heedful.attention.head_names import KINDS, Head
 from heedful.attention.measures import Measures, Share, Tally, marks, rare_pieces
 from heedful.attention.roles import ROLE_COLOURS, name_role, name_roles
-from heedful.nn.heads import Kind
+from heedful.nn.multi_head import Kind
 
 LENGTHS = [(7, 5), (4, 9), (6, 6), (11, 3)]  # of sources and targets
 SHARES = [field.name for field in fields(Measures) if field.type is Share]

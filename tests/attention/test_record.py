@@ -30,9 +30,10 @@ from heedful.data.batch import pack
 from heedful.decoding.beam import beam_search
 from heedful.decoding.stepping import Symbols
 from heedful.errors import ConfigError
-from heedful.models.pooled import PooledState
-from heedful.models.transformer import Transformer, TransformerState
-from heedful.nn.attention import CrossAttention, SelfAttention, split_heads
+from heedful.models.kv_cache import KVCache, PooledKVCache
+from heedful.models.transformer import Transformer
+from heedful.nn.attention import CrossAttention, SelfAttention
+from heedful.nn.multi_head import split_heads
 
 SOURCES = sentences([3, 7, 5], SOURCE_TYPES)
 TARGETS = sentences([6, 2, 4], TARGET_TYPES, seed=4)
@@ -84,7 +85,7 @@ def test_a_sentence_looks_the_same_in_any_company() -> None:
 class Followed:
     """A state that knows what led to each of its rows."""
 
-    def __init__(self, state: TransformerState | PooledState, paths: list[tuple[int, tuple[int, ...]]]) -> None:
+    def __init__(self, state: KVCache | PooledKVCache, paths: list[tuple[int, tuple[int, ...]]]) -> None:
         self.state, self.paths = state, paths
 
     def select(self, rows: Tensor) -> "Followed":
@@ -144,7 +145,7 @@ def test_who_trains_while_watched_gets_the_same_loss_and_the_fused_path_comes_ba
     }
     logits_of(model, batch)
     assert len(record.calls["encoder", 0]) == 1
-    assert not any(attention.touched for layers in model.attentions.values() for attention in layers)
+    assert not any(attention.instrumented for layers in model.attentions.values() for attention in layers)
 
 
 def test_nothing_recorded_is_said() -> None:
@@ -183,10 +184,12 @@ def test_a_head_that_is_off_is_one_that_the_output_layer_does_not_read(name: str
 def test_only_layers_that_lose_a_head_are_touched_and_only_for_a_while() -> None:
     model = shaken(SMALL)
     with heads_off(model, [Head("cross", 1, 0), Head("cross", 1, 2)]):
-        touched = [(kind, n) for kind, layers in model.attentions.items() for n, a in enumerate(layers) if a.touched]
-        assert touched == [("cross", 1)]
+        instrumented = [
+            (kind, n) for kind, layers in model.attentions.items() for n, a in enumerate(layers) if a.instrumented
+        ]
+        assert instrumented == [("cross", 1)]
         assert model.attentions["cross"][1].gates.tolist() == [0.0, 1.0, 0.0]  # type: ignore[union-attr]
-    assert not any(attention.touched for layers in model.attentions.values() for attention in layers)
+    assert not any(attention.instrumented for layers in model.attentions.values() for attention in layers)
 
 
 def test_heads_can_be_switched_off_one_after_another() -> None:

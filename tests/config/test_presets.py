@@ -9,7 +9,7 @@ from heedful.config import PRESETS, Experiment, ModelConfig, SearchConfig
 from heedful.config.presets import preset
 from heedful.errors import ConfigError
 from heedful.models.build import Vocabulary, build_model
-from heedful.models.size import equal_size, model_size
+from heedful.models.size import match_size, model_size
 from heedful.tasks import make_experiment
 
 # With one vocabulary of 37 000. By hand for the base model: an attention 4 x (512 x 512 + 512) = 1 050 624, a
@@ -102,7 +102,7 @@ def test_the_parts_of_a_size_add_up() -> None:
 @pytest.mark.parametrize("name", ["lstm", "gru", "bahdanau", "luong", "convs2s", "tiny"])
 @pytest.mark.parametrize("total", [300_000, 4_000_000])
 def test_no_width_comes_nearer_to_a_size(name: str, total: int) -> None:
-    found = equal_size(experiment(name).model, 500, 400, total)
+    found = match_size(experiment(name).model, 500, 400, total)
 
     def miss(d_model: int) -> int:
         return abs(model_size(replace(found, d_model=d_model, d_ff=2 * d_model), 500, 400).total - total)
@@ -114,19 +114,19 @@ def test_no_width_comes_nearer_to_a_size(name: str, total: int) -> None:
 
 def test_a_model_has_the_size_of_itself_and_changes_in_nothing_but_width() -> None:
     base = ModelConfig()
-    assert equal_size(base, 37_000, 37_000, 63_082_496) == base
-    assert equal_size(base, 37_000, 37_000, 63_082_496 // 2) == replace(base, d_model=336, d_ff=1344)
+    assert match_size(base, 37_000, 37_000, 63_082_496) == base
+    assert match_size(base, 37_000, 37_000, 63_082_496 // 2) == replace(base, d_model=336, d_ff=1344)
 
 
 def test_heads_divide_the_width_unless_their_own_is_given() -> None:
     three = ModelConfig(d_model=120, d_ff=240, num_heads=3)
-    assert equal_size(three, 100, 100, 1_000_000).d_model % 24 == 0
-    free = {equal_size(replace(three, d_k=5, d_v=7), 100, 100, total).d_model % 24 for total in (10**5, 10**6)}
+    assert match_size(three, 100, 100, 1_000_000).d_model % 24 == 0
+    free = {match_size(replace(three, d_k=5, d_v=7), 100, 100, total).d_model % 24 for total in (10**5, 10**6)}
     assert free != {0}
 
 
 def test_the_least_width_is_eight() -> None:
-    assert equal_size(ModelConfig(), 100, 100, 1).d_model == 8
+    assert match_size(ModelConfig(), 100, 100, 1).d_model == 8
 
 
 @pytest.mark.parametrize("name", ["paper", "base"])

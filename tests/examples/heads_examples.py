@@ -7,7 +7,7 @@ import numpy as np
 from heedful.attention.forced_decoding import Attention, HeadWeights
 from heedful.attention.head_names import Head
 from heedful.attention.measures import Marks, Measures, Tally
-from heedful.nn.heads import Kind
+from heedful.nn.multi_head import Kind
 
 PUNCTUATION, RARE = {2}, {1, 4}  # places in every sentence
 

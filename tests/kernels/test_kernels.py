@@ -17,7 +17,7 @@ from heedful.config import ModelConfig
 from heedful.kernels import matmul, scalars
 from heedful.models.transformer import Transformer
 from heedful.nn import attention as attention_module
-from heedful.nn import fused, noise
+from heedful.nn import compiled_attention, fused, noise
 from heedful.nn import loss as objective
 from heedful.nn.attention import CrossAttention, SelfAttention
 from heedful.nn.dropout import Dropout
@@ -33,8 +33,8 @@ def plain(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Call it, and from then on nothing compiled is used."""
 
     def switch() -> None:
-        monkeypatch.setattr(fused, "applies", lambda x: False)
-        monkeypatch.setattr(attention_module, "applies", lambda x: False)
+        monkeypatch.setattr(fused, "can_use_kernels", lambda x: False)
+        monkeypatch.setattr(attention_module, "can_use_kernels", lambda x: False)
         monkeypatch.setattr(objective, "_compiled_gradient", objective._plain_gradient)
 
     return switch
@@ -108,7 +108,7 @@ class TestAttention:
             compiled = form(x)
             weights = random(*compiled.shape, seed=5)
             slope = torch.autograd.grad((compiled * weights).sum(), x)
-            patch.setattr(attention_module, "applies", lambda _: False)
+            patch.setattr(attention_module, "can_use_kernels", lambda _: False)
             expected = form(x)
             torch.testing.assert_close(compiled, expected, rtol=1e-4, atol=1e-5)
             torch.testing.assert_close(slope, torch.autograd.grad((expected * weights).sum(), x), rtol=1e-4, atol=1e-5)
@@ -118,7 +118,7 @@ class TestRows:
     @pytest.mark.parametrize("width", [3, 7, 8, 31, 32, 200])
     @pytest.mark.parametrize("p", [0.2, 1.0])
     def test_dropout_add_and_norm(self, width: int, p: float) -> None:
-        keys, dropout, norm = laid_out([5, 3]).keys, Dropout(p), nn.LayerNorm(width, eps=1e-6)
+        keys, dropout, norm = laid_out([5, 3]).dropout_keys, Dropout(p), nn.LayerNorm(width, eps=1e-6)
         dropout.site = 7
         nn.init.normal_(norm.weight)
         nn.init.normal_(norm.bias)
@@ -196,7 +196,7 @@ def test_the_loss_is_that_of_double_precision(scale: float, types: int) -> None:
 
 
 def test_to_translate_nothing_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fused._PackedAttention, "apply", None)
+    monkeypatch.setattr(compiled_attention._CompiledAttention, "apply", None)
     monkeypatch.setattr(objective, "_compiled_gradient", None)
     model, batch = fresh(SMALL).eval(), example([4, 2], [5, 3])
     with torch.no_grad():

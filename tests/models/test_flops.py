@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from heedful.config import ModelConfig
-from heedful.models.flops import forward_flops, looks, training_flops
+from heedful.models.flops import count_attention_pairs, forward_flops, training_flops
 from heedful.models.seq2seq import AnySeq2Seq
 from heedful.nn.masks import causal_mask, window_mask
 
@@ -158,11 +158,11 @@ def test_the_base_model_takes_what_is_counted_by_hand() -> None:
 @given(length=st.integers(1, 12), window=st.integers(1, 14))
 def test_looks_are_those_that_the_masks_let_through(length: int, window: int) -> None:
     lengths, cpu = np.array([length, 3]), torch.device("cpu")
-    near, back = looks(lengths, window), looks(lengths, window, causal=True)
+    near, back = count_attention_pairs(lengths, window), count_attention_pairs(lengths, window, causal=True)
     assert near == sum(int(window_mask(n, window, False, cpu).sum()) for n in (length, 3))
     assert back == sum(int(window_mask(n, window, True, cpu).sum()) for n in (length, 3))
-    assert looks(lengths) == length**2 + 9
-    assert looks(lengths, causal=True) == int(causal_mask(length, cpu).sum()) + 6
+    assert count_attention_pairs(lengths) == length**2 + 9
+    assert count_attention_pairs(lengths, causal=True) == int(causal_mask(length, cpu).sum()) + 6
 
 
 @settings(max_examples=20)
@@ -172,7 +172,7 @@ def test_twice_the_length_is_twice_the_recurrence_but_four_times_the_attention(n
         return training_flops(config, TARGET_TYPES, np.array([length]), np.array([length]))
 
     assert cost(FAMILIES["lstm"], 2 * n) == 2 * cost(FAMILIES["lstm"], n)
-    assert looks(np.array([2 * n])) == 4 * looks(np.array([n]))
+    assert count_attention_pairs(np.array([2 * n])) == 4 * count_attention_pairs(np.array([n]))
     # All but attention is linear, so it cancels: what is left of one long sentence against two short ones.
     config = FAMILIES["transformer"]
     heads = config.num_heads * (config.d_k + config.d_v)

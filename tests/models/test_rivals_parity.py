@@ -231,8 +231,8 @@ class TestWindow:
         attention = SelfAttention(D, 3, 5, 7, dropout=0.0, window=2)
         layout, x = Layout.of(torch.tensor([4, 9, 1])), torch.randn(14, D, requires_grad=True)
         direction, found = torch.randn(14, D), []
-        for watcher in (None, lambda weights: None):
-            attention.watcher = watcher
+        for hook in (None, lambda weights: None):
+            attention.weights_hook = hook
             found.append(torch.autograd.grad((attention(x, layout, causal) * direction).sum(), x)[0])
         torch.testing.assert_close(*found, rtol=1e-5, atol=1e-6)
 

@@ -28,7 +28,8 @@ from torch import Tensor, nn
 
 from heedful.config import Experiment, ModelConfig, TrainConfig
 from heedful.models.build import Vocabulary, build_model
-from heedful.models.transformer import Transformer, TransformerState
+from heedful.models.kv_cache import KVCache
+from heedful.models.transformer import Transformer
 from heedful.nn.dropout import Dropout
 from heedful.nn.positions import sinusoids
 from heedful.training.optimizer import make_optimizer, set_learning_rate
@@ -54,7 +55,7 @@ class TestLaws:
     def test_a_beam_that_stays_with_its_sentences_does_not_copy_their_source(self) -> None:
         model, batch = shaken(SMALL), example([4, 2], [5, 8])
         state = model.start(model.encode(batch.source, batch.source_lengths)).select(torch.tensor([0, 0, 1, 1]))
-        assert isinstance(state, TransformerState)
+        assert isinstance(state, KVCache)
         assert state.select(torch.tensor([1, 0, 3, 3])).source_keys is state.source_keys
         assert state.select(torch.tensor([1, 0, 1, 3])).source_keys is not state.source_keys
 
@@ -244,6 +245,6 @@ class TestBuild:
     def test_a_state_before_the_first_token_has_no_keys(self) -> None:
         model, batch = shaken(SMALL), example([4, 2], [5, 3])
         state = model.start(model.encode(batch.source, batch.source_lengths))
-        assert isinstance(state, TransformerState)
+        assert isinstance(state, KVCache)
         assert [tuple(keys.shape) for keys in state.keys] == [(2, 3, 0, 5)] * 2
         assert [tuple(values.shape) for values in state.values] == [(2, 3, 0, 7)] * 2

@@ -11,13 +11,14 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from heedful.config import Activation
-from heedful.nn.attention import CrossAttention, SelfAttention, attend, join_heads, split_heads
+from heedful.nn.attention import CrossAttention, SelfAttention, attend
 from heedful.nn.dropout import Dropout
 from heedful.nn.embedding import Embedding
 from heedful.nn.feed_forward import FeedForward, activate
 from heedful.nn.layout import Layout
 from heedful.nn.linear import glorot_linear
 from heedful.nn.masks import causal_mask, key_mask
+from heedful.nn.multi_head import join_heads, split_heads
 from heedful.nn.positions import LearnedPositions, SinusoidalPositions, sinusoids
 from heedful.nn.residual import Residual, layer_norm
 

@@ -15,10 +15,8 @@ from heedful.config import PrecisionKind, TrainConfig
 from heedful.device import choose_device, measure_memory
 from heedful.errors import Diverged
 from heedful.models.transformer import Transformer
-from heedful.nn import attention
 from heedful.nn import loss as objective
 from heedful.nn.loss import smoothed_loss
-from heedful.nn.masks import causal_mask, key_mask
 from heedful.training.checkpointing import RunProgress, make_checkpoint, restore_checkpoint
 from heedful.training.gradients import Objective, SequentialGradients, ThreadedGradients
 from heedful.training.loop import TrainingState, set_up_layers, training_steps
@@ -340,28 +338,6 @@ class TestCompile:
         assert compiled == []
         assert set_up_layers(model, TrainConfig(compile=True), CUDA) == ""
         assert compiled == [model.encoder[0], model.decoder[0], model.decoder[1]]
-
-
-class TestFusedAttention:
-    def grids(self, queries: int, keys: int) -> tuple[Tensor, Tensor, Tensor]:
-        generator = torch.Generator().manual_seed(2)
-        return (
-            torch.randn(2, 3, queries, 5, generator=generator),
-            torch.randn(2, 3, keys, 5, generator=generator),
-            torch.randn(2, 3, keys, 7, generator=generator),
-        )
-
-    def test_it_is_equation_1(self) -> None:
-        q, k, v = self.grids(4, 6)
-        mask = key_mask(torch.arange(6) < torch.tensor([[6], [3]]))
-        for given in (None, mask):
-            fused = attention.attend_fused(q, k, v, given, causal=False, dropout=0.0)
-            torch.testing.assert_close(fused, attention.attend(q, k, v, given)[0])
-
-    def test_its_causal_mask_is_ours(self) -> None:
-        q, k, v = self.grids(6, 6)
-        fused = attention.attend_fused(q, k, v, None, causal=True, dropout=0.0)
-        torch.testing.assert_close(fused, attention.attend(q, k, v, causal_mask(6, CPU))[0])
 
 
 class TestTold:

@@ -238,10 +238,10 @@ class Stammerer(Seq2Seq[Any, Nothing]):
     def output_weight(self) -> Tensor:
         return self.logits[:, None]
 
-    def encode(self, source: Tensor, lengths: Tensor, noise: Tensor | None = None) -> None:
+    def encode(self, source: Tensor, lengths: Tensor, sentence_keys: Tensor | None = None) -> None:
         return None
 
-    def features(self, target_in: Tensor, lengths: Tensor, memory: None, noise: Tensor | None = None) -> Tensor:
+    def features(self, target_in: Tensor, lengths: Tensor, memory: None, sentence_keys: Tensor | None = None) -> Tensor:
         return torch.ones(len(target_in), 1)
 
     def start(self, memory: None) -> Nothing:

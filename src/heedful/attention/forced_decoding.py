@@ -15,7 +15,7 @@ from heedful.attention.head_names import Head
 from heedful.attention.record import AttentionRecord, record_attention
 from heedful.data.batch import pack
 from heedful.models.seq2seq import AnySeq2Seq
-from heedful.nn.heads import Kind
+from heedful.nn.multi_head import Kind
 
 START = "<s>"  # how the symbol that a decoder starts from is shown
 HeadWeights = Float[np.ndarray, "_heads _query _key"]  # the three attentions differ in their sizes, layers in heads

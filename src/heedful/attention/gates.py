@@ -9,7 +9,7 @@ from torch import Tensor
 
 from heedful.attention.head_names import Head
 from heedful.models.seq2seq import AnySeq2Seq
-from heedful.nn.heads import Kind
+from heedful.nn.multi_head import Kind
 
 Gates = dict[tuple[Kind, int], Float[Tensor, "*sentences heads"]]  # of each layer of each attention
 

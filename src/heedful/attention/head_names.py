@@ -6,7 +6,7 @@ from typing import get_args
 
 from heedful.errors import ConfigError, did_you_mean
 from heedful.models.seq2seq import AnySeq2Seq
-from heedful.nn.heads import Kind
+from heedful.nn.multi_head import Kind
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
 

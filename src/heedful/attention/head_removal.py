@@ -13,8 +13,8 @@ from heedful.config import ModelConfig
 from heedful.errors import ConfigError
 from heedful.models.transformer import Transformer
 from heedful.nn.attention import CrossAttention, SelfAttention
-from heedful.nn.heads import Kind
 from heedful.nn.linear import Linear
+from heedful.nn.multi_head import Kind
 
 
 def least_important(importance: Mapping[Head, float], count: int) -> list[Head]:

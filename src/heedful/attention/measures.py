@@ -24,7 +24,7 @@ from jaxtyping import Bool, Float
 
 from heedful.attention.forced_decoding import Attention, HeadWeights
 from heedful.attention.head_names import KINDS, Head
-from heedful.nn.heads import Kind
+from heedful.nn.multi_head import Kind
 from heedful.text.tokenizer_kinds import EOS
 
 RARE_SHARE = 0.1  # of the running pieces are rare

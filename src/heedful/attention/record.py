@@ -14,7 +14,7 @@ from torch import Tensor
 
 from heedful.errors import ConfigError
 from heedful.models.seq2seq import AnySeq2Seq
-from heedful.nn.heads import Kind, Watcher
+from heedful.nn.multi_head import Kind, WeightsHook
 
 
 class AttentionRecord:
@@ -23,8 +23,8 @@ class AttentionRecord:
     def __init__(self) -> None:
         self.calls: dict[tuple[Kind, int], list[Float[Tensor, "batch heads query key"]]] = defaultdict(list)
 
-    def watcher(self, kind: Kind, layer: int) -> Watcher:
-        """What writes down the weights of one layer, before dropout."""
+    def hook(self, kind: Kind, layer: int) -> WeightsHook:
+        """A hook that records the weights of one layer, before dropout."""
         calls = self.calls[kind, layer]
         return lambda weights: calls.append(weights.detach())
 
@@ -43,16 +43,16 @@ def record_attention(model: AnySeq2Seq, only: Kind | None = None) -> Iterator[At
     """
     record = AttentionRecord()
     watched = [
-        (attention, record.watcher(kind, layer))
+        (attention, record.hook(kind, layer))
         for kind, layers in model.attentions.items()
         for layer, attention in enumerate(layers)
         if only in (None, kind)
     ]
-    before = [attention.watcher for attention, _ in watched]
+    before = [attention.weights_hook for attention, _ in watched]
     try:
-        for attention, watcher in watched:
-            attention.watcher = watcher
+        for attention, hook in watched:
+            attention.weights_hook = hook
         yield record
     finally:
         for (attention, _), old in zip(watched, before, strict=True):
-            attention.watcher = old
+            attention.weights_hook = old

@@ -17,7 +17,7 @@ from typing import Literal
 
 from heedful.attention.head_names import Head
 from heedful.attention.measures import WINDOW, Measures, Share
-from heedful.nn.heads import Kind
+from heedful.nn.multi_head import Kind
 
 RoleName = Literal[
     "previous token",

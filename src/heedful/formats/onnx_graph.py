@@ -10,7 +10,7 @@ from heedful.config import Activation
 from heedful.models.transformer import DecoderLayer, EncoderLayer, Transformer
 from heedful.nn.attention import CrossAttention, SelfAttention
 from heedful.nn.feed_forward import FeedForward
-from heedful.nn.fused import HeadSizes
+from heedful.nn.multi_head import HeadSizes
 from heedful.nn.positions import LearnedPositions, SinusoidalPositions
 from heedful.nn.residual import NORM_EPSILON, Residual
 

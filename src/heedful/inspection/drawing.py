@@ -15,7 +15,7 @@ from heedful.attention.forced_decoding import START, Attention, HeadWeights
 from heedful.attention.head_names import KINDS, Head
 from heedful.attention.roles import ROLE_COLOURS, Role
 from heedful.errors import ConfigError, extra
-from heedful.nn.heads import Kind
+from heedful.nn.multi_head import Kind
 
 PictureFormat = Literal["png", "svg"]
 

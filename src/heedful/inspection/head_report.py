@@ -9,7 +9,7 @@ from heedful.attention.head_names import KINDS, Head
 from heedful.attention.measures import Measures, Share
 from heedful.attention.roles import ROLE_COLOURS, Role, RoleName, percent
 from heedful.inspection.drawing import TITLES
-from heedful.nn.heads import Kind
+from heedful.nn.multi_head import Kind
 from heedful.pages.inline import asset, load_script, text_in_page, whole_page
 
 Importance = Mapping[Head, float]  # the change in validation loss when the head is off

@@ -1,1 +1,1 @@
-"""Sequence-to-sequence models under one interface; import what you need from its module (`size` needs no torch)."""
+"""Sequence-to-sequence models behind one interface. Import each name from its module; `size` does not need torch."""

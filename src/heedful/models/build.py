@@ -1,4 +1,4 @@
-"""From a configuration to a model, in one place."""
+"""Build the model that a configuration describes."""
 
 from dataclasses import dataclass
 from typing import assert_never
@@ -12,7 +12,7 @@ from heedful.models.transformer import Transformer
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
-    """What a model must know of its tokenizers."""
+    """The sizes and special ids of the tokenizers, as far as a model needs them."""
 
     source: int
     target: int
@@ -21,7 +21,7 @@ class Vocabulary:
 
 
 def build_model(config: ModelConfig, vocabulary: Vocabulary) -> AnySeq2Seq:
-    """A model with fresh weights, drawn from PyTorch's generator."""
+    """A model with random weights from PyTorch's generator."""
     match config.family:
         case "transformer":
             return Transformer(config, vocabulary.source, vocabulary.target, vocabulary.pad_id)

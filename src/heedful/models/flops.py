@@ -1,14 +1,14 @@
-"""How much arithmetic a model takes, counted exactly from its architecture and from the lengths of sentences.
+"""The floating-point operations of a model, counted exactly from its architecture and the lengths of sentences.
 
-Counted are all matrix products: those with weights, those of queries with keys and of attention's weights with values,
-and the output layer. A multiply-add is two operations. The backward pass has two products for each one of the forward
-pass, one for the gradient of each factor, so training takes three times as much as a forward pass.
+The count includes all matrix products: those with weights, those of queries with keys and of attention weights with
+values, and the output layer. A multiply-add is two operations. The backward pass has two products for each one of the
+forward pass, one for the gradient of each factor, so training takes three times as much as a forward pass.
 
-Left out are look-ups, biases, softmax, norms, gates, dropout and other work on single elements, and the optimizer.
+It leaves out look-ups, biases, softmax, norms, gates, dropout and other element-wise work, and the optimizer.
 
-It is the work that the mathematics needs. Batches are packed, so linear parts see no padding. Attention runs on a
-padded grid, but a product is counted only where a query may look at a key: not with padding, not at later positions,
-not past a window. A convolution has its whole window everywhere, though zeros stand in it at the ends of a sentence.
+It is the work that the mathematics needs. Batches are packed, so linear layers see no padding. Attention runs on a
+padded grid, but a product counts only where a query may attend to a key: not to padding, not to later positions, not
+beyond a window. A convolution counts its whole window everywhere, including the zeros beyond the ends of a sentence.
 """
 
 from dataclasses import dataclass
@@ -25,112 +25,113 @@ Lengths = Integer[np.ndarray, " pairs"]
 def training_flops(
     config: ModelConfig, target_vocabulary: int, source_lengths: Lengths, target_lengths: Lengths
 ) -> int:
-    """Operations of training once on pairs of these lengths, EOS included."""
+    """The operations of training once on pairs of these lengths, EOS included."""
     return 3 * forward_flops(config, target_vocabulary, source_lengths, target_lengths)
 
 
 def forward_flops(config: ModelConfig, target_vocabulary: int, source_lengths: Lengths, target_lengths: Lengths) -> int:
-    """Operations of the forward pass alone."""
-    work = _Work.of(source_lengths, target_lengths, config.window)
-    output = work.target * config.d_model * target_vocabulary
+    """The operations of the forward pass alone."""
+    counts = _Counts.of(source_lengths, target_lengths, config.window)
+    output = counts.target * config.d_model * target_vocabulary
     match config.family:
         case "transformer":
-            return 2 * (_transformer(config, work) + output)
+            return 2 * (_transformer(config, counts) + output)
         case "recurrent":
-            return 2 * (_recurrent(config, work) + output)
+            return 2 * (_recurrent(config, counts) + output)
         case "convolutional":
-            return 2 * (_convolutional(config, work) + output)
+            return 2 * (_convolutional(config, counts) + output)
         case _:
             assert_never(config.family)
 
 
-def looks(lengths: Lengths, window: int = 0, causal: bool = False) -> int:
-    """How often, within all sentences, a position may look at one: at itself, and `window` to either side; 0: at all.
+def count_attention_pairs(lengths: Lengths, window: int = 0, causal: bool = False) -> int:
+    """The number of (query, key) pairs of self-attention in sentences of these lengths.
 
-    If `causal`, not at later ones.
+    A position attends to itself and to `window` positions on either side, or to all if it is 0; if `causal`, to no
+    later ones.
     """
     n = lengths.astype(np.int64)
     reach = np.minimum(window or n - 1, n - 1)
-    # What is missing at an end of the sentence is 1 + 2 + ... + reach.
+    # At each end of a sentence, 1 + 2 + ... + reach pairs are missing.
     missing = reach * (reach + 1) // 2
-    seen = n * (reach + 1) - missing if causal else n * (2 * reach + 1) - 2 * missing
-    return int(seen.sum())
+    pairs = n * (reach + 1) - missing if causal else n * (2 * reach + 1) - 2 * missing
+    return int(pairs.sum())
 
 
 @dataclass(frozen=True, slots=True)
-class _Work:
-    """What sentences ask of a model: numbers of pairs and tokens, and how often one position looks at another."""
+class _Counts:
+    """The numbers of sentence pairs, of tokens, and of (query, key) pairs in each kind of attention."""
 
-    pairs: int
+    sentences: int
     source: int
     target: int
-    source_looks: int
-    target_looks: int
-    cross_looks: int
+    source_pairs: int
+    target_pairs: int
+    cross_pairs: int
 
     @classmethod
-    def of(cls, source: Lengths, target: Lengths, window: int) -> "_Work":
+    def of(cls, source: Lengths, target: Lengths, window: int) -> "_Counts":
         source, target = source.astype(np.int64), target.astype(np.int64)
         return cls(
             len(source),
             int(source.sum()),
             int(target.sum()),
-            looks(source, window),
-            looks(target, window, causal=True),
+            count_attention_pairs(source, window),
+            count_attention_pairs(target, window, causal=True),
             int((source * target).sum()),
         )
 
 
-# From here on in multiply-adds: inputs x outputs for each row of a linear map.
+# The functions below count multiply-adds: inputs x outputs for each row of a linear layer.
 
 
-def _transformer(config: ModelConfig, work: _Work) -> int:
+def _transformer(config: ModelConfig, counts: _Counts) -> int:
     d = config.d_model
     d_k, d_v = config.d_k or d // config.num_heads, config.d_v or d // config.num_heads
-    # Heads of all layers together: each costs the same.
-    reading = sum(config.encoder_heads) or config.num_heads * config.encoder_layers
-    writing = sum(config.decoder_heads) or config.num_heads * config.decoder_layers
-    looking = sum(config.cross_heads) or config.num_heads * config.decoder_layers
+    # All layers together, because every head costs the same.
+    encoder_heads = sum(config.encoder_heads) or config.num_heads * config.encoder_layers
+    decoder_heads = sum(config.decoder_heads) or config.num_heads * config.decoder_layers
+    cross_heads = sum(config.cross_heads) or config.num_heads * config.decoder_layers
     head = 2 * d * (d_k + d_v)  # query and key, value and output
-    look = d_k + d_v
-    encoder = reading * (work.source * head + work.source_looks * look)
-    decoder = writing * (work.target * head + work.target_looks * look)
-    # The decoder brings query and output, the source key and value.
-    cross = looking * ((work.target + work.source) * d * (d_k + d_v) + work.cross_looks * look)
-    inner = 2 * d * config.d_ff * (work.source * config.encoder_layers + work.target * config.decoder_layers)
+    pair = d_k + d_v
+    encoder = encoder_heads * (counts.source * head + counts.source_pairs * pair)
+    decoder = decoder_heads * (counts.target * head + counts.target_pairs * pair)
+    # Query and output are on the target side, key and value on the source side.
+    cross = cross_heads * ((counts.target + counts.source) * d * (d_k + d_v) + counts.cross_pairs * pair)
+    inner = 2 * d * config.d_ff * (counts.source * config.encoder_layers + counts.target * config.decoder_layers)
     return encoder + decoder + cross + inner
 
 
-def _recurrent(config: ModelConfig, work: _Work) -> int:
+def _recurrent(config: ModelConfig, counts: _Counts) -> int:
     d, more = config.d_model, config.decoder_layers - 1
     gates, states = {"lstm": (4, 2), "gru": (3, 1)}[config.cell]
 
     def layer(inputs: int) -> int:
         return gates * (inputs + d) * d
 
-    both_ways = work.source * (2 * layer(d) + (config.encoder_layers - 1) * 2 * layer(2 * d))
-    begins = work.pairs * d * config.decoder_layers * states * d
-    keys = work.source * 2 * d * d
-    values = work.cross_looks * 2 * d
+    bidirectional = counts.source * (2 * layer(d) + (config.encoder_layers - 1) * 2 * layer(2 * d))
+    bridge = counts.sentences * d * config.decoder_layers * states * d
+    keys = counts.source * 2 * d * d
+    values = counts.cross_pairs * 2 * d
     match config.attention:
         case "none":
-            return work.source * config.encoder_layers * layer(d) + work.target * config.decoder_layers * layer(d)
+            return counts.source * config.encoder_layers * layer(d) + counts.target * config.decoder_layers * layer(d)
         case "additive":
-            scores = work.target * d * d + work.cross_looks * d
-            decoder = work.target * (layer(3 * d) + more * layer(d) + 4 * d * 2 * d)
-            return both_ways + begins + keys + scores + values + decoder
+            scores = counts.target * d * d + counts.cross_pairs * d
+            decoder = counts.target * (layer(3 * d) + more * layer(d) + 4 * d * 2 * d)
+            return bidirectional + bridge + keys + scores + values + decoder
         case "multiplicative":
-            scores = work.cross_looks * d
-            decoder = work.target * (config.decoder_layers * layer(d) + 3 * d * d)
-            return both_ways + begins + keys + scores + values + decoder
+            scores = counts.cross_pairs * d
+            decoder = counts.target * (config.decoder_layers * layer(d) + 3 * d * d)
+            return bidirectional + bridge + keys + scores + values + decoder
         case _:
             assert_never(config.attention)
 
 
-def _convolutional(config: ModelConfig, work: _Work) -> int:
+def _convolutional(config: ModelConfig, counts: _Counts) -> int:
     d = config.d_model
     convolution = config.kernel_width * d * 2 * d  # twice the width: half of it is the gate
     ends = attention = 2 * d * d
-    encoder = work.source * (config.encoder_layers * convolution + ends)
-    decoder = work.target * (config.decoder_layers * (convolution + attention) + ends)
-    return encoder + decoder + config.decoder_layers * work.cross_looks * 2 * d
+    encoder = counts.source * (config.encoder_layers * convolution + ends)
+    decoder = counts.target * (config.decoder_layers * (convolution + attention) + ends)
+    return encoder + decoder + config.decoder_layers * counts.cross_pairs * 2 * d

@@ -1,4 +1,4 @@
-"""How probable given targets are."""
+"""The probability of given targets."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ from heedful.models.seq2seq import AnySeq2Seq
 def token_log_probs(
     models: Sequence[AnySeq2Seq], sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
 ) -> list[list[float]]:
-    """The log-probability of each target token after those before it; of several models that of their mean."""
+    """The log-probability of each target token given the earlier ones; several models are averaged."""
     device, start = next(models[0].parameters()).device, models[0].pad_id
     source, source_lengths = (tensor.to(device) for tensor in pack(sources))
     target_in, lengths = (tensor.to(device) for tensor in pack([[start, *target[:-1]] for target in targets]))

@@ -1,21 +1,21 @@
 """Recurrent encoders and decoders, with and without attention.
 
-`none`: Sutskever et al. (2014). A stack reads the source backwards, as theirs does, and the layers of the decoder go on
-from where its layers end.
+`none`: Sutskever et al. (2014). The encoder's stack reads the source backwards, as theirs does, and each layer of the
+decoder continues from the final state of the encoder's layer.
 
-`additive`: Bahdanau et al. (2015). Both ways over the source, a first decoder layer that looks at it before each step,
-and their deep output with maxout. Theirs has one layer on each side; more of them are stacked on top.
+`additive`: Bahdanau et al. (2015). A bidirectional encoder, a first decoder layer that attends to the source before
+each step, and their deep output with maxout. Theirs has one layer on each side; here you can stack more on top.
 
-`multiplicative`: Luong et al. (2015), global attention with their score "general". Without input feeding: so the
-decoder's stack does not depend on where it looked, and training computes all of its steps in one call and all attention
-in one product. Theirs reads the source forwards; here both ways, as Bahdanau's does.
+`multiplicative`: Luong et al. (2015), global attention with their score "general". There is no input feeding, so the
+decoder's stack does not depend on the attention, and training computes all its steps in one call and all attention in
+one product. Their encoder reads forwards; this one is bidirectional, like Bahdanau's.
 
-Where they differ from their papers: the cells are PyTorch's, whose GRU resets after the product and not before it, and
-so are their beginnings; embeddings can be tied; Bahdanau's output sees the state after its own step, as their code has
-it; and the end of the source, which Sutskever et al. leave in its place, is turned round with the rest.
+They differ from their papers as follows. Cells are PyTorch's, whose GRU resets after the product instead of before it,
+and so are their initial weights. Embeddings can be tied. Bahdanau's output uses the state after its own step, as in the
+authors' code. The end of the source is reversed with the rest, while Sutskever et al. leave it in its place.
 
-Either kind of cell goes with each; the forget gates of an LSTM begin open. Dropout is on embeddings, between layers and
-before the output layer, never between two positions (Zaremba et al. 2014).
+Each kind of attention works with both kinds of cell; the forget gates of an LSTM start open. Dropout applies to
+embeddings, between layers and before the output layer, never from one position to the next (Zaremba et al. 2014).
 """
 
 from abc import ABC, abstractmethod
@@ -28,137 +28,147 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from heedful.config import ModelConfig
-from heedful.models.embedded import Embedded
-from heedful.models.seq2seq import Noise
-from heedful.nn.dropout import Dropout, Keys, number_sites
+from heedful.models.encoder_decoder import EncoderDecoder
+from heedful.models.seq2seq import SentenceKeys
+from heedful.nn.dropout import Dropout, DropoutKeys, number_sites
 from heedful.nn.fused import Rows
-from heedful.nn.heads import Kind, MultiHead
 from heedful.nn.layout import Layout
 from heedful.nn.linear import glorot_linear
-from heedful.nn.recurrent import AttentiveLayer, Carried, Grid, ReadingLayer, WritingLayer, states
-from heedful.nn.source_attention import AdditiveAttention, MultiplicativeAttention, Source
+from heedful.nn.multi_head import Kind, MultiHeadAttention
+from heedful.nn.recurrent_layers import (
+    AttentiveDecoderLayer,
+    Grid,
+    HiddenState,
+    RecurrentDecoderLayer,
+    RecurrentEncoderLayer,
+    count_states,
+)
+from heedful.nn.source_attention import AdditiveAttention, MultiplicativeAttention, SourceKeyValues
 
-AllCarried = Float[Tensor, "batch layers states d_model"]
-Annotations = Float[Tensor, "source_rows annotation"]  # what the encoder says at each position, both ways side by side
+HiddenStates = Float[Tensor, "batch layers states d_model"]
+Annotations = Float[Tensor, "source_rows annotation"]  # the encoder's outputs, both directions side by side
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
-    """What the decoder begins with, and what it looks at if it does."""
+class RecurrentMemory:
+    """The initial state of the decoder, and the source for its attention if it has one."""
 
-    carried: AllCarried
-    source: Source | None
+    hidden: HiddenStates
+    source: SourceKeyValues | None
 
 
 @dataclass(frozen=True, slots=True)
 class RecurrentState:
-    """What the layers of the decoder hold, and what they look at."""
+    """The state of the decoder's layers, and the source for their attention."""
 
-    carried: AllCarried
-    source: Source | None
-    sentences: Int[Tensor, " batch"]  # which sentence a row translates
+    hidden: HiddenStates
+    source: SourceKeyValues | None
+    sentences: Int[Tensor, " batch"]  # the sentence that each row translates
 
     def select(self, rows: Int[Tensor, " chosen"]) -> "RecurrentState":
         """Keep these rows."""
         sentences, source = self.sentences[rows], self.source
-        # As in the Transformer: most steps of a beam stay with their sentences.
+        # As in the Transformer: in most steps of a beam, rows stay with their sentences.
         if source is not None and not torch.equal(sentences, self.sentences):
             source = source.select(rows)
-        return RecurrentState(self.carried.index_select(0, rows), source, sentences)
+        return RecurrentState(self.hidden.index_select(0, rows), source, sentences)
 
 
-class Encoder(nn.Module):
-    """Layers that read, with dropout between them."""
+class RecurrentEncoder(nn.Module):
+    """A stack of encoder layers with dropout between them."""
 
     def __init__(self, config: ModelConfig, bidirectional: bool) -> None:
         super().__init__()
         d, count = config.d_model, config.encoder_layers
         widths = [d, *[2 * d if bidirectional else d] * (count - 1)]
-        layers = nn.ModuleList(ReadingLayer(config.cell, width, d, bidirectional) for width in widths)
-        self.layers = cast(Sequence[ReadingLayer], layers)
+        layers = nn.ModuleList(RecurrentEncoderLayer(config.cell, width, d, bidirectional) for width in widths)
+        self.layers = cast(Sequence[RecurrentEncoderLayer], layers)
         self.dropouts = nn.ModuleList(Dropout(config.dropout) for _ in widths)
 
-    def forward(self, x: Rows, layout: Layout) -> tuple[Float[Tensor, "rows outputs"], AllCarried]:
-        """The last layer's outputs, and what every layer holds at its end."""
-        ends = []
+    def forward(self, x: Rows, layout: Layout) -> tuple[Float[Tensor, "rows outputs"], HiddenStates]:
+        """The outputs of the last layer, and the final state of every layer."""
+        final = []
         for layer, dropout in zip(self.layers, self.dropouts, strict=True):
-            x, carried = layer(dropout(x, layout.keys), layout)
-            ends.append(carried)
-        return x, torch.stack(ends, dim=1)
+            x, state = layer(dropout(x, layout.dropout_keys), layout)
+            final.append(state)
+        return x, torch.stack(final, dim=1)
 
     if TYPE_CHECKING:
         __call__ = forward
 
 
-class Decoder(nn.Module, ABC):
-    """From embedded target pieces to what the output layer sees, on a grid of sentences."""
+class RecurrentDecoder(nn.Module, ABC):
+    """From target embeddings to features of the output layer, on a grid of sentences."""
 
     def __init__(self, config: ModelConfig, layers: int) -> None:
-        """`layers` of them are plain ones."""
+        """`layers` is the number of layers without attention."""
         super().__init__()
         d, cell = config.d_model, config.cell
-        self.shape = (config.decoder_layers, states(cell), d)
-        self.layers = cast(Sequence[WritingLayer], nn.ModuleList(WritingLayer(cell, d, d) for _ in range(layers)))
+        self.shape = (config.decoder_layers, count_states(cell), d)
+        stack = nn.ModuleList(RecurrentDecoderLayer(cell, d, d) for _ in range(layers))
+        self.layers = cast(Sequence[RecurrentDecoderLayer], stack)
         self.dropouts = nn.ModuleList(Dropout(config.dropout) for _ in range(layers))
 
     @property
     def attention(self) -> AdditiveAttention | MultiplicativeAttention | None:
-        """Where it looks at the source."""
+        """The attention to the source, if there is one."""
         return None
 
     @abstractmethod
-    def begin(self, annotations: Annotations, layout: Layout, ends: AllCarried) -> Memory:
-        """From what the encoder gave."""
+    def make_memory(self, annotations: Annotations, layout: Layout, final: HiddenStates) -> RecurrentMemory:
+        """The decoder's memory, from the outputs and the final states of the encoder."""
 
     @abstractmethod
     def forward(
-        self, grid: Grid, carried: AllCarried, source: Source | None, keys: Keys
-    ) -> tuple[Float[Tensor, "batch length read"], AllCarried]:
-        """What `read_out` wants to know at each position, and what is held at the end."""
+        self, grid: Grid, hidden: HiddenStates, source: SourceKeyValues | None, dropout_keys: DropoutKeys
+    ) -> tuple[Float[Tensor, "batch length read"], HiddenStates]:
+        """The inputs of `read_out` at each position, and the final states."""
 
     @abstractmethod
     def read_out(self, x: Float[Tensor, "rows read"]) -> Rows:
-        """What the output layer sees."""
+        """The features that the output layer takes."""
 
-    def stack(self, grid: Grid, carried: Sequence[Carried], keys: Keys) -> tuple[Grid, list[Carried]]:
-        """The plain layers."""
-        ends = []
-        for layer, dropout, before in zip(self.layers, self.dropouts, carried, strict=True):
-            grid, end = layer(dropped(dropout, grid, keys), before)
-            ends.append(end)
-        return grid, ends
+    def run_stack(
+        self, grid: Grid, hidden: Sequence[HiddenState], dropout_keys: DropoutKeys
+    ) -> tuple[Grid, list[HiddenState]]:
+        """The outputs and final states of the layers without attention."""
+        final = []
+        for layer, dropout, before in zip(self.layers, self.dropouts, hidden, strict=True):
+            grid, state = layer(drop_grid(dropout, grid, dropout_keys), before)
+            final.append(state)
+        return grid, final
 
     if TYPE_CHECKING:
         __call__ = forward
 
 
-def dropped(dropout: nn.Module, grid: Grid, keys: Keys) -> Grid:
-    """Dropout on a grid, with a key for each of its slots."""
-    dropped: Tensor = dropout(grid.flatten(0, 1), keys)
-    return dropped.view(grid.shape)
+def drop_grid(dropout: nn.Module, grid: Grid, dropout_keys: DropoutKeys) -> Grid:
+    """Apply dropout to a grid that has a key for each slot."""
+    flat: Tensor = dropout(grid.flatten(0, 1), dropout_keys)
+    return flat.view(grid.shape)
 
 
-class PlainDecoder(Decoder):
+class PlainDecoder(RecurrentDecoder):
     """Sutskever et al. (2014)."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__(config, config.decoder_layers)
 
-    def begin(self, annotations: Annotations, layout: Layout, ends: AllCarried) -> Memory:
-        return Memory(ends, None)
+    def make_memory(self, annotations: Annotations, layout: Layout, final: HiddenStates) -> RecurrentMemory:
+        return RecurrentMemory(final, None)
 
     def forward(
-        self, grid: Grid, carried: AllCarried, source: Source | None, keys: Keys
-    ) -> tuple[Float[Tensor, "batch length read"], AllCarried]:
-        grid, ends = self.stack(grid, carried.unbind(1), keys)
-        return grid, torch.stack(ends, dim=1)
+        self, grid: Grid, hidden: HiddenStates, source: SourceKeyValues | None, dropout_keys: DropoutKeys
+    ) -> tuple[Float[Tensor, "batch length read"], HiddenStates]:
+        grid, final = self.run_stack(grid, hidden.unbind(1), dropout_keys)
+        return grid, torch.stack(final, dim=1)
 
     def read_out(self, x: Float[Tensor, "rows read"]) -> Rows:
         return x
 
 
-class LookingDecoder(Decoder):
-    """What both kinds of attention have in common: how they begin, tanh(W backward state) for each layer's states."""
+class AttentiveDecoder(RecurrentDecoder):
+    """A decoder with attention, each of whose states starts as tanh(W backward state)."""
 
     def __init__(self, config: ModelConfig, layers: int) -> None:
         super().__init__(config, layers)
@@ -168,21 +178,21 @@ class LookingDecoder(Decoder):
     @property
     @abstractmethod
     def attention(self) -> AdditiveAttention | MultiplicativeAttention:
-        """Where it looks at the source."""
+        """The attention to the source."""
 
-    def begin(self, annotations: Annotations, layout: Layout, ends: AllCarried) -> Memory:
+    def make_memory(self, annotations: Annotations, layout: Layout, final: HiddenStates) -> RecurrentMemory:
         keys, values = layout.pad(self.attention.key(annotations)), layout.pad(annotations)
-        carried = torch.tanh(self.bridge(ends[:, -1, 0])).unflatten(1, self.shape)
-        return Memory(carried, Source(keys, values, layout.mask[:, None]))
+        hidden = torch.tanh(self.bridge(final[:, -1, 0])).unflatten(1, self.shape)
+        return RecurrentMemory(hidden, SourceKeyValues(keys, values, layout.mask[:, None]))
 
 
-class AdditiveDecoder(LookingDecoder):
+class AdditiveDecoder(AttentiveDecoder):
     """Bahdanau et al. (2015)."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__(config, config.decoder_layers - 1)
         d = config.d_model
-        self.first = AttentiveLayer(config.cell, d, 2 * d, d)
+        self.first = AttentiveDecoderLayer(config.cell, d, 2 * d, d)
         self.first_dropout = Dropout(config.dropout)
         self.output = glorot_linear(d + d + 2 * d, 2 * d)
 
@@ -191,19 +201,19 @@ class AdditiveDecoder(LookingDecoder):
         return self.first.attention
 
     def forward(
-        self, grid: Grid, carried: AllCarried, source: Source | None, keys: Keys
-    ) -> tuple[Float[Tensor, "batch length read"], AllCarried]:
-        embedded = dropped(self.first_dropout, grid, keys)
-        first, *others = carried.unbind(1)
-        said, contexts, end = self.first(embedded, first, source_of(source))
-        top, ends = self.stack(said, others, keys)
-        return torch.cat([top, embedded, contexts], dim=2), torch.stack([end, *ends], dim=1)
+        self, grid: Grid, hidden: HiddenStates, source: SourceKeyValues | None, dropout_keys: DropoutKeys
+    ) -> tuple[Float[Tensor, "batch length read"], HiddenStates]:
+        embedded = drop_grid(self.first_dropout, grid, dropout_keys)
+        first, *others = hidden.unbind(1)
+        outputs, contexts, first_final = self.first(embedded, first, require_source(source))
+        top, final = self.run_stack(outputs, others, dropout_keys)
+        return torch.cat([top, embedded, contexts], dim=2), torch.stack([first_final, *final], dim=1)
 
     def read_out(self, x: Float[Tensor, "rows read"]) -> Rows:
         return self.output(x).unflatten(1, (-1, 2)).amax(2)
 
 
-class MultiplicativeDecoder(LookingDecoder):
+class MultiplicativeDecoder(AttentiveDecoder):
     """Luong et al. (2015), equation 5."""
 
     def __init__(self, config: ModelConfig) -> None:
@@ -216,24 +226,24 @@ class MultiplicativeDecoder(LookingDecoder):
         return self.general
 
     def forward(
-        self, grid: Grid, carried: AllCarried, source: Source | None, keys: Keys
-    ) -> tuple[Float[Tensor, "batch length read"], AllCarried]:
-        top, ends = self.stack(grid, carried.unbind(1), keys)
-        return torch.cat([self.general(top, source_of(source)), top], dim=2), torch.stack(ends, dim=1)
+        self, grid: Grid, hidden: HiddenStates, source: SourceKeyValues | None, dropout_keys: DropoutKeys
+    ) -> tuple[Float[Tensor, "batch length read"], HiddenStates]:
+        top, final = self.run_stack(grid, hidden.unbind(1), dropout_keys)
+        return torch.cat([self.general(top, require_source(source)), top], dim=2), torch.stack(final, dim=1)
 
     def read_out(self, x: Float[Tensor, "rows read"]) -> Rows:
         return torch.tanh(self.output(x))
 
 
-def source_of(source: Source | None) -> Source:
-    """The source, which a decoder with attention always has."""
+def require_source(source: SourceKeyValues | None) -> SourceKeyValues:
+    """The source, which a decoder with attention always needs."""
     if source is None:
-        raise ValueError("a decoder with attention was given no source; begin with its own memory")
+        raise ValueError("a decoder with attention got no source; start from the memory that it made itself")
     return source
 
 
-def decoder(config: ModelConfig) -> PlainDecoder | AdditiveDecoder | MultiplicativeDecoder:
-    """The decoder that the configuration names."""
+def make_decoder(config: ModelConfig) -> PlainDecoder | AdditiveDecoder | MultiplicativeDecoder:
+    """The configured decoder."""
     match config.attention:
         case "none":
             return PlainDecoder(config)
@@ -245,14 +255,14 @@ def decoder(config: ModelConfig) -> PlainDecoder | AdditiveDecoder | Multiplicat
             assert_never(config.attention)
 
 
-class Recurrent(Embedded[Memory, RecurrentState]):
-    """An encoder and a decoder that read and write one position after another."""
+class Recurrent(EncoderDecoder[RecurrentMemory, RecurrentState]):
+    """An encoder and a decoder that process one position after another."""
 
     def __init__(self, config: ModelConfig, source_vocabulary: int, target_vocabulary: int, pad_id: int) -> None:
         super().__init__(config, source_vocabulary, target_vocabulary, pad_id, scale=config.d_model**0.5)
         self.backwards = config.attention == "none"
-        self.encoder = Encoder(config, bidirectional=config.attention != "none")
-        self.decoder = decoder(config)
+        self.encoder = RecurrentEncoder(config, bidirectional=config.attention != "none")
+        self.decoder = make_decoder(config)
         self.dropout = Dropout(config.dropout)
         number_sites(self)
 
@@ -262,55 +272,55 @@ class Recurrent(Embedded[Memory, RecurrentState]):
         return self.encoder, self.decoder
 
     @property
-    def attentions(self) -> Mapping[Kind, Sequence[MultiHead]]:
+    def attentions(self) -> Mapping[Kind, Sequence[MultiHeadAttention]]:
         """One for the whole decoder, or none."""
         attention = self.decoder.attention
         return {} if attention is None else {"cross": [attention]}
 
     def encode(
-        self, source: Int[Tensor, " source_rows"], lengths: Int[Tensor, " batch"], noise: Noise = None
-    ) -> Memory:
-        layout = Layout.of(lengths, noise)
-        embedded = self.source_embedding(source[turned(layout)] if self.backwards else source)
-        annotations, ends = self.run_layer(self.encoder, layout.keys, embedded, layout)
-        return self.decoder.begin(annotations, layout, ends)
+        self, source: Int[Tensor, " source_rows"], lengths: Int[Tensor, " batch"], sentence_keys: SentenceKeys = None
+    ) -> RecurrentMemory:
+        layout = Layout.of(lengths, sentence_keys)
+        embedded = self.source_embedding(source[reverse_rows(layout)] if self.backwards else source)
+        annotations, final = self.run_layer(self.encoder, layout.dropout_keys, embedded, layout)
+        return self.decoder.make_memory(annotations, layout, final)
 
     def features(
         self,
         target_in: Int[Tensor, " target_rows"],
         lengths: Int[Tensor, " batch"],
-        memory: Memory,
-        noise: Noise = None,
+        memory: RecurrentMemory,
+        sentence_keys: SentenceKeys = None,
     ) -> Float[Tensor, "target_rows d_model"]:
-        layout = Layout.of(lengths, noise)
+        layout = Layout.of(lengths, sentence_keys)
         grid = layout.pad(self.target_embedding(target_in))
-        keys = grid_keys(layout)
-        grid, _ = self.run_layer(self.decoder, keys, grid, memory.carried, memory.source, keys)
-        return self.dropout(self.decoder.read_out(layout.pack(grid)), layout.keys)
+        keys = pad_dropout_keys(layout)
+        grid, _ = self.run_layer(self.decoder, keys, grid, memory.hidden, memory.source, keys)
+        return self.dropout(self.decoder.read_out(layout.pack(grid)), layout.dropout_keys)
 
-    def start(self, memory: Memory) -> RecurrentState:
-        sentences = torch.arange(len(memory.carried), device=memory.carried.device)
-        return RecurrentState(memory.carried, memory.source, sentences)
+    def start(self, memory: RecurrentMemory) -> RecurrentState:
+        sentences = torch.arange(len(memory.hidden), device=memory.hidden.device)
+        return RecurrentState(memory.hidden, memory.source, sentences)
 
     def step(
         self, tokens: Int[Tensor, " rows"], state: RecurrentState
     ) -> tuple[Float[Tensor, "rows vocabulary"], RecurrentState]:
         grid = self.target_embedding(tokens)[:, None]
-        grid, carried = self.decoder(grid, state.carried, state.source, None)
+        grid, hidden = self.decoder(grid, state.hidden, state.source, None)
         features = self.dropout(self.decoder.read_out(grid[:, 0]), None)
-        return self.output(features), RecurrentState(carried, state.source, state.sentences)
+        return self.output(features), RecurrentState(hidden, state.source, state.sentences)
 
 
-def turned(layout: Layout) -> Int[Tensor, " rows"]:
-    """The rows of each sentence from its last to its first."""
+def reverse_rows(layout: Layout) -> Int[Tensor, " rows"]:
+    """The indices that reverse each sentence."""
     lengths = layout.lengths.repeat_interleave(layout.lengths)
     rows = torch.arange(len(lengths), device=lengths.device)
     return rows + lengths - 1 - 2 * layout.positions
 
 
-def grid_keys(layout: Layout) -> Keys:
-    """A key for each slot of the grid; what is dropped of padding does not matter."""
-    if layout.keys is None:
+def pad_dropout_keys(layout: Layout) -> DropoutKeys:
+    """A dropout key for each slot of the grid; the keys of padding do not matter."""
+    if layout.dropout_keys is None:
         return None
-    slots = layout.keys.new_zeros(len(layout.lengths) * layout.longest)
-    return slots.index_copy_(0, layout.slots, layout.keys)
+    slots = layout.dropout_keys.new_zeros(len(layout.lengths) * layout.longest)
+    return slots.index_copy_(0, layout.slots, layout.dropout_keys)

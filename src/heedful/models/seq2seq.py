@@ -1,12 +1,12 @@
-"""What every sequence-to-sequence model can do, and the laws that it keeps.
+"""The interface of every sequence-to-sequence model, and the laws that it keeps.
 
-Sentences are packed: `source` and `target_in` hold the ids of all sentences end to end, `lengths` says where each ends.
+Sentences are packed: `source` and `target_in` hold the ids of all sentences end to end, `lengths` their lengths.
 
 1. Folding `step` from `start` over a target equals `decode` of it.
 2. `state.select(rows)` commutes with `step`.
 3. A row of `decode` depends on no later row of its sentence and on no other sentence.
 
-Training, search and everything above know only this, never which family a model is of.
+Training, decoding and everything above them rely on this interface only, whatever family a model belongs to.
 """
 
 from abc import ABC, abstractmethod
@@ -19,49 +19,55 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from heedful.nn.dropout import Keys
-from heedful.nn.heads import Kind, MultiHead
+from heedful.nn.dropout import DropoutKeys
+from heedful.nn.multi_head import Kind, MultiHeadAttention
 
 
 @runtime_checkable
-class State(Protocol):
-    """What a decoder remembers of its hypotheses, one row each."""
+class DecoderState(Protocol):
+    """The memory of a decoder between two steps, one row for each hypothesis."""
 
-    def select(self, rows: Int[Tensor, " chosen"]) -> "State":
-        """Keep these rows, in this order; a row may come more than once or not at all."""
+    def select(self, rows: Int[Tensor, " chosen"]) -> "DecoderState":
+        """Keep these rows, in this order; a row may be chosen several times or not at all."""
         ...
 
 
 M = TypeVar("M")
-Noise = Int[Tensor, " batch"] | None  # a key a sentence that dropout is drawn from; see `heedful.nn.noise`
-S = TypeVar("S", bound=State)
+S = TypeVar("S", bound=DecoderState)
+SentenceKeys = Int[Tensor, " batch"] | None  # a dropout key for each sentence; see `heedful.nn.noise`
 
 
 class Seq2Seq(nn.Module, ABC, Generic[M, S]):
     """A conditional distribution over target sequences; M is its memory of the source, S its state while decoding."""
 
     pad_id: int
-    checkpoint_activations: bool = False  # in training, work out each layer's activations twice instead of keeping them
+    checkpoint_activations: bool = False  # in training, recompute the activations of each layer instead of storing them
 
     @property
     @abstractmethod
     def layers(self) -> Iterable[nn.Module]:
-        """The parts whose activations are kept or not, and that are compiled, one by one."""
+        """The layers that are compiled and checkpointed one by one."""
 
     @property
-    def attentions(self) -> Mapping[Kind, Sequence[MultiHead]]:
-        """The attention of each layer, for who looks at heads or switches them off; not all models have any."""
+    def attentions(self) -> Mapping[Kind, Sequence[MultiHeadAttention]]:
+        """The attention of each layer, whose heads can be read and gated; some models have none."""
         return {}
 
     @abstractmethod
-    def encode(self, source: Int[Tensor, " source_rows"], lengths: Int[Tensor, " batch"], noise: Noise = None) -> M:
+    def encode(
+        self, source: Int[Tensor, " source_rows"], lengths: Int[Tensor, " batch"], sentence_keys: SentenceKeys = None
+    ) -> M:
         """Read the source sentences."""
 
     @abstractmethod
     def features(
-        self, target_in: Int[Tensor, " target_rows"], lengths: Int[Tensor, " batch"], memory: M, noise: Noise = None
+        self,
+        target_in: Int[Tensor, " target_rows"],
+        lengths: Int[Tensor, " batch"],
+        memory: M,
+        sentence_keys: SentenceKeys = None,
     ) -> Float[Tensor, "target_rows d_model"]:
-        """What the output layer sees at each target position."""
+        """The input of the output layer at each target position."""
 
     @property
     @abstractmethod
@@ -70,32 +76,32 @@ class Seq2Seq(nn.Module, ABC, Generic[M, S]):
 
     @property
     def output_bias(self) -> Float[Tensor, " vocabulary"] | None:
-        """The bias of the output layer, which the paper's has not."""
+        """The bias of the output layer; the paper's model has none."""
         return None
 
     @abstractmethod
     def start(self, memory: M) -> S:
-        """The state before the first token, one row a sentence."""
+        """The state before the first token, with one row per sentence."""
 
     @abstractmethod
     def step(self, tokens: Int[Tensor, " rows"], state: S) -> tuple[Float[Tensor, "rows vocabulary"], S]:
-        """Take one more token a row; give the logits of the next."""
+        """Take one more token per row; return the logits of the next token and the new state."""
 
     def decode(
         self, target_in: Int[Tensor, " target_rows"], lengths: Int[Tensor, " batch"], memory: M
     ) -> Float[Tensor, "target_rows vocabulary"]:
-        """The logits at each target position, all at once."""
+        """The logits at all target positions at once."""
         return self.output(self.features(target_in, lengths, memory))
 
     def output(self, features: Float[Tensor, "rows d_model"]) -> Float[Tensor, "rows vocabulary"]:
-        """What the output layer makes of features."""
+        """The logits for these features."""
         return F.linear(features, self.output_weight, self.output_bias)
 
-    def run_layer(self, layer: nn.Module, keys: Keys, *inputs: Any) -> Any:
-        """What one of `layers` gives; its dropout is drawn from these keys. Its activations are kept if they are to."""
+    def run_layer(self, layer: nn.Module, dropout_keys: DropoutKeys, *inputs: Any) -> Any:
+        """The result of one of `layers`, whose dropout uses these keys; its activations are stored or recomputed."""
         if self.checkpoint_activations and self.training and torch.is_grad_enabled():
-            # A hash draws the same dropout twice; where PyTorch's generator draws it has to be turned back.
-            drawn = keys is None or keys.device.type != "cpu"
+            # Keys give the same dropout twice. Where PyTorch's generator draws it, its state must be restored.
+            drawn = dropout_keys is None or dropout_keys.device.type != "cpu"
             return checkpoint(layer, *inputs, use_reentrant=False, preserve_rng_state=drawn)
         return layer(*inputs)
 

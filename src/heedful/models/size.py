@@ -1,4 +1,4 @@
-"""How large a model is, counted exactly and without building it."""
+"""The number of parameters of a model, counted exactly and without building it."""
 
 import math
 from dataclasses import dataclass, replace
@@ -7,12 +7,12 @@ from typing import assert_never
 from heedful.config import ModelConfig
 
 _BYTES = 4  # float32
-_STEP = 8  # widths are multiples of this: matrix products are fastest there
+_STEP = 8  # widths are multiples of this, where matrix products are fastest
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """Numbers of trained values, by part."""
+    """Numbers of parameters, by part."""
 
     embeddings: int
     encoder: int
@@ -20,17 +20,17 @@ class Size:
 
     @property
     def total(self) -> int:
-        """All of them."""
+        """The number of all parameters."""
         return self.embeddings + self.encoder + self.decoder
 
     @property
     def training_bytes(self) -> int:
-        """Weights, gradients and Adam's two moments; activations come on top."""
+        """The bytes of weights, gradients and Adam's two moments, without activations."""
         return 4 * _BYTES * self.total
 
 
 def model_size(config: ModelConfig, source_vocabulary: int, target_vocabulary: int) -> Size:
-    """Parameters of a model, every bias and norm included."""
+    """The parameters of a model, including every bias and norm."""
     tables = {"all": target_vocabulary, "target": source_vocabulary + target_vocabulary}
     rows = tables.get(config.sharing, source_vocabulary + 2 * target_vocabulary)
     bias = target_vocabulary if config.output_bias else 0
@@ -46,35 +46,34 @@ def model_size(config: ModelConfig, source_vocabulary: int, target_vocabulary: i
             assert_never(config.family)
 
 
-def equal_size(config: ModelConfig, source_vocabulary: int, target_vocabulary: int, total: int) -> ModelConfig:
-    """The same model, so wide that its parameters come nearest to `total`.
+def match_size(config: ModelConfig, source_vocabulary: int, target_vocabulary: int, total: int) -> ModelConfig:
+    """The same model at the width that brings its number of parameters closest to `total`.
 
-    `d_model` is a multiple of 8, and of the number of heads where their width follows from it; `d_ff` keeps its
-    proportion to it.
+    `d_model` is a multiple of 8, and of the number of heads if their width follows from it; `d_ff` stays in proportion.
     """
     divided = config.family == "transformer" and not (config.d_k and config.d_v)
     step = math.lcm(_STEP, config.num_heads) if divided else _STEP
 
-    def wide(d_model: int) -> ModelConfig:
+    def widen(d_model: int) -> ModelConfig:
         return replace(config, d_model=d_model, d_ff=max(1, round(config.d_ff * d_model / config.d_model)))
 
     def difference(it: ModelConfig) -> int:
         return model_size(it, source_vocabulary, target_vocabulary).total - total
 
-    below = above = wide(step)
+    below = above = widen(step)
     while difference(above) < 0:
-        below, above = above, wide(above.d_model + step)
+        below, above = above, widen(above.d_model + step)
     return min(below, above, key=lambda it: abs(difference(it)))
 
 
 def _transformer(config: ModelConfig) -> tuple[int, int]:
-    """Those of encoder and decoder."""
+    """The parameters of the encoder and of the decoder."""
     d = config.d_model
     d_k, d_v = config.d_k or d // config.num_heads, config.d_v or d // config.num_heads
     head = _linear(d, d_k) * 2 + _linear(d, d_v) + d_v * d
 
     def attention(layers: int, heads: tuple[int, ...]) -> int:
-        # The output layer has one bias, however many heads there are.
+        # The output projection has one bias, however many heads there are.
         return head * (sum(heads) or config.num_heads * layers) + d * layers
 
     feed_forward = _linear(d, config.d_ff) + _linear(config.d_ff, d)
@@ -94,20 +93,20 @@ def _recurrent(config: ModelConfig) -> tuple[int, int]:
     gates, states = {"lstm": (4, 2), "gru": (3, 1)}[config.cell]
 
     def layer(inputs: int) -> int:
-        # PyTorch gives the input and the state a bias each.
+        # PyTorch has one bias for the input and one for the state.
         return gates * (_linear(inputs, d) + _linear(d, d))
 
-    both_ways = 2 * layer(d) + (config.encoder_layers - 1) * 2 * layer(2 * d)
-    begins = _linear(d, config.decoder_layers * states * d)
+    bidirectional = 2 * layer(d) + (config.encoder_layers - 1) * 2 * layer(2 * d)
+    bridge = _linear(d, config.decoder_layers * states * d)
     keys = 2 * d * d
     match config.attention:
         case "none":
             return config.encoder_layers * layer(d), config.decoder_layers * layer(d)
         case "additive":
-            looks = _linear(d, d) + keys + d
-            return both_ways, begins + looks + layer(3 * d) + more * layer(d) + _linear(4 * d, 2 * d)
+            attention = _linear(d, d) + keys + d
+            return bidirectional, bridge + attention + layer(3 * d) + more * layer(d) + _linear(4 * d, 2 * d)
         case "multiplicative":
-            return both_ways, begins + keys + config.decoder_layers * layer(d) + _linear(3 * d, d)
+            return bidirectional, bridge + keys + config.decoder_layers * layer(d) + _linear(3 * d, d)
         case _:
             assert_never(config.attention)
 

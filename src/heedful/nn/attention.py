@@ -1,5 +1,11 @@
-"""Scaled dot-product and multi-head attention (section 3.2)."""
+"""Scaled dot-product and multi-head attention (section 3.2).
 
+`attend` is equation 1 as the paper writes it. `attend_heads` computes it for all heads of a layer, and is the one place
+that chooses how: plain, compiled or fused for whole sentences, in blocks within a window, from a pool of rows while
+decoding. Every form gives the result of `attend` up to rounding; its docstring says how, and a test holds it.
+"""
+
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import torch
@@ -7,17 +13,25 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from heedful.nn.compiled_attention import attend_compiled, attend_pooled
 from heedful.nn.dropout import Dropout
-from heedful.nn.fused import HeadSizes, applies, packed_attention
-from heedful.nn.heads import MultiHead
+from heedful.nn.fused import Rows, can_use_kernels
+from heedful.nn.key_values import (
+    CachedKeyValues,
+    Keys,
+    KeyValues,
+    PackedKeyValues,
+    PooledKeyValues,
+    QueryRows,
+    SpanKeyValues,
+    Values,
+)
 from heedful.nn.layout import Layout
 from heedful.nn.linear import glorot_linear
-from heedful.nn.masks import causal_mask, key_mask, window_mask
+from heedful.nn.multi_head import HeadSizes, ScaledDotProductAttention, Weights, join_heads, split_heads
 from heedful.nn.noise import HEAD_STRIDE, keep_mask
 
-Heads = Float[Tensor, "batch heads length width"]
-Keys = Float[Tensor, "batch heads key d_k"]
-Values = Float[Tensor, "batch heads key d_v"]
+HeadRows = Float[Tensor, "rows all_heads"]
 
 
 def attend(
@@ -27,11 +41,12 @@ def attend(
     mask: Bool[Tensor, "*#batch #query key"] | None,
     keep: Float[Tensor, "*batch query key"] | None = None,
 ) -> tuple[Float[Tensor, "*batch query d_v"], Float[Tensor, "*batch query key"]]:
-    """Equation 1, and the softmax itself. No mask: every key may be looked at. A query without any key gives NaN.
+    """Equation 1, softmax(Q K^T / sqrt(d_k)) V, and the softmax itself.
 
-    `keep` is what dropout multiplies the weights with.
+    Without a mask, a query attends to every key. A query that may attend to none gives NaN. `keep` holds the factors by
+    which dropout multiplies the weights.
     """
-    # The query is scaled and not the product: it is the smaller matrix.
+    # The query is scaled and not the product, because it is the smaller matrix.
     scores = (q * q.shape[-1] ** -0.5) @ k.transpose(-2, -1)
     if mask is not None:
         scores = scores.masked_fill(~mask, -torch.inf)
@@ -39,62 +54,70 @@ def attend(
     return (weights if keep is None else weights * keep) @ v, weights
 
 
-def attend_fused(
-    q: Float[Tensor, "batch heads query d_k"],
-    k: Keys,
-    v: Values,
-    mask: Bool[Tensor, "batch 1 1 key"] | None,
-    causal: bool,
-    dropout: float,
-) -> Float[Tensor, "batch heads query d_v"]:
-    """Equation 1 by PyTorch's fused kernels, which never write the weights to memory.
+def attend_heads(attention: ScaledDotProductAttention, queries: QueryRows, key_values: KeyValues) -> HeadRows:
+    """Equation 1 in all heads of an attention, heads side by side, by the fastest form that applies.
 
-    Only for CUDA: on a processor plain products are faster at the length of sentences.
+    Only the plain form has the weights, so it runs whenever they are read or heads are gated.
     """
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout, is_causal=causal)
+    dropping = attention.dropout.active
+    if attention.instrumented or isinstance(key_values, CachedKeyValues):
+        return attend_plain(attention, queries, key_values)
+    if isinstance(key_values, PooledKeyValues | SpanKeyValues):
+        return attend_pooled(attention, queries, key_values)
+    if attention.window:
+        return (attend_plain if dropping else attend_windowed)(attention, queries, key_values)
+    if can_use_kernels(queries) and not (dropping and key_values.query_layout.dropout_keys is None):
+        return attend_compiled(attention, queries, key_values)
+    if queries.device.type == "cuda":
+        return attend_fused(attention, queries, key_values)
+    return attend_plain(attention, queries, key_values)
 
 
-def attend_between(
-    heads: MultiHead, grids: tuple[Heads, Keys, Values], layouts: tuple[Layout, Layout], causal: bool, dropout: Dropout
-) -> Float[Tensor, "rows all_heads"]:
-    """Attention of packed rows to packed rows, spread over grids; heads side by side in the result."""
-    q, k, v = grids
-    here, there = layouts
-    if q.device.type == "cuda" and not heads.touched:
-        mask = None if causal or there.full else key_mask(there.mask)
-        return here.pack(join_heads(attend_fused(q, k, v, mask, causal, dropout.p if dropout.active else 0.0)))
-    # Sentences start at column 0 of the grid, so the causal mask alone keeps every real row from the padding.
-    mask = causal_mask(here.longest, q.device) if causal else None if there.full else key_mask(there.mask)
-    keep = weight_dropout(dropout, here, q.shape[1], k.shape[2]) if dropout.active else None
-    return here.pack(join_heads(heads.passed_on(*attend(q, k, v, mask, keep))))
+def attend_plain(attention: ScaledDotProductAttention, queries: QueryRows, key_values: KeyValues) -> HeadRows:
+    """`attend` itself, with all heads on a padded grid."""
+    q, k, v = key_values.grids(queries, attention.head_sizes)
+    keep = draw_weight_dropout(attention, key_values) if isinstance(key_values, PackedKeyValues) else None
+    outputs, weights = attend(q, k, v, key_values.mask(attention.window), keep)
+    return key_values.take_rows(join_heads(attention.instrument(outputs, weights)))
 
 
-def attend_nearby(
-    heads: MultiHead, grids: tuple[Heads, Keys, Values], layout: Layout, window: int, causal: bool, dropout: Dropout
-) -> Float[Tensor, "rows all_heads"]:
-    """Restricted self-attention of packed rows; heads side by side in the result."""
-    if not heads.touched and not dropout.active:
-        return layout.pack(join_heads(attend_in_blocks(*grids, layout.mask, window, causal)))
-    q, k, v = grids
-    # Rows past a sentence see themselves, for a query without any key would give NaN.
-    real = key_mask(layout.mask) | torch.eye(layout.longest, dtype=torch.bool, device=q.device)
-    mask = window_mask(layout.longest, window, causal, q.device) & real
-    keep = weight_dropout(dropout, layout, q.shape[1], k.shape[2]) if dropout.active else None
-    return layout.pack(join_heads(heads.passed_on(*attend(q, k, v, mask, keep))))
+def attend_fused(attention: ScaledDotProductAttention, queries: QueryRows, key_values: PackedKeyValues) -> HeadRows:
+    """`attend` by PyTorch's fused kernels, which compute the same but never write the weights to memory.
+
+    Only for CUDA: on a CPU, plain products are faster at the length of sentences.
+    """
+    q, k, v = key_values.grids(queries, attention.head_sizes)
+    causal, dropout = key_values.causal, attention.dropout
+    mask, p = None if causal else key_values.mask(window=0), dropout.p if dropout.active else 0.0
+    outputs = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=p, is_causal=causal)
+    return key_values.take_rows(join_heads(outputs))
+
+
+def attend_windowed(attention: ScaledDotProductAttention, queries: QueryRows, key_values: PackedKeyValues) -> HeadRows:
+    """`attend` under a window mask (section 4), without the products that the mask would hide."""
+    q, k, v = key_values.grids(queries, attention.head_sizes)
+    outputs = attend_in_blocks(q, k, v, key_values.key_layout.mask, attention.window, key_values.causal)
+    return key_values.take_rows(join_heads(outputs))
 
 
 def attend_in_blocks(
-    q: Heads, k: Keys, v: Values, real: Bool[Tensor, "batch length"], window: int, causal: bool
+    q: Float[Tensor, "batch heads length d_k"],
+    k: Float[Tensor, "batch heads length d_k"],
+    v: Float[Tensor, "batch heads length d_v"],
+    real: Bool[Tensor, "batch length"],
+    window: int,
+    causal: bool,
 ) -> Float[Tensor, "batch heads length d_v"]:
-    """Equation 1 within a window, in time and memory that grow with length x window.
+    """`attend` under a window mask, in time and memory that grow with length x window.
 
-    Queries are taken in blocks as long as the window: each sees nothing beyond the blocks beside its own.
+    The queries are cut into blocks as long as the window, so each block only needs its own keys and those of the blocks
+    beside it: one `attend` with the blocks as a batch axis.
     """
     length = q.shape[2]
     blocks = -(-length // window)
     fill = blocks * window - length
     after = 0 if causal else window
-    # Block b of queries meets keys from the start of block b - 1 to the end of block b + 1, or of b if causal.
+    # Block b of queries meets the keys from the start of block b - 1 to the end of block b + 1, or of b if causal.
     k, v = (F.pad(x, (0, 0, window, fill + after)).unfold(2, 2 * window + after, window) for x in (k, v))
     q = F.pad(q, (0, 0, 0, fill)).unflatten(2, (blocks, window))
     here = torch.arange(window, device=q.device)[:, None] + window
@@ -102,44 +125,25 @@ def attend_in_blocks(
     near = (here - there <= window) & (there - here <= after)
     exists = F.pad(real, (window, fill + after)).unfold(1, 2 * window + after, window)[:, None, :, None]
     mask = (near & exists) | (here == there)
-    found, _ = attend(q, k.transpose(-2, -1), v.transpose(-2, -1), mask)
-    return found.flatten(2, 3)[:, :, :length]
+    outputs, _ = attend(q, k.transpose(-2, -1), v.transpose(-2, -1), mask)
+    return outputs.flatten(2, 3)[:, :, :length]
 
 
-def weight_dropout(
-    dropout: Dropout, layout: Layout, num_heads: int, keys: int
-) -> Float[Tensor, "batch heads query key"]:
-    """What the weights of all heads are multiplied with."""
-    shape, device = (len(layout.lengths), num_heads, layout.longest, keys), layout.lengths.device
-    if layout.keys is None or device.type != "cpu":
-        return F.dropout(torch.ones(shape, device=device), dropout.p)
-    columns = HEAD_STRIDE * torch.arange(num_heads)[:, None] + torch.arange(keys)
-    masks = keep_mask(layout.keys, columns.flatten(), dropout.site, dropout.p)
-    return split_heads(layout.pad(masks), num_heads)
+def draw_weight_dropout(attention: ScaledDotProductAttention, key_values: PackedKeyValues) -> Weights | None:
+    """The factors by which dropout multiplies the weights of all heads; None: it is off."""
+    dropout, layout = attention.dropout, key_values.query_layout
+    if not dropout.active:
+        return None
+    heads, keys, device = attention.num_heads, key_values.key_layout.longest, layout.lengths.device
+    if layout.dropout_keys is None or device.type != "cpu":
+        return F.dropout(torch.ones((len(layout.lengths), heads, layout.longest, keys), device=device), dropout.p)
+    columns = HEAD_STRIDE * torch.arange(heads)[:, None] + torch.arange(keys)
+    masks = keep_mask(layout.dropout_keys, columns.flatten(), dropout.site, dropout.p)
+    return split_heads(layout.pad(masks), heads)
 
 
-def split_heads(x: Float[Tensor, "batch length all_heads"], num_heads: int) -> Heads:
-    """Give every head its own part of the columns."""
-    batch, length, width = x.shape
-    return x.view(batch, length, num_heads, width // num_heads).transpose(1, 2)
-
-
-def join_heads(x: Heads) -> Float[Tensor, "batch length all_heads"]:
-    """Write the heads side by side: `join_heads(split_heads(x, n))` is x."""
-    batch, heads, length, width = x.shape
-    return x.transpose(1, 2).reshape(batch, length, heads * width)
-
-
-def can_fuse(heads: MultiHead, x: Float[Tensor, "rows columns"], layout: Layout, dropout: Dropout) -> bool:
-    """Whether the compiled loops do this attention."""
-    return applies(x) and not heads.touched and (layout.keys is not None or not dropout.active)
-
-
-class SelfAttention(MultiHead):
-    """Queries, keys and values from the same sequence. They are one matrix, as in the paper's own code.
-
-    With a `window` a position sees only so many to either side of it (section 4); 0: all.
-    """
+class SelfAttention(ScaledDotProductAttention):
+    """Queries, keys and values from the same sequence. Their projections are one matrix, as in the paper's own code."""
 
     def __init__(self, d_model: int, num_heads: int, d_k: int, d_v: int, dropout: float, window: int = 0) -> None:
         super().__init__(num_heads)
@@ -150,42 +154,24 @@ class SelfAttention(MultiHead):
         self.output = glorot_linear(num_heads * d_v, d_model)
         self.dropout = Dropout(dropout)
 
-    def forward(self, x: Float[Tensor, "rows d_model"], layout: Layout, causal: bool) -> Float[Tensor, "rows d_model"]:
-        joined, layouts = self.query_key_value(x), (layout, layout)
-        if self.window:
-            grids = self.project(layout.pad(joined))
-            return self.output(attend_nearby(self, grids, layout, self.window, causal, self.dropout))
-        if can_fuse(self, joined, layout, self.dropout):
-            return self.output(packed_attention(joined, None, layouts, self.head_sizes, causal, self.dropout))
-        return self.output(attend_between(self, self.project(layout.pad(joined)), layouts, causal, self.dropout))
+    def forward(self, x: Rows, layout: Layout, causal: bool) -> Rows:
+        queries = self.query_key_value(x)
+        return self.output(attend_heads(self, queries, PackedKeyValues(None, layout, layout, causal)))
 
-    def step(
-        self, x: Float[Tensor, "batch d_model"], keys: Keys, values: Values
-    ) -> tuple[
-        Float[Tensor, "batch d_model"], Float[Tensor, "batch heads grown d_k"], Float[Tensor, "batch heads grown d_v"]
-    ]:
-        """One position more: attend from it to all before and to itself; give the longer keys and values too.
+    def step(self, x: Rows, cache: Callable[[HeadRows, HeadRows], KeyValues]) -> Rows:
+        """One position of each hypothesis: attend from it to all before it and to itself.
 
-        Those that have left the window are given up.
+        `cache` takes the new keys and values and returns all of them.
         """
-        q, k, v = self.project(self.query_key_value(x)[:, None])
-        keys, values = torch.cat([keys, k], dim=2), torch.cat([values, v], dim=2)
-        if self.window:
-            keys, values = keys[:, :, -self.window - 1 :], values[:, :, -self.window - 1 :]
-        attended = self.passed_on(*attend(q, keys, values, None))
-        return self.output(join_heads(attended)[:, 0]), keys, values
-
-    def project(self, joined: Float[Tensor, "batch key all"]) -> tuple[Keys, Keys, Values]:
-        """Cut the joint projection into the queries, keys and values of the heads."""
-        q, k, v = joined.split(self.sizes, dim=-1)
-        return split_heads(q, self.num_heads), split_heads(k, self.num_heads), split_heads(v, self.num_heads)
+        queries, keys, values = self.query_key_value(x).split(self.sizes, dim=1)
+        return self.output(attend_heads(self, queries, cache(keys, values)))
 
     if TYPE_CHECKING:
         __call__ = forward
 
 
-class CrossAttention(MultiHead):
-    """Queries from the decoder, keys and values from the encoder's output; those two are one matrix."""
+class CrossAttention(ScaledDotProductAttention):
+    """Queries from the decoder, keys and values from the encoder's output; the latter two are one matrix."""
 
     def __init__(self, d_model: int, num_heads: int, d_k: int, d_v: int, dropout: float) -> None:
         super().__init__(num_heads)
@@ -198,28 +184,21 @@ class CrossAttention(MultiHead):
 
     def forward(
         self,
-        x: Float[Tensor, "rows d_model"],
+        x: Rows,
         layout: Layout,
         memory: Float[Tensor, "source_rows d_model"],
         memory_layout: Layout,
-    ) -> Float[Tensor, "rows d_model"]:
-        q, layouts = self.query(x), (layout, memory_layout)
-        if can_fuse(self, q, layout, self.dropout):
-            joined = self.key_value(memory)
-            return self.output(packed_attention(q, joined, layouts, self.head_sizes, False, self.dropout))
-        grids = (split_heads(layout.pad(q), self.num_heads), *self.project(memory, memory_layout))
-        return self.output(attend_between(self, grids, layouts, False, self.dropout))
+    ) -> Rows:
+        queries = self.query(x)
+        key_values = PackedKeyValues(self.key_value(memory), layout, memory_layout, causal=False)
+        return self.output(attend_heads(self, queries, key_values))
 
-    def step(
-        self, x: Float[Tensor, "batch d_model"], keys: Keys, values: Values, mask: Bool[Tensor, "batch 1 1 key"]
-    ) -> Float[Tensor, "batch d_model"]:
-        """One position: attend from it to the source, whose keys and values were projected once."""
-        q = split_heads(self.query(x)[:, None], self.num_heads)
-        attended = self.passed_on(*attend(q, keys, values, mask))
-        return self.output(join_heads(attended)[:, 0])
+    def step(self, x: Rows, key_values: KeyValues) -> Rows:
+        """One position of each hypothesis: attend from it to the source, whose keys and values were projected once."""
+        return self.output(attend_heads(self, self.query(x), key_values))
 
     def project(self, memory: Float[Tensor, "source_rows d_model"], layout: Layout) -> tuple[Keys, Values]:
-        """Keys and values of the source, head by head."""
+        """Keys and values of the source in each head."""
         k, v = layout.pad(self.key_value(memory)).split(self.sizes, dim=-1)
         return split_heads(k, self.num_heads), split_heads(v, self.num_heads)
 

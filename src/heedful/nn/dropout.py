@@ -9,14 +9,14 @@ from torch import Tensor, nn
 
 from heedful.nn import noise
 
-Keys = Int[Tensor, " rows"] | None
+DropoutKeys = Int[Tensor, " rows"] | None  # one random key for each row; see `heedful.nn.noise`
 
 
 class Dropout(nn.Module):
-    """Sets each number to zero with probability p and scales the others by 1 / (1 - p); in evaluation does nothing.
+    """Sets each number to zero with probability p and scales the others by 1 / (1 - p); the identity in evaluation.
 
-    With a key for each row (see `heedful.nn.noise`) a processor always drops the same. Without, and on devices that
-    have a fast generator of their own, PyTorch draws.
+    On a CPU, the keys of the rows decide which numbers fall, so the same keys always give the same result. Without
+    keys, and on devices with a fast generator of their own, PyTorch draws the mask.
     """
 
     def __init__(self, p: float) -> None:
@@ -26,15 +26,15 @@ class Dropout(nn.Module):
 
     @property
     def active(self) -> bool:
-        """Whether it does anything."""
+        """Whether it changes anything now."""
         return self.training and self.p > 0.0
 
-    def forward(self, x: Float[Tensor, "rows width"], keys: Keys) -> Float[Tensor, "rows width"]:
+    def forward(self, x: Float[Tensor, "rows width"], dropout_keys: DropoutKeys) -> Float[Tensor, "rows width"]:
         if not self.active:
             return x
-        if keys is None or x.device.type != "cpu":
+        if dropout_keys is None or x.device.type != "cpu":
             return F.dropout(x, self.p)
-        return x * noise.keep_mask(keys, torch.arange(x.shape[1]), self.site, self.p).to(x.dtype)
+        return x * noise.keep_mask(dropout_keys, torch.arange(x.shape[1]), self.site, self.p).to(x.dtype)
 
     def extra_repr(self) -> str:
         return f"p={self.p}"
@@ -44,6 +44,6 @@ class Dropout(nn.Module):
 
 
 def number_sites(model: nn.Module) -> None:
-    """Tell the dropouts of a model apart, so that no two drop the same."""
+    """Number the dropouts of a model, so that no two of them drop the same numbers."""
     for number, part in enumerate(part for part in model.modules() if isinstance(part, Dropout)):
         part.site = number

@@ -9,10 +9,10 @@ from torch import Tensor, nn
 
 
 class Embedding(nn.Module):
-    """Look-up times a scale, sqrt(d_model) in the paper; the same matrix can be the output layer.
+    """Looks up rows of a matrix and scales them, by sqrt(d_model) in the paper; the matrix can be the output layer too.
 
-    The row of PAD is zero and stays so. It is also the decoder's start symbol: the target shifted right begins with
-    a zero vector, as in the paper's code.
+    The row of PAD is zero and stays zero. PAD is also the decoder's start symbol: the shifted target begins with a
+    zero vector, as in the paper's code.
     """
 
     def __init__(self, vocabulary: int, d_model: int, pad_id: int, scale: float) -> None:
@@ -29,15 +29,15 @@ class Embedding(nn.Module):
 
     @property
     def as_output(self) -> Float[Tensor, "vocabulary d_model"]:
-        """The matrix as an output layer, which teaches the row of PAD nothing either."""
-        return _WithoutRow.apply(self.weight, self.pad_id) if torch.is_grad_enabled() else self.weight
+        """The matrix as an output layer; here too the row of PAD gets no gradient."""
+        return _FreezeRow.apply(self.weight, self.pad_id) if torch.is_grad_enabled() else self.weight
 
     if TYPE_CHECKING:
         __call__ = forward
 
 
-class _WithoutRow(torch.autograd.Function):
-    """The same matrix; one of its rows gets no gradient."""
+class _FreezeRow(torch.autograd.Function):
+    """The same matrix, with no gradient for one of its rows."""
 
     @staticmethod
     def forward(ctx, weight: Tensor, row: int) -> Tensor:  # type: ignore[no-untyped-def]

@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from heedful.config import Activation
-from heedful.nn.dropout import Dropout, Keys
+from heedful.nn.dropout import Dropout, DropoutKeys
 from heedful.nn.linear import glorot_linear
 
 
@@ -21,8 +21,10 @@ class FeedForward(nn.Module):
         self.activation = activation
         self.dropout = Dropout(dropout)
 
-    def forward(self, x: Float[Tensor, "rows d_model"], keys: Keys = None) -> Float[Tensor, "rows d_model"]:
-        return self.outer(self.dropout(activate(self.inner(x), self.activation), keys))
+    def forward(
+        self, x: Float[Tensor, "rows d_model"], dropout_keys: DropoutKeys = None
+    ) -> Float[Tensor, "rows d_model"]:
+        return self.outer(self.dropout(activate(self.inner(x), self.activation), dropout_keys))
 
     if TYPE_CHECKING:
         __call__ = forward

@@ -1,4 +1,4 @@
-"""The affine map that every part is made of."""
+"""The linear layer, with biases."""
 
 from typing import TYPE_CHECKING
 
@@ -7,14 +7,14 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from heedful.nn.fused import applies
+from heedful.nn.fused import can_use_kernels
 
 
 class Linear(nn.Linear):
-    """PyTorch's, with the faster matrix product where there is one (see `heedful.kernels.matmul`)."""
+    """PyTorch's layer, with a faster matrix product where there is one (see `heedful.kernels.matmul`)."""
 
     def forward(self, input: Float[Tensor, "rows inputs"]) -> Float[Tensor, "rows outputs"]:
-        if applies(input):
+        if can_use_kernels(input):
             return _Affine.apply(input, self.weight, self.bias)
         return F.linear(input, self.weight, self.bias)
 
@@ -39,9 +39,10 @@ class _Affine(torch.autograd.Function):
 
 
 def glorot_linear(inputs: int, outputs: int) -> Linear:
-    """A linear layer with Glorot-uniform weights and a bias of zero.
+    """A linear layer with Glorot-uniform weights and zero biases.
 
-    Projections that the paper's code draws as one matrix are one layer here too: their spread depends on it.
+    Projections that the paper's code draws as one matrix are one layer here too, because the range of the draw depends
+    on the size of the matrix.
     """
     layer = Linear(inputs, outputs)
     nn.init.xavier_uniform_(layer.weight)

@@ -1,4 +1,4 @@
-"""Where in its sentence a token stands (section 3.5)."""
+"""Positional encodings (section 3.5)."""
 
 import math
 from typing import TYPE_CHECKING
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 def sinusoids(positions: Int[Tensor, " rows"], d_model: int) -> Float[Tensor, "rows d_model"]:
     """Sine at even and cosine at odd dimensions, with wavelengths 10000^(2i/d_model) x 2 pi."""
-    # On the processor: MPS has no float64, and this is done once for a length.
+    # On the CPU, because MPS has no float64. It is done once per length.
     even = torch.arange(0, d_model, 2, dtype=torch.float64)
     angles = positions.cpu().double()[:, None] * torch.exp(even * (-math.log(10_000.0) / d_model))
     table = torch.empty(len(positions), d_model)
@@ -20,18 +20,18 @@ def sinusoids(positions: Int[Tensor, " rows"], d_model: int) -> Float[Tensor, "r
 
 
 class SinusoidalPositions(nn.Module):
-    """The paper's encoding. The table grows with the longest sentence met, so no length is too long."""
+    """The paper's encoding. The table grows with the longest sentence so far, so no sentence is too long."""
 
     def __init__(self, d_model: int) -> None:
         super().__init__()
         self.d_model = d_model
-        # Not part of the weights: it follows from d_model.
+        # Not saved with the weights: d_model determines it.
         self.register_buffer("table", torch.empty(0, d_model), persistent=False)
         self.table: Tensor
 
     def forward(self, positions: Int[Tensor, " rows"], longest: int) -> Float[Tensor, "rows d_model"]:
         table = self.table
-        if longest > len(table):  # another thread may change it at the same time; the one in hand is long enough
+        if longest > len(table):  # other threads may replace it meanwhile; the local one stays long enough
             table = self.table = sinusoids(torch.arange(2 * longest, device=positions.device), self.d_model)
         return table.index_select(0, positions)
 
@@ -40,7 +40,7 @@ class SinusoidalPositions(nn.Module):
 
 
 class LearnedPositions(nn.Module):
-    """Table 3, row E. A position past the table uses its last row."""
+    """Table 3, row E. Positions beyond the table use its last row."""
 
     def __init__(self, d_model: int, max_positions: int) -> None:
         super().__init__()

@@ -11,10 +11,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from heedful.models.seq2seq import Noise
+from heedful.models.seq2seq import SentenceKeys
 from heedful.models.transformer import DecoderLayer, EncoderLayer, Memory, Transformer
 from heedful.nn.attention import CrossAttention, SelfAttention
-from heedful.nn.dropout import Keys
+from heedful.nn.dropout import DropoutKeys
 from heedful.nn.fused import Rows, dropout_add
 from heedful.nn.layout import Layout
 from heedful.nn.linear import Linear
@@ -82,10 +82,10 @@ class Unconnected(nn.Module):
         super().__init__()
         self.norm, self.dropout, self.place = residual.norm, residual.dropout, residual.place
 
-    def forward(self, x: Rows, keys: Keys, sublayer: Any) -> Rows:
+    def forward(self, x: Rows, dropout_keys: DropoutKeys, sublayer: Any) -> Rows:
         if self.place == "pre":
-            return self.dropout(sublayer(self.norm(x)), keys)
-        return self.norm(self.dropout(sublayer(x), keys))
+            return self.dropout(sublayer(self.norm(x)), dropout_keys)
+        return self.norm(self.dropout(sublayer(x), dropout_keys))
 
 
 def without_residuals(model: Transformer) -> None:
@@ -101,8 +101,8 @@ class Unnormed(nn.Module):
         super().__init__()
         self.dropout = residual.dropout
 
-    def forward(self, x: Rows, keys: Keys, sublayer: Any) -> Rows:
-        return dropout_add(x, sublayer(x), self.dropout, keys)
+    def forward(self, x: Rows, dropout_keys: DropoutKeys, sublayer: Any) -> Rows:
+        return dropout_add(x, sublayer(x), self.dropout, dropout_keys)
 
 
 def without_norm(model: Transformer) -> None:
@@ -115,7 +115,7 @@ def without_norm(model: Transformer) -> None:
 class Passed(nn.Module):
     """x as it is: a sub-layer that is not there."""
 
-    def forward(self, x: Rows, keys: Keys, sublayer: Any) -> Rows:
+    def forward(self, x: Rows, dropout_keys: DropoutKeys, sublayer: Any) -> Rows:
         return x
 
 
@@ -143,12 +143,12 @@ class PaddedTransformer(Transformer):
     """
 
     def encode(
-        self, source: Int[Tensor, " source_rows"], lengths: Int[Tensor, " batch"], noise: Noise = None
+        self, source: Int[Tensor, " source_rows"], lengths: Int[Tensor, " batch"], sentence_keys: SentenceKeys = None
     ) -> Memory:
         layout = Layout.of(lengths)
         grid = source.new_full((len(lengths), layout.longest), self.pad_id)
         grid[layout.mask] = source
-        return super().encode(grid.flatten(), torch.full_like(lengths, layout.longest), noise)
+        return super().encode(grid.flatten(), torch.full_like(lengths, layout.longest), sentence_keys)
 
 
 def _layers(model: Transformer) -> list[EncoderLayer | DecoderLayer]:

@@ -22,10 +22,10 @@ from heedful.inspection.attention_view import Lens
 from heedful.inspection.drawing import draw_attention
 from heedful.inspection.paper_figures import Found, find_figures
 from heedful.models.transformer import Transformer
-from heedful.nn.heads import Kind
 from heedful.nn.layout import Layout
 from heedful.nn.loss import smoothed_loss
 from heedful.nn.masks import causal_mask, key_mask, window_mask
+from heedful.nn.multi_head import Kind
 from heedful.nn.positions import SinusoidalPositions
 from heedful.storage.run_folder import RunFolder
 from heedful.studies.charts import HeatMap, Series, can_draw, heat_maps, lines

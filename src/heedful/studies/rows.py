@@ -6,7 +6,7 @@ from typing import Any
 
 from heedful.config import PRESETS, RIVAL_RATE, Experiment, ModelConfig, merge
 from heedful.errors import ConfigError, DataError, did_you_mean
-from heedful.models.size import equal_size, model_size
+from heedful.models.size import match_size, model_size
 from heedful.studies.corpus_facts import CorpusFacts
 from heedful.studies.study import StudyPlan
 from heedful.tasks import Task, make_experiment
@@ -90,5 +90,5 @@ def make_rival_row(name: str, preset: str, experiment: Experiment, material: Cor
         "clip_norm": experiment.train.clip_norm or _CLIPPED,
     }
     unsized = row(name, experiment, {"model": model, "train": train})
-    sized = equal_size(unsized.experiment.model, material.source, material.target, total)
+    sized = match_size(unsized.experiment.model, material.source, material.target, total)
     return TableRow(name, replace(unsized.experiment, model=sized))

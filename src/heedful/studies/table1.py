@@ -9,14 +9,17 @@ from typing import Literal, assert_never, get_args
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from heedful.device import choose_device
-from heedful.models.flops import looks
-from heedful.nn.attention import SelfAttention, attend_between, attend_nearby
+from heedful.models.flops import count_attention_pairs
+from heedful.nn.attention import SelfAttention, attend, attend_in_blocks
 from heedful.nn.convolution import GatedConvolution
+from heedful.nn.key_values import PackedKeyValues
 from heedful.nn.layout import Layout
-from heedful.nn.recurrent import ReadingLayer
+from heedful.nn.multi_head import join_heads
+from heedful.nn.recurrent_layers import RecurrentEncoderLayer
 from heedful.process_memory import keep_freed_memory
 from heedful.progress import Reporter
 from heedful.studies.charts import Series, can_draw, lines
@@ -125,8 +128,8 @@ def measure(
 
 
 def layer_flops(kind: Kind, n: int, d: int, window: int) -> int:
-    """Operations of all matrix products; a multiply-add is two. A look is a product with a key and one with a value."""
-    nearby = looks(np.array([n]), window)
+    """Operations of all matrix products; a multiply-add is two. Each query meets a key, each weight a value."""
+    nearby = count_attention_pairs(np.array([n]), window)
     match kind:
         case "self-attention":
             return 2 * n * n * 2 * d
@@ -188,16 +191,16 @@ def _work(kind: Kind, n: int, d: int, window: int, device: torch.device) -> _Wor
             attention = _attention(d, 0).to(device)
             if kind == "self-attention, whole layer":
                 return _Work(attention, lambda: attention(x, layout, causal=False))
-            grids, layouts = _grids(attention, x), (layout, layout)
-            return _Work(attention, lambda: attend_between(attention, grids, layouts, False, attention.dropout))
+            q, k, v = _grids(attention, x, layout)
+            return _Work(attention, lambda: join_heads(_attend(q, k, v))[0])
         case "restricted self-attention" | "restricted self-attention, whole layer":
             nearby = _attention(d, window).to(device)
             if kind == "restricted self-attention, whole layer":
                 return _Work(nearby, lambda: nearby(x, layout, causal=False))
-            grids = _grids(nearby, x)
-            return _Work(nearby, lambda: attend_nearby(nearby, grids, layout, window, False, nearby.dropout))
+            q, k, v = _grids(nearby, x, layout)
+            return _Work(nearby, lambda: join_heads(attend_in_blocks(q, k, v, layout.mask, window, causal=False))[0])
         case "recurrent":
-            reading = ReadingLayer("lstm", d, d, bidirectional=False).to(device)
+            reading = RecurrentEncoderLayer("lstm", d, d, bidirectional=False).to(device)
             return _Work(reading, lambda: reading(x, layout)[0])
         case "convolutional":
             convolution = GatedConvolution(d, _KERNEL, dropout=0.0).to(device)
@@ -211,11 +214,16 @@ def _attention(d: int, window: int) -> SelfAttention:
     return SelfAttention(d, heads, d // heads, d // heads, dropout=0.0, window=window)
 
 
-def _grids(attention: SelfAttention, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Queries, keys and values of a sentence, made beforehand."""
-    q, k, v = (
-        grid.detach().contiguous().requires_grad_() for grid in attention.project(attention.query_key_value(x)[None])
-    )
+def _attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Equation 1 in the form that the models use on this device."""
+    return F.scaled_dot_product_attention(q, k, v) if q.device.type == "cuda" else attend(q, k, v, None)[0]
+
+
+def _grids(attention: SelfAttention, x: Tensor, layout: Layout) -> tuple[Tensor, Tensor, Tensor]:
+    """Queries, keys and values of a sentence, computed beforehand."""
+    key_values = PackedKeyValues(None, layout, layout, causal=False)
+    grids = key_values.grids(attention.query_key_value(x), attention.head_sizes)
+    q, k, v = (grid.detach().contiguous().requires_grad_() for grid in grids)
     return q, k, v
 
 

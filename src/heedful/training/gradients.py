@@ -43,10 +43,10 @@ class Objective:
     def loss(self, model: AnySeq2Seq, batch: Batch, step: int, share: float) -> Tensor:
         """`share` times the batch's summed loss."""
         # Other devices have a generator of their own; see `Dropout`.
-        noise = sentence_keys(self.seed, step, batch.indices) if batch.indices.device.type == "cpu" else None
+        keys = sentence_keys(self.seed, step, batch.indices) if batch.indices.device.type == "cpu" else None
         with self.precision.cast():
-            memory = model.encode(batch.source, batch.source_lengths, noise)
-            features = model.features(batch.target_in, batch.target_lengths, memory, noise)
+            memory = model.encode(batch.source, batch.source_lengths, keys)
+            features = model.features(batch.target_in, batch.target_lengths, memory, keys)
             output, gold = model.output_weight, batch.target_out
             return share * smoothed_loss(features, output, gold, self.smoothing, model.output_bias).smoothed
 

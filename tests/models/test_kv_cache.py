@@ -14,9 +14,9 @@ from heedful.attention.gates import heads_off
 from heedful.attention.head_names import Head
 from heedful.attention.record import AttentionRecord, record_attention
 from heedful.config import ModelConfig
-from heedful.models import pooled
-from heedful.models.pooled import Pool, PooledState
-from heedful.models.transformer import Transformer, TransformerState
+from heedful.models import kv_cache
+from heedful.models.kv_cache import KVCache, PooledKVCache, RowPool
+from heedful.models.transformer import Transformer
 
 CONFIGS = (
     SMALL,
@@ -31,11 +31,11 @@ def model_of(config: ModelConfig) -> Transformer:
     return model.eval()
 
 
-def started(model: Transformer, lengths: list[int], many: int) -> TransformerState | PooledState:
+def started(model: Transformer, lengths: list[int], many: int) -> KVCache | PooledKVCache:
     generator = torch.Generator().manual_seed(3)
     source = torch.randint(2, 20, (sum(lengths),), generator=generator)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pooled, "_MANY", many)
+        patch.setattr(kv_cache, "_MANY", many)
         return model.start(model.encode(source, torch.tensor(lengths)))
 
 
@@ -47,7 +47,7 @@ def test_whatever_rows_are_chosen_both_memories_give_the_same_logits(
     model = model_of(config)
     with torch.inference_mode():
         plain, fast = started(model, lengths, many=1000), started(model, lengths, many=1)
-        assert (type(plain), type(fast)) == (TransformerState, PooledState)
+        assert (type(plain), type(fast)) == (KVCache, PooledKVCache)
         rows = len(lengths)
         for _ in range(5):
             tokens = torch.tensor(data.draw(st.lists(st.integers(2, 19), min_size=rows, max_size=rows)))
@@ -93,16 +93,16 @@ def test_a_state_stays_what_it_was_when_others_grow_from_it() -> None:
 
 def test_who_wants_gradients_few_sentences_or_a_window_gets_the_plain_memory() -> None:
     model = model_of(SMALL)
-    assert isinstance(started(model, [3, 4], many=1), TransformerState)  # with gradients
+    assert isinstance(started(model, [3, 4], many=1), KVCache)  # with gradients
     with torch.inference_mode():
-        assert isinstance(started(model, [3, 4], many=1), PooledState)
-        assert isinstance(started(model, [3, 4], many=3), TransformerState)
-        assert isinstance(started(model_of(replace(SMALL, window=2)), [3, 4], many=1), TransformerState)
+        assert isinstance(started(model, [3, 4], many=1), PooledKVCache)
+        assert isinstance(started(model, [3, 4], many=3), KVCache)
+        assert isinstance(started(model_of(replace(SMALL, window=2)), [3, 4], many=1), KVCache)
 
 
 @given(sizes=st.lists(st.integers(0, 5), max_size=9))
 def test_a_pool_holds_all_that_was_added_in_its_order(sizes: list[int]) -> None:
-    pool, added = Pool(3), [torch.zeros(0, 3)]
+    pool, added = RowPool(3), [torch.zeros(0, 3)]
     seen: list[tuple[Tensor, Tensor]] = []
     for number, size in enumerate(sizes):
         added.append(torch.full((size, 3), float(number)))

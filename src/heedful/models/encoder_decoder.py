@@ -1,4 +1,4 @@
-"""The tables that all families have: embeddings of source and target, and the output layer."""
+"""What all families share: the embeddings of source and target, and the output layer."""
 
 from typing import Generic
 
@@ -11,18 +11,18 @@ from heedful.models.seq2seq import M, S, Seq2Seq
 from heedful.nn.embedding import Embedding
 
 
-class Embedded(Seq2Seq[M, S], Generic[M, S]):
-    """A model whose tables are shared as `model.sharing` says, of whatever family."""
+class EncoderDecoder(Seq2Seq[M, S], Generic[M, S]):
+    """A model of any family, whose embeddings and output layer are shared as `model.sharing` says."""
 
     def __init__(
         self, config: ModelConfig, source_vocabulary: int, target_vocabulary: int, pad_id: int, scale: float
     ) -> None:
-        """Embeddings are multiplied by `scale` when they are looked up."""
+        """Looking up an embedding multiplies it by `scale`."""
         super().__init__()
         self.config = config
         self.pad_id = pad_id
         self.target_embedding = Embedding(target_vocabulary, config.d_model, pad_id, scale)
-        # Where matrices are shared, the weight exists once, under the target's name.
+        # A shared matrix exists once, under the target's name.
         self.own_source = None
         if config.sharing != "all":
             self.own_source = Embedding(source_vocabulary, config.d_model, pad_id, scale)
@@ -33,7 +33,7 @@ class Embedded(Seq2Seq[M, S], Generic[M, S]):
 
     @property
     def source_embedding(self) -> Embedding:
-        """What the source is looked up in."""
+        """The embedding of source tokens: the target's unless they are separate."""
         return self.own_source or self.target_embedding
 
     @property
@@ -43,5 +43,5 @@ class Embedded(Seq2Seq[M, S], Generic[M, S]):
 
     @property
     def output_bias(self) -> Float[Tensor, " vocabulary"] | None:
-        """Only where `model.output_bias` says so."""
+        """The bias of the output layer, if `model.output_bias` is true."""
         return self.own_bias

@@ -1,0 +1,254 @@
+"""Every form of equation 1 gives the result of `attend`, and `attend_heads` chooses the one that is expected."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from heedful.nn import attention as attention_module
+from heedful.nn.attention import (
+    CrossAttention,
+    SelfAttention,
+    attend,
+    attend_fused,
+    attend_heads,
+    attend_plain,
+    attend_windowed,
+)
+from heedful.nn.compiled_attention import attend_compiled, attend_pooled
+from heedful.nn.key_values import CachedKeyValues, KeyValues, PackedKeyValues, PooledKeyValues, SpanKeyValues
+from heedful.nn.layout import Layout
+from heedful.nn.masks import key_mask
+from heedful.nn.multi_head import ScaledDotProductAttention
+from heedful.nn.noise import sentence_keys
+
+# Every size is another one, so that no two axes can be mixed up unseen.
+D_MODEL, HEADS, D_K, D_V = 6, 2, 3, 5
+ALL_KEYS, ALL_VALUES = HEADS * D_K, HEADS * D_V
+LENGTHS = st.lists(st.integers(1, 9), min_size=1, max_size=5)
+PAIRS = st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), min_size=1, max_size=5)
+
+
+def random(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def lay_out(lengths: list[int]) -> Layout:
+    return Layout.of(torch.tensor(lengths), sentence_keys(1, 4, torch.arange(len(lengths))))
+
+
+def self_attention(dropout: float = 0.0, window: int = 0) -> SelfAttention:
+    return SelfAttention(D_MODEL, HEADS, D_K, D_V, dropout, window)
+
+
+def cross_attention() -> CrossAttention:
+    return CrossAttention(D_MODEL, HEADS, D_K, D_V, 0.0)
+
+
+def within(lengths: list[int], causal: bool) -> tuple[Tensor, PackedKeyValues]:
+    """Rows of self-attention: queries, keys and values side by side."""
+    layout = lay_out(lengths)
+    return random(sum(lengths), 2 * ALL_KEYS + ALL_VALUES), PackedKeyValues(None, layout, layout, causal)
+
+
+def between(lengths: list[tuple[int, int]]) -> tuple[Tensor, PackedKeyValues]:
+    """Rows of attention to the source: queries here, keys and values there."""
+    here, there = lay_out([n for n, _ in lengths]), lay_out([m for _, m in lengths])
+    rows = random(sum(m for _, m in lengths), ALL_KEYS + ALL_VALUES, seed=1)
+    return random(sum(n for n, _ in lengths), ALL_KEYS), PackedKeyValues(rows, here, there, causal=False)
+
+
+def by_hand(queries: Tensor, key_values: PackedKeyValues, window: int = 0) -> Tensor:
+    """`attend` sentence by sentence, query by query and head by head, over the keys that a query may see."""
+    here, there = key_values.query_layout, key_values.key_layout
+    rows = queries[:, ALL_KEYS:] if key_values.rows is None else key_values.rows
+    found = []
+    sentences = zip(queries.split(here.lengths.tolist()), rows.split(there.lengths.tolist()), strict=True)
+    for q, kv in sentences:
+        for i in range(len(q)):
+            first = max(0, i - window) if window else 0
+            last = i if key_values.causal else i + window if window else len(kv)
+            near, heads = kv[first : last + 1], []
+            for head in range(HEADS):
+                keys = near[:, head * D_K : (head + 1) * D_K]
+                values = near[:, ALL_KEYS + head * D_V : ALL_KEYS + (head + 1) * D_V]
+                heads.append(attend(q[i : i + 1, head * D_K : (head + 1) * D_K], keys, values, None)[0])
+            found.append(torch.cat(heads, dim=1))
+    return torch.cat(found)
+
+
+Form = Callable[[ScaledDotProductAttention, Tensor, PackedKeyValues], Tensor]
+FORMS: dict[str, Form] = {
+    "plain": attend_plain,
+    "fused": attend_fused,
+    "compiled": attend_compiled,
+    "chosen": attend_heads,
+}
+
+
+class TestWholeSentences:
+    @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+    @settings(deadline=None, max_examples=15)
+    @given(lengths=LENGTHS, causal=st.booleans())
+    def test_every_form_equals_attend_within_a_sequence(self, form: Form, lengths: list[int], causal: bool) -> None:
+        queries, key_values = within(lengths, causal)
+        found = form(self_attention(), queries, key_values)
+        torch.testing.assert_close(found, by_hand(queries, key_values), rtol=1e-4, atol=1e-5)
+
+    @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+    @settings(deadline=None, max_examples=15)
+    @given(lengths=PAIRS)
+    def test_every_form_equals_attend_between_two_sequences(self, form: Form, lengths: list[tuple[int, int]]) -> None:
+        queries, key_values = between(lengths)
+        found = form(cross_attention(), queries, key_values)
+        torch.testing.assert_close(found, by_hand(queries, key_values), rtol=1e-4, atol=1e-5)
+
+    @pytest.mark.parametrize("form", [attend_plain, attend_windowed, attend_heads])
+    @settings(deadline=None, max_examples=15)
+    @given(lengths=LENGTHS, causal=st.booleans(), window=st.integers(1, 10))
+    def test_a_window_equals_attend_over_the_keys_nearby(
+        self, form: Form, lengths: list[int], causal: bool, window: int
+    ) -> None:
+        queries, key_values = within(lengths, causal)
+        found = form(self_attention(window=window), queries, key_values)
+        torch.testing.assert_close(found, by_hand(queries, key_values, window), rtol=1e-4, atol=1e-5)
+
+    @pytest.mark.parametrize("causal", [False, True])
+    def test_compiled_and_plain_drop_the_same_weights(self, causal: bool) -> None:
+        attention, (queries, key_values) = self_attention(dropout=0.4), within([4, 7, 1], causal)
+        compiled = attend_compiled(attention, queries, key_values)
+        torch.testing.assert_close(compiled, attend_plain(attention, queries, key_values), rtol=1e-4, atol=1e-5)
+        assert not torch.allclose(compiled, by_hand(queries, key_values), atol=1e-2)
+
+    @pytest.mark.parametrize("form", [attend_fused, attend_windowed, attend_compiled])
+    @pytest.mark.parametrize("causal", [False, True])
+    def test_gradients_are_those_of_the_plain_form(self, form: Form, causal: bool) -> None:
+        attention = self_attention(window=2 if form is attend_windowed else 0)
+        queries, key_values = within([4, 7, 1], causal)
+        queries.requires_grad_()
+        direction, found = random(12, ALL_VALUES, seed=2), []
+        for each in (form, attend_plain):
+            outputs = each(attention, queries, key_values)
+            found.append(torch.autograd.grad((outputs * direction).sum(), queries)[0])
+        torch.testing.assert_close(*found, rtol=1e-4, atol=1e-5)
+
+
+class TestOnePosition:
+    """Three hypotheses with their own pasts, and sources of which two are the same."""
+
+    SLOTS = torch.tensor([[3, 0, 6, 2], [3, 0, 5, 1], [7, 8, 4, 9]])
+    FIRST, SOURCE_LENGTHS = torch.tensor([2, 2, 5]), torch.tensor([3, 3, 6])
+
+    def pool(self) -> tuple[Tensor, Tensor, Tensor]:
+        return random(3, ALL_KEYS), random(11, ALL_KEYS, seed=1), random(11, ALL_VALUES, seed=2)
+
+    def expected(self, slots: list[list[int]]) -> Tensor:
+        queries, keys, values = self.pool()
+        found = []
+        for query, own in zip(queries, slots, strict=True):
+            parts = query.split(D_K), keys[own].split(D_K, dim=1), values[own].split(D_V, dim=1)
+            found.append(torch.cat([attend(q[None], k, v, None)[0][0] for q, k, v in zip(*parts, strict=True)]))
+        return torch.stack(found)
+
+    def spans(self) -> list[list[int]]:
+        ends = (self.FIRST + self.SOURCE_LENGTHS).tolist()
+        return [list(range(first, end)) for first, end in zip(self.FIRST.tolist(), ends, strict=True)]
+
+    @torch.inference_mode()
+    @pytest.mark.parametrize("form", [attend_pooled, attend_plain, attend_heads])
+    def test_slots_of_a_pool_equal_attend_over_their_rows(self, form: Callable[..., Tensor]) -> None:
+        queries, keys, values = self.pool()
+        found = form(self_attention(), queries, PooledKeyValues(keys, values, self.SLOTS))
+        torch.testing.assert_close(found, self.expected(self.SLOTS.tolist()), rtol=1e-4, atol=1e-5)
+
+    @torch.inference_mode()
+    @pytest.mark.parametrize("form", [attend_pooled, attend_plain, attend_heads])
+    def test_spans_of_packed_sources_equal_attend_over_their_rows(self, form: Callable[..., Tensor]) -> None:
+        queries, keys, values = self.pool()
+        key_values = SpanKeyValues(keys, values, self.FIRST, self.SOURCE_LENGTHS)
+        found = form(cross_attention(), queries, key_values)
+        torch.testing.assert_close(found, self.expected(self.spans()), rtol=1e-4, atol=1e-5)
+
+    @torch.inference_mode()
+    @pytest.mark.parametrize("form", [attend_plain, attend_heads])
+    def test_a_grid_of_cached_keys_equals_attend_without_the_padding(self, form: Callable[..., Tensor]) -> None:
+        queries, keys, values = self.pool()
+        spans = SpanKeyValues(keys, values, self.FIRST, self.SOURCE_LENGTHS)
+        _, k, v = spans.grids(queries, self_attention().head_sizes)
+        mask = key_mask(torch.arange(6) < self.SOURCE_LENGTHS[:, None])
+        found = form(self_attention(), queries, CachedKeyValues(k, v, mask))
+        torch.testing.assert_close(found, self.expected(self.spans()), rtol=1e-4, atol=1e-5)
+
+
+class TestChoice:
+    def chosen(self, attention: ScaledDotProductAttention, queries: Tensor, key_values: KeyValues) -> str:
+        """The form that runs."""
+        names = ("plain", "fused", "windowed", "compiled", "pooled")
+        called: list[str] = []
+        with pytest.MonkeyPatch.context() as patch:
+            for name in names:
+                patch.setattr(attention_module, f"attend_{name}", self.record(called, name, len(queries)))
+            attend_heads(attention, queries, key_values)
+        (form,) = called
+        return form
+
+    def record(self, called: list[str], name: str, rows: int) -> Callable[..., Tensor]:
+        def form(*_: object) -> Tensor:
+            called.append(name)
+            return torch.zeros(rows, ALL_VALUES)
+
+        return form
+
+    def test_training_on_a_cpu_is_compiled(self) -> None:
+        assert self.chosen(self_attention(), *within([3, 4], True)) == "compiled"
+        assert self.chosen(self_attention(dropout=0.1), *within([3, 4], True)) == "compiled"
+
+    def test_without_gradients_or_in_another_type_it_is_plain(self) -> None:
+        queries, key_values = within([3, 4], False)
+        assert self.chosen(self_attention(), queries.double(), key_values) == "plain"
+        with torch.no_grad():
+            assert self.chosen(self_attention(), queries, key_values) == "plain"
+        with torch.autocast("cpu", torch.bfloat16):
+            assert self.chosen(self_attention(), queries, key_values) == "plain"
+
+    def test_dropout_without_keys_is_plain(self) -> None:
+        layout = Layout.of(torch.tensor([3, 4]))
+        queries, key_values = random(7, 2 * ALL_KEYS + ALL_VALUES), PackedKeyValues(None, layout, layout, False)
+        assert self.chosen(self_attention(dropout=0.1), queries, key_values) == "plain"
+        assert self.chosen(self_attention(dropout=0.1).eval(), queries, key_values) == "compiled"
+
+    def test_a_window_runs_in_blocks_unless_weights_are_dropped(self) -> None:
+        assert self.chosen(self_attention(window=2), *within([3, 4], True)) == "windowed"
+        assert self.chosen(self_attention(0.1, window=2), *within([3, 4], True)) == "plain"
+
+    def test_one_position_is_pooled_if_its_cache_is(self) -> None:
+        queries, keys, values = random(2, ALL_KEYS), random(4, ALL_KEYS), random(4, ALL_VALUES)
+        pooled = PooledKeyValues(keys, values, torch.tensor([[0, 1], [2, 3]]))
+        spans = SpanKeyValues(keys, values, torch.tensor([0, 2]), torch.tensor([2, 2]))
+        cached = CachedKeyValues(random(2, HEADS, 3, D_K), random(2, HEADS, 3, D_V), None)
+        forms = [self.chosen(self_attention(), queries, each) for each in (pooled, spans, cached)]
+        assert forms == ["pooled", "pooled", "plain"]
+
+    @pytest.mark.parametrize("gated", [True, False], ids=["gated", "read"])
+    def test_heads_that_are_read_or_gated_take_the_plain_form(self, gated: bool) -> None:
+        queries, keys, values = random(2, ALL_KEYS), random(4, ALL_KEYS), random(4, ALL_VALUES)
+        pooled = PooledKeyValues(keys, values, torch.tensor([[0, 1], [2, 3]]))
+        for attention in (self_attention(), self_attention(window=2)):
+            if gated:
+                attention.gates = torch.ones(HEADS)
+            else:
+                attention.weights_hook = lambda weights: None
+            assert self.chosen(attention, *within([3, 4], True)) == "plain"
+            assert self.chosen(attention, queries, pooled) == "plain"
+
+    def test_cuda_takes_the_fused_kernels(self) -> None:
+        _, key_values = within([3, 4], True)
+        with FakeTensorMode():
+            queries = torch.empty(7, 2 * ALL_KEYS + ALL_VALUES, device="cuda")
+        assert self.chosen(self_attention(), queries, key_values) == "fused"
+        assert self.chosen(self_attention(dropout=0.1), queries, key_values) == "fused"
+        assert self.chosen(self_attention(window=2), queries, key_values) == "windowed"
