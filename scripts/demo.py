@@ -179,7 +179,7 @@ run it again with a network. With two files of your own, a sentence a line, it n
    heedful serve {TAUGHT}
    heedful heads {TAUGHT} --serve --open
    heedful train --init en-de --source my.en --target my.de --out runs/mine
-   heedful study parts
+   heedful study ablations
 
 The last but one teaches a model your own words; the last trains small ones from nothing. README.md tells the rest."""
 

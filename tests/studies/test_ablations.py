@@ -267,12 +267,12 @@ def refuse(*_: object) -> None:
 def test_every_part_is_a_row_of_its_own(done: tuple[Path, StudyResult]) -> None:
     folder, outcome = done
     parts, laws, lengths = outcome.tables
-    assert [row[0] for row in parts.rows] == ["whole", "no-positions", "no-padding-mask"]
+    assert [row[0] for row in parts.rows] == ["complete", "no-positions", "no-padding-mask"]
     assert [row[0] for row in lengths.rows] == ["sinusoidal", "none"]
     differ = {row[0]: row[1] for row in laws.rows}
-    assert isinstance(differ["no-positions"], float) and isinstance(differ["whole"], float)
-    assert differ["no-positions"] < 1e-4 < differ["whole"]
-    row = json.loads((folder / "rows" / "whole.json").read_text())
+    assert isinstance(differ["no-positions"], float) and isinstance(differ["complete"], float)
+    assert differ["no-positions"] < 1e-4 < differ["complete"]
+    row = json.loads((folder / "rows" / "complete.json").read_text())
     assert row["steps"] == 2 and [step for step, _ in row["curve"]] == [1, 2]
     assert math.isclose(row["curve"][-1][1], row["validation_loss"])
 
@@ -296,10 +296,10 @@ def test_other_settings_are_trained_again(done: tuple[Path, StudyResult], monkey
 def test_a_row_that_is_missing_or_damaged_is_made_again(
     done: tuple[Path, StudyResult], content: str | None, tmp_path: Path
 ) -> None:
-    fingerprint = json.loads((done[0] / "rows" / "whole.json").read_text())["fingerprint"]
-    row = read_result(done[0] / "rows" / "whole.json", fingerprint)
+    fingerprint = json.loads((done[0] / "rows" / "complete.json").read_text())["fingerprint"]
+    row = read_result(done[0] / "rows" / "complete.json", fingerprint)
     assert row is not None
-    path = tmp_path / "rows" / "whole.json"
+    path = tmp_path / "rows" / "complete.json"
     write_result(path, row)
     assert read_result(path, fingerprint) == row
     assert read_result(path, "of other settings") is None
@@ -316,7 +316,7 @@ def test_a_training_that_diverges_is_a_row_too(tmp_path: Path, monkeypatch: pyte
     make_small(monkeypatch, [ABLATIONS[1]], POSITIONS[:1])
     monkeypatch.setattr(ablation_training, "training_steps", diverge)
     outcome = study.run_ablations(plan_of(tmp_path))
-    assert "training broke off: the loss or its gradient was no number at step 1" in str(outcome.tables[0].rows[1][-1])
+    assert "training stopped: the loss or its gradient was not finite at step 1" in str(outcome.tables[0].rows[1][-1])
     assert outcome.tables[0].rows[1][2] is None  # no training loss
 
 
@@ -325,7 +325,7 @@ def test_a_recipe_of_the_user_is_taken_apart(tmp_path: Path, monkeypatch: pytest
     synthetic.write_corpus(tmp_path / "text", (40, 0, 0), (1,))
     data = {"folder": str(tmp_path / "text"), "source": "train.en", "target": "train.xx", "hold_out": 5}
     outcome = study.run_ablations(plan_of(tmp_path / "out", "laptop", {**TINY, "data": data}))
-    assert [row[0] for row in outcome.tables[0].rows] == ["whole", "no-positions"]
+    assert [row[0] for row in outcome.tables[0].rows] == ["complete", "no-positions"]
     differs = outcome.tables[1].rows[1][1]
     assert isinstance(differs, float) and differs < 1e-4
 
@@ -334,7 +334,7 @@ def test_mistakes_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     make_small(monkeypatch, FEW, CARRIED)
     with pytest.raises(ConfigError, match="--scale laptop needs a recipe; give one, such as recipes/multi30k-en-de"):
         study.run_ablations(StudyPlan("laptop", tmp_path, None, SilentReporter()))
-    with pytest.raises(ConfigError, match=r"begins with a Transformer, but model.family is 'recurrent'"):
+    with pytest.raises(ConfigError, match=r"needs a Transformer, but model.family is 'recurrent'"):
         study.run_ablations(plan_of(tmp_path, recipe={"model": {"preset": "gru"}}))
 
 
@@ -356,11 +356,11 @@ ROW = AblationResult(
 @pytest.mark.parametrize(
     ("row", "sentence"),
     [
-        (replace(ROW, bleu=30.0), "it hardly learns: BLEU 30.0 against 90.0"),
+        (replace(ROW, bleu=30.0), "it barely learns: BLEU 30.0 against 90.0"),
         (replace(ROW, bleu=80.0), "worse by 10.0 BLEU"),
-        (replace(ROW, bleu=91.0), "no effect shows at this scale: BLEU 91.0 against 90.0"),
-        (replace(ROW, bleu=95.0), "no harm at this scale: better by 5.0 BLEU"),
-        (replace(ROW, stopped="so", bleu=0.0), "training broke off: so; BLEU 0.0 against 90.0"),
+        (replace(ROW, bleu=91.0), "no measurable effect at this scale: BLEU 91.0 against 90.0"),
+        (replace(ROW, bleu=95.0), "no harm at this scale: BLEU higher by 5.0"),
+        (replace(ROW, stopped="so", bleu=0.0), "training stopped: so; BLEU 0.0 against 90.0"),
     ],
 )
 def test_what_broke_is_told_by_the_score(row: AblationResult, sentence: str) -> None:
@@ -369,20 +369,22 @@ def test_what_broke_is_told_by_the_score(row: AblationResult, sentence: str) -> 
 
 def test_what_broke_is_told_by_the_numbers_of_the_part() -> None:
     cheat = replace(ROW, training_loss=0.01, validation_loss=0.02, bleu=3.0)
-    assert "but BLEU 3.0: it copied the answer" in study.explain_look_ahead(cheat, ROW)
+    assert "but BLEU 3.0: it learned to copy the answer" in study.explain_look_ahead(cheat, ROW)
     assert "copied" not in study.explain_look_ahead(replace(ROW, bleu=3.0), ROW)
     lost = replace(ROW, orders_differ=1e-7, orders=[["a b", "x y"], ["b a", "x y"]])
-    assert study.explain_positions(lost, ROW).endswith("to 1e-07 (whole: 0.9) and the same translation")
+    assert study.explain_positions(lost, ROW).endswith("to 1e-07 (complete: 0.9) and the same translation")
     padded = replace(ROW, together_changed=40.0, together_bleu=55.0)
-    assert study.explain_padding(padded, ROW).endswith("(whole: 0 %): BLEU 55.0, 90.0 among its like")
-    assert "no effect shows" in study.explain_padding(ROW, ROW)
-    assert COMPLETE.verdict(ROW, ROW) == "70 % of the sentences are right to the last word"
+    assert study.explain_padding(padded, ROW).endswith(
+        "(complete: 0 %): BLEU 55.0, against 90.0 among sentences of equal length"
+    )
+    assert "no measurable effect" in study.explain_padding(ROW, ROW)
+    assert COMPLETE.verdict(ROW, ROW) == "70 % of the translations equal the reference"
 
 
 def test_curves_and_lengths_are_drawn() -> None:
     row = replace(ROW, curve=[[1, 3.0], [2, None], [3, 1.0]], by_length=[[5, 2, 80.0], [9, 3, 10.0]])
     pictures = study._pictures([(COMPLETE, row)], [(POSITIONS[0], row)], longest=5)
-    assert b">whole<" in pictures["curves.svg"] and b">sinusoidal<" in pictures["lengths.svg"]
+    assert b">complete<" in pictures["curves.svg"] and b">sinusoidal<" in pictures["lengths.svg"]
 
 
 def test_the_least_loss_is_what_a_perfect_model_has() -> None:

@@ -30,7 +30,7 @@ from heedful.studies.row_results import (
     score_row,
 )
 from heedful.studies.row_training import train_row
-from heedful.studies.rows import TableRow, make_rival_row, row, select_rows
+from heedful.studies.rows import TableRow, make_rival_row, make_row, select_rows
 from heedful.studies.study import StudyInterrupted, StudyPlan
 from heedful.studies.synthetic import trees, write_treebank
 from heedful.tasks import Question, make_experiment
@@ -60,7 +60,7 @@ def tiny_row(folder: Path) -> TableRow:
     train = {"max_steps": 4, "batch_tokens": 64, "save_every": 1, "validate_every": 4, "threads": 1}
     text = {"kind": "words", "vocabulary_size": 400}
     experiment = make_experiment({"data": data, "text": text})
-    return row("tiny", replace(experiment, data=resolve_files(experiment.data)), {"model": model, "train": train})
+    return make_row("tiny", replace(experiment, data=resolve_files(experiment.data)), {"model": model, "train": train})
 
 
 def a_plan(folder: Path, **more: Any) -> StudyPlan:
@@ -120,7 +120,7 @@ def test_other_questions_are_answered_anew(finished: Finished) -> None:
 
 def test_a_row_of_other_settings_is_refused(finished: Finished) -> None:
     one, plan, _ = finished
-    other = row("tiny", one.experiment, {"train": {"label_smoothing": 0.2}})
+    other = make_row("tiny", one.experiment, {"train": {"label_smoothing": 0.2}})
     with pytest.raises(FolderError, match=r"rows/tiny was trained with train.label_smoothing = 0.1, but now it is 0.2"):
         train_row(other, plan)
     with pytest.raises(FolderError, match="another --out, or remove that folder"):
@@ -129,7 +129,7 @@ def test_a_row_of_other_settings_is_refused(finished: Finished) -> None:
 
 def test_where_a_row_is_trained_makes_no_other_row(finished: Finished) -> None:
     one, plan, run = finished
-    assert train_row(row("tiny", one.experiment, {"train": {"threads": 2}}), plan).path == run.path
+    assert train_row(make_row("tiny", one.experiment, {"train": {"threads": 2}}), plan).path == run.path
 
 
 def test_the_work_of_a_training_is_that_of_its_tokens(finished: Finished) -> None:
@@ -180,7 +180,7 @@ def test_processes_that_fail_are_told_of(tmp_path: Path) -> None:
 def test_only_the_rows_that_were_asked_for(tmp_path: Path) -> None:
     rows = [TableRow(name, Experiment()) for name in ("base", "A-h1", "big")]
     assert [one.name for one in select_rows(rows, a_plan(tmp_path, rows=("big", "base")))] == ["base", "big"]
-    with pytest.raises(ConfigError, match="--rows A-h2: there is no such row; did you mean 'A-h1'"):
+    with pytest.raises(ConfigError, match="--rows A-h2: no such row; did you mean 'A-h1'"):
         select_rows(rows, a_plan(tmp_path, rows=("A-h2",)))
 
 
@@ -365,7 +365,7 @@ def test_a_signal_ends_a_study_as_it_ends_a_training(tmp_path: Path, name: str, 
     with mock.patch("heedful.cli.study.signals", lambda: a_signal(name, 3)):
         ran = studied("table3", "--rows", "C-N2", "--out", tmp_path / "study")
     assert ran.code == code
-    assert f"stopped by {name}; what is finished is kept, and the same command goes on from there" in ran.err
+    assert f"stopped by {name}; finished rows are kept, and the same command continues from there" in ran.err
     assert not (tmp_path / "study/result.json").exists()
     ran = studied("table3", "--rows", "C-N2", "--out", tmp_path / "study")
     assert ran.code == 0
@@ -376,7 +376,7 @@ def test_a_signal_ends_a_study_as_it_ends_a_training(tmp_path: Path, name: str, 
     ("arguments", "sentence"),
     [
         (("tabel2",), "unknown study: tabel2; did you mean 'table2'?"),
-        (("nonsense",), "unknown study: nonsense; there are table1, table2, table3, table4, figures, parts, all"),
+        (("nonsense",), "unknown study: nonsense; there are table1, table2, table3, table4, figures, ablations, all"),
         (("table2", "--scale", "laptpo"), "--scale must be one of smoke, laptop, paper, but is laptpo; did you mean"),
         (("table2", "--scale", "laptop"), "study table2 --scale laptop needs a recipe"),
         (("table4", "--scale", "paper"), "such as recipes/paper-parsing-wsj.toml"),
@@ -385,7 +385,7 @@ def test_a_signal_ends_a_study_as_it_ends_a_training(tmp_path: Path, name: str, 
         (("table4", ROOT / "recipes/paper-base-en-de.toml", "--scale", "paper", "--dry-run"), "task is 'translation'"),
         (("table3", ROOT / "recipes/cmudict.toml", "--scale", "laptop"), "of translation, but task is 'pronunciation'"),
         (("parts", ROOT / "recipes/cmudict.toml", "--scale", "laptop"), "of translation, but task is 'pronunciation'"),
-        (("table2", "--set", "model.preset=gru"), "begins with a Transformer, but model.family is 'recurrent'"),
+        (("table2", "--set", "model.preset=gru"), "needs a Transformer, but model.family is 'recurrent'"),
     ],
 )
 def test_a_mistake_is_one_sentence(tmp_path: Path, arguments: tuple[object, ...], sentence: str) -> None:
@@ -401,7 +401,7 @@ def test_a_folder_with_files_of_the_user_is_left_alone(tmp_path: Path, name: str
     (tmp_path / "data/train.en").write_text("mine\n")
     ran = toy.run("study", name, "--out", tmp_path)
     assert ran.code == 2
-    assert "holds other files than those of a study; choose another --out" in ran.err
+    assert "contains files that do not belong to a study; choose another --out" in ran.err
     assert (tmp_path / "data/train.en").read_text() == "mine\n"
 
 
@@ -415,7 +415,14 @@ def test_a_recipe_without_a_test_set_is_told_of_before_any_training(tmp_path: Pa
 def test_all_studies_are_run_one_after_another(tmp_path: Path) -> None:
     with mock.patch("heedful.cli.study._run", return_value=0) as run:
         assert toy.run("study", "all", "--out", tmp_path).code == 0
-    assert [call.args[0] for call in run.call_args_list] == ["table1", "table2", "table3", "table4", "figures", "parts"]
+    assert [call.args[0] for call in run.call_args_list] == [
+        "table1",
+        "table2",
+        "table3",
+        "table4",
+        "figures",
+        "ablations",
+    ]
     assert [call.args[1].folder.name for call in run.call_args_list] == [call.args[0] for call in run.call_args_list]
 
 

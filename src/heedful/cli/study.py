@@ -14,30 +14,34 @@ from heedful.errors import ConfigError, did_you_mean
 if TYPE_CHECKING:
     from heedful.studies.study import Scale, StudyPlan, StudyResult
 
-Study = Literal["table1", "table2", "table3", "table4", "figures", "parts"]
+Study = Literal["table1", "table2", "table3", "table4", "figures", "ablations"]
 _STUDIES: tuple[Study, ...] = get_args(Study)
 _SCALES = ("smoke", "laptop", "paper")
 _TRAINED = ("table2", "table3", "table4")
 
 
 def study(
-    name: Annotated[str, typer.Argument(help=f"{', '.join(_STUDIES)}, or all of them: all.")],
-    recipe: Annotated[Path | None, typer.Argument(help="Data and training, as a TOML file; smoke needs none.")] = None,
-    scale: Annotated[str, typer.Option(help="smoke: seconds; laptop: hours; paper: eight GPUs.")] = "smoke",
-    out: Annotated[Path | None, typer.Option(help="Where rows and results are kept; else studies/NAME-SCALE.")] = None,
+    name: Annotated[str, typer.Argument(help=f"{', '.join(_STUDIES)}, or all.")],
+    recipe: Annotated[
+        Path | None, typer.Argument(help="A TOML file with data and training settings; smoke needs none.")
+    ] = None,
+    scale: Annotated[str, typer.Option(help="smoke (minutes), laptop (hours) or paper (eight GPUs).")] = "smoke",
+    out: Annotated[Path | None, typer.Option(help="Folder for rows and results; default studies/NAME-SCALE.")] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="Any key of a recipe, such as train.max_steps=200.")
     ] = None,
-    rows: Annotated[str, typer.Option(help="Only these rows, such as base,A-h1.")] = "",
-    processes: Annotated[int, typer.Option(min=1, help="Processes that train a row together, one for each GPU.")] = 1,
+    rows: Annotated[str, typer.Option(help="Train only these rows, such as base,A-h1.")] = "",
+    processes: Annotated[
+        int, typer.Option(min=1, help="Number of processes that train a row together, one for each GPU.")
+    ] = 1,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Tell what would be trained, and by which command.")
+        bool, typer.Option("--dry-run", help="List what would be trained, and by which commands.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Run one of the paper's comparisons, and show ours beside the paper's.
+    """Run one of the paper's comparisons, and show our figures beside the paper's.
 
-    Finished rows are kept: the same command goes on where it stopped.
+    Finished rows are kept: the same command continues where it stopped.
     """
     names = _named(name)
     if scale not in _SCALES:
@@ -49,7 +53,7 @@ def study(
         )
     if name == "all" and recipe:
         raise ConfigError(
-            f"no recipe is for all studies, and {recipe} is none; name one study, or leave the recipe out"
+            f"no recipe fits all studies, so {recipe} cannot be used; name one study, or leave the recipe out"
         )
     tables = merge(load_recipe(recipe) if recipe else {}, *map(parse_setting, settings or []))
     wanted = tuple(part.strip() for part in rows.split(",") if part.strip())
@@ -69,6 +73,8 @@ def study(
 def _named(name: str) -> tuple[Study, ...]:
     if name == "all":
         return _STUDIES
+    if name == "parts":  # its name in version 0.1
+        return ("ablations",)
     if name not in _STUDIES:
         known = (*_STUDIES, "all")
         raise ConfigError(f"unknown study: {name}{did_you_mean(name, known) or '; there are ' + ', '.join(known)}")
@@ -76,21 +82,21 @@ def _named(name: str) -> tuple[Study, ...]:
 
 
 def _folder(asked: str, name: Study, scale: str, out: Path | None) -> Path:
-    """Of all of them each has a folder in the one that is given."""
+    """The folder of a study; with `all`, each study has its own below `out`."""
     if out is None:
         return Path("studies") / f"{name}-{scale}"
     return out / name if asked == "all" else out
 
 
 def _run(name: Study, plan: "StudyPlan", as_json: bool) -> int:
-    """Run it, show and keep what it found; give the exit code."""
+    """Run a study, print and write its results; return the exit code."""
     from heedful.studies.study import StudyInterrupted, claim
 
     claim(plan.folder)
     try:
         outcome = _outcome(name, plan)
     except StudyInterrupted as stopped:
-        plan.report.say(f"{stopped}; what is finished is kept, and the same command goes on from there")
+        plan.report.say(f"{stopped}; finished rows are kept, and the same command continues from there")
         return code_of(stopped.signal)
     if as_json:
         console.out(outcome.as_json())
@@ -102,7 +108,7 @@ def _run(name: Study, plan: "StudyPlan", as_json: bool) -> int:
 
 
 def _outcome(name: Study, plan: "StudyPlan") -> "StudyResult":
-    """The one place that knows which study is which."""
+    """Call the study of this name."""
     match name:
         case "table1":
             from heedful.studies.table1 import table1
@@ -124,7 +130,7 @@ def _outcome(name: Study, plan: "StudyPlan") -> "StudyResult":
             from heedful.studies.figures import draw_figures
 
             return draw_figures(plan)
-        case "parts":
+        case "ablations":
             from heedful.studies.ablations import run_ablations
 
             return run_ablations(plan)

@@ -1,7 +1,7 @@
-"""Parts of the Transformer taken out of a model that is built: the model itself has no switch for any of this.
+"""Take parts out of a Transformer that is already built; the model itself has no switches for this.
 
-Each change takes effect in training, in validation and in search alike. Hooks hold no module, so that a model can be
-copied with them: each worker of a training has a copy.
+Each change applies in training, validation and search alike. Hooks hold no module, so a model can be copied with them:
+every worker of a training has its own copy.
 """
 
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ _RESIDUALS = ("attention_residual", "cross_attention_residual", "feed_forward_re
 
 
 def nothing(model: Transformer) -> None:
-    """Leave the model whole."""
+    """Leave the model unchanged."""
 
 
 class NoPositions(SinusoidalPositions):
@@ -36,13 +36,13 @@ class NoPositions(SinusoidalPositions):
 
 
 def without_positions(model: Transformer) -> None:
-    """Section 3.5 left out, on both sides."""
+    """Leave out the positional encoding (section 3.5) on both sides."""
     model.source_positions = NoPositions(model.config.d_model)
     model.target_positions = NoPositions(model.config.d_model)
 
 
 def without_scale(model: Transformer) -> None:
-    """Equation 1 without 1/sqrt(d_k): the queries are made longer by what attention makes them shorter."""
+    """Undo the 1/sqrt(d_k) of equation 1 by scaling the queries up by sqrt(d_k)."""
     for attention in _attentions(model):
         queries = attention.query_key_value if isinstance(attention, SelfAttention) else attention.query
         sizes = attention.head_sizes
@@ -52,7 +52,7 @@ def without_scale(model: Transformer) -> None:
 
 
 class SharedKeys(nn.Module):
-    """Keys by the projection of the queries, values by their own."""
+    """Compute keys with the projection of the queries, and values with their own."""
 
     def __init__(self, query: Linear, key_value: Linear) -> None:
         super().__init__()
@@ -64,7 +64,7 @@ class SharedKeys(nn.Module):
 
 
 def with_keys_as_queries(model: Transformer) -> None:
-    """W^K = W^Q in every head of every attention."""
+    """Set W^K = W^Q in every head of every attention."""
     for attention in _attentions(model):
         width = attention.head_sizes.num_heads * attention.head_sizes.d_k
         if isinstance(attention, CrossAttention):
@@ -76,7 +76,7 @@ def with_keys_as_queries(model: Transformer) -> None:
 
 
 class Unconnected(nn.Module):
-    """What a sub-layer gives takes the place of what it was given."""
+    """Replace the input of a sub-layer by its output, without a residual connection."""
 
     def __init__(self, residual: Residual) -> None:
         super().__init__()
@@ -89,7 +89,7 @@ class Unconnected(nn.Module):
 
 
 def without_residuals(model: Transformer) -> None:
-    """Section 3.1 without x + Sublayer(x)."""
+    """Remove the residual connections, x + Sublayer(x), of section 3.1."""
     for layer, name, residual in _residuals(model):
         layer.register_module(name, Unconnected(residual))
 
@@ -106,28 +106,28 @@ class Unnormed(nn.Module):
 
 
 def without_norm(model: Transformer) -> None:
-    """Section 3.1 without LayerNorm, wherever it stood."""
+    """Remove every LayerNorm of section 3.1."""
     for layer, name, residual in _residuals(model):
         layer.register_module(name, Unnormed(residual))
     model.encoder_norm, model.decoder_norm = nn.Identity(), nn.Identity()
 
 
 class Passed(nn.Module):
-    """x as it is: a sub-layer that is not there."""
+    """Return x unchanged, as if the sub-layer did not exist."""
 
     def forward(self, x: Rows, dropout_keys: DropoutKeys, sublayer: Any) -> Rows:
         return x
 
 
 def without_feed_forward(model: Transformer) -> None:
-    """Section 3.3 left out, with the residual connection and the norm around it."""
+    """Remove the feed-forward networks (section 3.3) with their residual connection and norm."""
     for layer in _layers(model):
         layer.register_module("feed_forward", nn.Identity())
         layer.register_module("feed_forward_residual", Passed())
 
 
 def without_look_ahead_mask(model: Transformer) -> None:
-    """Section 3.2.3 without the mask: in training every position sees the answer that it is to give."""
+    """Remove the look-ahead mask (section 3.2.3): in training every position sees the answer it should predict."""
     for layer in model.decoder:
         layer.attention.register_forward_pre_hook(_unmasked, with_kwargs=True)
 
@@ -137,9 +137,9 @@ def _unmasked(_: nn.Module, given: tuple[Any, ...], named: Mapping[str, Any]) ->
 
 
 class PaddedTransformer(Transformer):
-    """Sources filled up with PAD to the longest of their batch, and no mask that hides it.
+    """A Transformer whose sources are padded to the longest of their batch, without a mask that hides the padding.
 
-    Only the sources: the look-ahead mask keeps every target from what follows it.
+    Targets need no such change: the look-ahead mask hides what follows them.
     """
 
     def encode(

@@ -43,38 +43,37 @@ from heedful.translation.translator import Translator
 
 @dataclass(frozen=True, slots=True)
 class AblationResult:
-    """What came out. Losses are per target token; None: not a number."""
+    """The measurements of one row. Losses are per target token; None means not finite."""
 
-    fingerprint: str  # of all that it depends on
-    curve: list[list[float | None]]  # step and validation loss
-    training_loss: float | None  # of the last tenth, above the least that label smoothing allows
+    fingerprint: str  # hash of everything the result depends on
+    curve: list[list[float | None]]  # (step, validation loss)
+    training_loss: float | None  # mean of the last tenth of the updates, minus the minimum under label smoothing
     validation_loss: float | None  # unsmoothed
     bleu: float
-    exact: float  # % of translations that are the reference
-    by_length: list[list[float]]  # longest source, sentences, BLEU
-    orders_differ: float | None  # the most that an entry of the memory changes when the pieces change places
-    orders: list[list[str]]  # either order, and its translation
-    alone_bleu: float  # of some sentences, each among others of its length
-    together_bleu: float  # of the same in one batch with a longer one
-    together_changed: float  # % of these whose translation is another then
-    examples: list[list[str]]  # source, reference, output
+    exact: float  # % of translations equal to their reference
+    by_length: list[list[float]]  # (longest source, number of sentences, BLEU)
+    orders_differ: float | None  # largest change of the memory when the pieces change places
+    orders: list[list[str]]  # (source, translation) for both orders
+    alone_bleu: float  # of some sentences, batched with others of their length
+    together_bleu: float  # of the same sentences, batched with a longer one
+    together_changed: float  # % of these translations that change in the second batch
+    examples: list[list[str]]  # (source, reference, output)
     steps: int
     stopped: str  # why it ended early
     seconds: float
 
     @property
     def perplexity(self) -> float | None:
-        """Of the validation text."""
         return None if self.validation_loss is None else math.exp(min(self.validation_loss, 700.0))
 
 
 Settings = Callable[[Experiment], Mapping[str, Any]]
-Verdict = Callable[[AblationResult, AblationResult], str]  # of a row and the complete model
+Verdict = Callable[[AblationResult, AblationResult], str]  # takes a row and the complete model
 
 
 @dataclass(frozen=True, slots=True)
 class Ablation:
-    """One thing that differs from the whole model: an option of the recipe, or a change of what was built."""
+    """One difference from the complete model: options of the recipe, or a change to the built model."""
 
     name: str
     changed: str
@@ -84,23 +83,22 @@ class Ablation:
     kind: type[Transformer] = Transformer
 
     def experiment(self, base: Experiment) -> Experiment:
-        """All options of this row."""
         return make_experiment(merge(asdict(base), self.settings(base)))
 
     def differs(self, base: Experiment) -> bool:
-        """Whether there is anything to see: a recipe without dropout cannot lose it."""
+        """Whether this changes anything: a recipe without dropout cannot lose it."""
         built = self.change is not changes.nothing or self.kind is not Transformer
         return built or self.experiment(base) != base
 
 
 def write_result(path: Path, row: AblationResult) -> None:
-    """Keep it, whole or not at all."""
+    """Write the result atomically as JSON."""
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, json.dumps(asdict(row), indent=1, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def read_result(path: Path, fingerprint: str) -> AblationResult | None:
-    """A row that was kept and depends on the same; None where there is none, or a damaged one: it can be had again."""
+    """Read a result with this fingerprint; None if the file is missing, damaged or of another experiment."""
     try:
         found: Any = read_json(path)
         row = AblationResult(**found)
@@ -110,37 +108,37 @@ def read_result(path: Path, fingerprint: str) -> AblationResult | None:
 
 
 def finite(value: float) -> float | None:
-    """JSON has no word for what is no number."""
+    """Return None for NaN and infinity, which JSON cannot hold."""
     return value if math.isfinite(value) else None
 
 
-_MOST_PAIRS = 1000  # of the validation pairs that are translated
-_TOGETHER = 50  # of them that are translated once more, beside a longer one
+_MOST_PAIRS = 1000  # validation pairs that are translated
+_TOGETHER = 50  # pairs that are translated once more, in a batch with a longer sentence
 _EXAMPLES = 3
 
 
 @dataclass(frozen=True, slots=True)
 class AblationData:
-    """What every row is trained and measured on."""
+    """The data that every row is trained and measured on."""
 
     prepared: Prepared
-    digest: str  # of the prepared data
+    digest: str  # hash of the prepared data
     orders: tuple[list[int], list[int]]  # the same source pieces in two orders
-    limits: tuple[int, ...]  # source pieces at which the scores by length are cut
+    limits: tuple[int, ...]  # boundaries of the length ranges, in source pieces
 
 
 def measure(model: AnySeq2Seq, experiment: Experiment, material: AblationData) -> dict[str, Any]:
-    """All of a `AblationResult` that does not come from its training."""
+    """Measure everything in an `AblationResult` that does not come from its training."""
     pairs, tokenize = material.prepared.valid_pairs[:_MOST_PAIRS], experiment.evaluate.tokenize
     translator = Translator.with_model(model, material.prepared.tokenizers, replace(experiment.search, beam=1))
     sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
     ids = material.prepared.tokenizers.source.encode_all(sources)
     outputs = _by_batches(translator, ids)
     few = min(_TOGETHER, len(pairs))
-    # A source so long that beside it most of a batch of others is padding.
+    # A source long enough that most of the batch is padding.
     longest = max(ids, key=len)
     together = _together(translator, [*ids[:few], longest[:-1] + longest])[:few]
-    alone = outputs[:few]  # in batches of about the same length
+    alone = outputs[:few]  # these were batched by length
     return {
         "bleu": bleu(outputs, [references], tokenize),
         "exact": _share(outputs, references),
@@ -154,7 +152,7 @@ def measure(model: AnySeq2Seq, experiment: Experiment, material: AblationData) -
 
 
 def _by_batches(translator: Translator, ids: Sequence[Sequence[int]]) -> list[str]:
-    """Translations, of about the same length together."""
+    """Translate in batches of sentences of about the same length."""
     found: dict[int, str] = {}
     for batch in batches_by_length(range(len(ids)), ids, 1, translator.engine.batch_tokens):
         found |= zip(batch, _together(translator, [ids[index] for index in batch]), strict=True)
@@ -162,7 +160,7 @@ def _by_batches(translator: Translator, ids: Sequence[Sequence[int]]) -> list[st
 
 
 def _together(translator: Translator, ids: Sequence[Sequence[int]]) -> list[str]:
-    """Translations of one batch; empty ones of a model whose numbers are none."""
+    """Translate in one batch; a model that gives NaN translates everything to ""."""
     try:
         hypotheses = translator.decode(ids, translator.search, 1)
     except Diverged:
@@ -171,7 +169,7 @@ def _together(translator: Translator, ids: Sequence[Sequence[int]]) -> list[str]
 
 
 def _orders(translator: Translator, orders: tuple[list[int], list[int]]) -> dict[str, Any]:
-    """What becomes of the same pieces in two orders."""
+    """Compare the memory and the translation of the same pieces in two orders."""
     first, second = (_memory(translator, ids) for ids in orders)
     texts = [translator.tokenizers.source.decode(ids) for ids in orders]
     translations = _together(translator, orders)
@@ -183,7 +181,7 @@ def _orders(translator: Translator, orders: tuple[list[int], list[int]]) -> dict
 
 @torch.inference_mode()
 def _memory(translator: Translator, ids: list[int]) -> Tensor:
-    """What the encoder makes of each piece, by the id of the piece: without positions equal pieces are equal."""
+    """The encoder output of each piece, sorted by id, so that two orders of the same pieces can be compared."""
     device = next(translator.model.parameters()).device
     source, lengths = (tensor.to(device) for tensor in pack([ids]))
     rows: Tensor = translator.model.encode(source, lengths).rows
@@ -197,7 +195,7 @@ def _by_length(
     limits: Sequence[int],
     tokenize: BleuTokens,
 ) -> list[list[float]]:
-    """Longest source, number and BLEU of the sentences between each limit and the one before."""
+    """For each range of lengths: its limit, the number of sentences and their BLEU."""
     return [
         [bucket.limit, len(bucket.places), bleu_in(bucket.places, outputs, [references], tokenize)]
         for bucket in buckets(lengths, limits)
@@ -205,17 +203,17 @@ def _by_length(
 
 
 def _share(left: Sequence[str], right: Sequence[str]) -> float:
-    """How many % are the same."""
+    """The percentage of texts that are equal."""
     return 100.0 * sum(a == b for a, b in zip(left, right, strict=True)) / max(1, len(left))
 
 
-_POINTS = 10  # of a learning curve
-# Where the text lies, who works on it and when a run would save or look change nothing in a row.
+_POINTS = 10  # points of a learning curve
+# Keys that do not change the result of a row.
 _NO_MATTER = ("name", "data.", "train.threads", "train.device", "train.save_every", "train.validate_", "train.patience")
 
 
 def make_row(part: Ablation, base: Experiment, material: AblationData, path: Path, plan: StudyPlan) -> AblationResult:
-    """The row of this part: the one kept at `path` if all that it depends on is the same, else trained now."""
+    """Read the result at `path` if it belongs to this experiment; otherwise train and measure it now."""
     experiment = part.experiment(base)
     fingerprint = _fingerprint(part, experiment, material)
     kept = read_result(path, fingerprint)
@@ -250,7 +248,7 @@ def _train(
             if event.step % max(1, config.max_steps // _POINTS) == 0 or event.step == config.max_steps:
                 curve.append([event.step, _validated(learner, prepared, config.batch_tokens)])
     except Diverged:
-        stopped = f"the loss or its gradient was no number at step {learner.step + 1}"
+        stopped = f"the loss or its gradient was not finite at step {learner.step + 1}"
     last = losses[-max(1, len(losses) // 10) :] or [math.nan]
     least = least_loss(config.label_smoothing, prepared.tokenizers.vocabulary.target)
     with use_weights(learner.model, learner.average.weights if learner.average else None):
@@ -268,7 +266,7 @@ def _train(
 
 
 def build(part: Ablation, experiment: Experiment, prepared: Prepared) -> Transformer:
-    """The model of a row with fresh weights: those of the whole model, wherever it has them too."""
+    """Build the model of a row. Its initial weights are those of the complete model wherever both have them."""
     vocabulary = prepared.tokenizers.vocabulary
     torch.manual_seed(experiment.seed)
     model = part.kind(experiment.model, vocabulary.source, vocabulary.target, vocabulary.pad_id)
@@ -289,7 +287,7 @@ def _learner(part: Ablation, experiment: Experiment, prepared: Prepared) -> Trai
 
 
 def _events(learner: TrainingState, experiment: Experiment, prepared: Prepared) -> Iterator[StepDone]:
-    """All updates of a row."""
+    """Train a row to its end."""
     config, seed, model = experiment.train, experiment.seed, learner.model
     device = next(model.parameters()).device
     workers = count_workers(device)
@@ -303,13 +301,13 @@ def _events(learner: TrainingState, experiment: Experiment, prepared: Prepared) 
 
 
 def _validated(learner: TrainingState, prepared: Prepared, batch_tokens: int) -> float | None:
-    """Unsmoothed loss on the validation pairs."""
+    """The unsmoothed loss on the validation pairs."""
     with use_weights(learner.model, learner.average.weights if learner.average else None):
         return finite(compute_validation_loss(learner.model, prepared.valid, batch_tokens)) if prepared.valid else None
 
 
 def least_loss(smoothing: float, vocabulary: int) -> float:
-    """The entropy of the smoothed answers: what a perfect model's training loss would be."""
+    """The entropy of the smoothed targets, which is the training loss of a perfect model."""
     if not smoothing:
         return 0.0
     return -(1.0 - smoothing) * math.log(1.0 - smoothing) - smoothing * math.log(smoothing / (vocabulary - 1))

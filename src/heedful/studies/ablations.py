@@ -21,78 +21,78 @@ from heedful.studies.study import Cell, StudyPlan, StudyResult, Table
 from heedful.tasks import make_experiment
 from heedful.training.prepare import Prepared, resolve_files
 
-_NOISE = 3.0  # a difference in BLEU that means nothing: there is one seed a row, on few sentences
+_NOISE = 3.0  # smaller differences in BLEU mean nothing: each row has one seed and few sentences
 
 
-def explain_whole(row: AblationResult, _: AblationResult) -> str:
-    """The measure of all others."""
-    return f"{row.exact:.0f} % of the sentences are right to the last word"
+def explain_complete(row: AblationResult, _: AblationResult) -> str:
+    """Describe the complete model, which all others are compared with."""
+    return f"{row.exact:.0f} % of the translations equal the reference"
 
 
 def explain_compared(row: AblationResult, reference: AblationResult) -> str:
-    """What became of the score."""
+    """Describe the change in BLEU."""
     now, before = row.bleu, reference.bleu
     if row.stopped:
-        return f"training broke off: {row.stopped}; BLEU {now:.1f} against {before:.1f}"
+        return f"training stopped: {row.stopped}; BLEU {now:.1f} against {before:.1f}"
     if now < before / 2:
-        return f"it hardly learns: BLEU {now:.1f} against {before:.1f}"
+        return f"it barely learns: BLEU {now:.1f} against {before:.1f}"
     if now < before - _NOISE:
         return f"worse by {before - now:.1f} BLEU"
     if now > before + _NOISE:
-        return f"no harm at this scale: better by {now - before:.1f} BLEU"
-    return f"no effect shows at this scale: BLEU {now:.1f} against {before:.1f}"
+        return f"no harm at this scale: BLEU higher by {now - before:.1f}"
+    return f"no measurable effect at this scale: BLEU {now:.1f} against {before:.1f}"
 
 
 def explain_positions(row: AblationResult, reference: AblationResult) -> str:
-    """Whether the encoder still knows the order of words."""
+    """Say whether the encoder still knows the word order."""
     (first, one), (second, other) = row.orders
     same = "the same translation" if one == other else "different translations"
     moved = _number(row.orders_differ)
     return (
-        f"{explain_compared(row, reference)}; '{first}' and '{second}' give the same memory to {moved} "
-        f"(whole: {_number(reference.orders_differ)}) and {same}"
+        f"{explain_compared(row, reference)}; '{first}' and '{second}' give the same memory up to {moved} "
+        f"(complete: {_number(reference.orders_differ)}) and {same}"
     )
 
 
 def explain_look_ahead(row: AblationResult, reference: AblationResult) -> str:
-    """Whether it learnt to copy the answer."""
+    """Say whether the model learned to copy the answer."""
     losses = (
-        f"training loss {_number(row.training_loss)} (whole: {_number(reference.training_loss)}), validation loss "
-        f"{_number(row.validation_loss)} (whole: {_number(reference.validation_loss)})"
+        f"training loss {_number(row.training_loss)} (complete: {_number(reference.training_loss)}), validation loss "
+        f"{_number(row.validation_loss)} (complete: {_number(reference.validation_loss)})"
     )
     if _less(row.validation_loss, reference.validation_loss) and row.bleu < reference.bleu - _NOISE:
-        return f"{losses}, but BLEU {row.bleu:.1f}: it copied the answer that it saw"
+        return f"{losses}, but BLEU {row.bleu:.1f}: it learned to copy the answer"
     return f"{losses}; {explain_compared(row, reference)}"
 
 
 def explain_padding(row: AblationResult, reference: AblationResult) -> str:
-    """Whether a translation depends on its neighbours."""
+    """Say whether a translation depends on its neighbours in the batch."""
     changed = (
-        f"{row.together_changed:.0f} % of the translations change beside a longer sentence "
-        f"(whole: {reference.together_changed:.0f} %)"
+        f"{row.together_changed:.0f} % of the translations change in a batch with a longer sentence "
+        f"(complete: {reference.together_changed:.0f} %)"
     )
     if row.together_changed <= reference.together_changed:
         return f"{changed}; {explain_compared(row, reference)}"
-    return f"{changed}: BLEU {row.together_bleu:.1f}, {row.alone_bleu:.1f} among its like"
+    return f"{changed}: BLEU {row.together_bleu:.1f}, against {row.alone_bleu:.1f} among sentences of equal length"
 
 
 def explain_dropout(row: AblationResult, reference: AblationResult) -> str:
-    """Whether it learnt by heart."""
+    """Say whether the model memorised the training text."""
     gap = (
-        f"validation loss {_number(row.validation_loss)} over a training loss of {_number(row.training_loss)} "
-        f"(whole: {_number(reference.validation_loss)} over {_number(reference.training_loss)})"
+        f"validation loss {_number(row.validation_loss)}, training loss {_number(row.training_loss)} "
+        f"(complete: {_number(reference.validation_loss)} and {_number(reference.training_loss)})"
     )
     return f"{explain_compared(row, reference)}; {gap}"
 
 
 def explain_smoothing(row: AblationResult, reference: AblationResult) -> str:
-    """The paper: it hurts perplexity and helps BLEU."""
+    """Compare perplexity and BLEU: the paper says that smoothing hurts the first and helps the second."""
     perplexity = f"perplexity {_number(row.perplexity)} against {_number(reference.perplexity)}"
     return f"{perplexity}; {explain_compared(row, reference)}"
 
 
 def _number(value: float | None) -> str:
-    return "no number" if value is None else f"{value:.2g}"
+    return "not finite" if value is None else f"{value:.2g}"
 
 
 def _less(value: float | None, other: float | None) -> bool:
@@ -104,13 +104,13 @@ def _model(**values: object) -> Settings:
 
 
 def _no_warmup(base: Experiment) -> Mapping[str, Any]:
-    """The rate is what it was after the warm-up, and before it as high as the schedule has it."""
+    """Keep the learning rate after the warm-up as it was, and start at its peak."""
     config = base.train
     factor = max(1, config.warmup_steps) ** 0.5 if config.schedule == "inverse-sqrt" else 1.0
     return {"train": {"warmup_steps": 0, "learning_rate": factor * config.learning_rate}}
 
 
-COMPLETE = Ablation("whole", "nothing", verdict=explain_whole)
+COMPLETE = Ablation("complete", "nothing", verdict=explain_complete)
 
 ABLATIONS = (
     Ablation(
@@ -122,33 +122,33 @@ ABLATIONS = (
     Ablation("no-scale", "no 1/sqrt(d_k)", change=changes.without_scale, verdict=explain_compared),
     Ablation(
         "keys-as-queries",
-        "queries and keys by one projection",
+        "one projection for queries and keys",
         change=changes.with_keys_as_queries,
         verdict=explain_compared,
     ),
     Ablation("no-residuals", "no residual connections", change=changes.without_residuals, verdict=explain_compared),
     Ablation("no-norm", "no layer norm", change=changes.without_norm, verdict=explain_compared),
-    Ablation("pre-norm", "the norm before each sub-layer", settings=_model(norm="pre"), verdict=explain_compared),
-    Ablation("post-norm", "the norm after each sub-layer", settings=_model(norm="post"), verdict=explain_compared),
+    Ablation("pre-norm", "norm before each sub-layer", settings=_model(norm="pre"), verdict=explain_compared),
+    Ablation("post-norm", "norm after each sub-layer", settings=_model(norm="post"), verdict=explain_compared),
     Ablation(
         "no-feed-forward", "no feed-forward network", change=changes.without_feed_forward, verdict=explain_compared
     ),
     Ablation(
-        "one-head", "one head as wide as all", settings=_model(num_heads=1, d_k=0, d_v=0), verdict=explain_compared
+        "one-head", "a single head of full width", settings=_model(num_heads=1, d_k=0, d_v=0), verdict=explain_compared
     ),
     Ablation(
         "no-look-ahead-mask",
-        "the decoder sees what comes",
+        "the decoder sees later positions",
         change=changes.without_look_ahead_mask,
         verdict=explain_look_ahead,
     ),
     Ablation(
         "no-padding-mask",
-        "padding is looked at",
+        "padding is attended to",
         kind=changes.PaddedTransformer,
         verdict=explain_padding,
     ),
-    Ablation("no-warm-up", "the rate begins at its highest", settings=_no_warmup, verdict=explain_compared),
+    Ablation("no-warm-up", "no warm-up: the rate starts at its peak", settings=_no_warmup, verdict=explain_compared),
     Ablation(
         "no-dropout",
         "no dropout",
@@ -163,13 +163,13 @@ ABLATIONS = (
     ),
     Ablation(
         "untied",
-        "source, target and output matrices of their own",
+        "separate source, target and output matrices",
         settings=_model(sharing="none"),
         verdict=explain_compared,
     ),
 )
 
-# Trained on the shorter half of the pairs alone.
+# These are trained on the shorter half of the pairs only.
 POSITIONS = (
     Ablation("short-sinusoidal", "sinusoidal", settings=_model(positions="sinusoidal"), verdict=explain_compared),
     Ablation("short-learned", "learned", settings=_model(positions="learned"), verdict=explain_compared),
@@ -177,8 +177,8 @@ POSITIONS = (
 )
 
 
-# One layer a side learns the small language in seconds. One thread: small matrices gain nothing from more, and the
-# numbers are the same on every number of cores.
+# One layer a side learns the small language in seconds. One thread is enough for small matrices, and gives the same
+# numbers on any number of cores.
 _SMOKE: dict[str, Any] = {
     "text": {"kind": "words", "vocabulary_size": 1000},
     "model": {
@@ -201,20 +201,20 @@ _SMOKE: dict[str, Any] = {
     "search": {"max_extra": 10},
     "evaluate": {"tokenize": "none"},
 }
-_SMOKE_PAIRS = (6000, 200, 0)  # to train on, for validation, for a test
-_SMOKE_CLAUSES = (1, 1, 1, 2)  # of a sentence
+_SMOKE_PAIRS = (6000, 200, 0)  # for training, validation and test
+_SMOKE_CLAUSES = (1, 1, 1, 2)  # numbers of clauses in a sentence
 _SMOKE_ORDERS = ("the cat sees the dog", "the dog sees the cat")
-_FEW_PIECES = 5  # the order of fewer shows little
-_FACTORS = (0.5, 1.0, 1.25, 1.5, 2.0)  # of the longest source in training, where the scores by length are cut
+_FEW_PIECES = 5  # a shorter sentence says little about word order
+_FACTORS = (0.5, 1.0, 1.25, 1.5, 2.0)  # boundaries of the length ranges, relative to the longest training source
 
 Rows = Sequence[tuple[Ablation, AblationResult]]
 
 
 def run_ablations(plan: StudyPlan) -> StudyResult:
-    """One row for each part taken out or changed; rows that are there already are not trained again."""
+    """Train one row for each part that is removed or changed; finished rows are not trained again."""
     base = _experiment(plan)
     everything = _prepared(plan.folder / "data", base, plan.report)
-    # The shorter half: what is longer was never seen.
+    # Longer sentences than these are never seen in training.
     source, target = everything.train[0].lengths()
     longest = int(np.median(np.maximum(source, target)))
     short = replace(base, data=replace(base.data, max_length=longest))
@@ -237,11 +237,11 @@ def run_ablations(plan: StudyPlan) -> StudyResult:
         for number, part in enumerate(POSITIONS, len(rows) + 1)
     ]
     tables = (_table(rows), _laws(rows), _lengths(carried, longest))
-    return StudyResult("Why each part is there", tables, _pictures(rows, carried, longest))
+    return StudyResult("Ablations: what each part is for", tables, _pictures(rows, carried, longest))
 
 
 def _experiment(plan: StudyPlan) -> Experiment:
-    """What the whole model is, and how it is trained."""
+    """The experiment of the complete model."""
     if plan.scale == "smoke":
         corpus = plan.folder / "corpus"
         synthetic.write_corpus(corpus, _SMOKE_PAIRS, _SMOKE_CLAUSES)
@@ -250,30 +250,30 @@ def _experiment(plan: StudyPlan) -> Experiment:
         experiment = make_experiment(merge(_SMOKE, plan.recipe or {}, {"data": data}))
     elif plan.recipe is None:
         raise ConfigError(
-            f"study parts --scale {plan.scale} needs a recipe; give one, such as recipes/multi30k-en-de.toml"
+            f"study ablations --scale {plan.scale} needs a recipe; give one, such as recipes/multi30k-en-de.toml"
         )
     else:
         experiment = make_experiment(plan.recipe)
         experiment = replace(experiment, data=resolve_files(experiment.data))
-    check_recipe("parts", experiment, "recipes/multi30k-en-de.toml")
+    check_recipe("ablations", experiment, "recipes/multi30k-en-de.toml")
     return experiment
 
 
 def _prepared(folder: Path, experiment: Experiment, report: Reporter) -> Prepared:
     prepared = prepare_text(folder, experiment, report)
     if not prepared.valid:
-        raise ConfigError("study parts needs validation pairs; set data.valid_source, or data.hold_out to a number")
+        raise ConfigError("study ablations needs validation pairs; set data.valid_source, or data.hold_out to a number")
     return prepared
 
 
 def _limits(longest: int, prepared: Prepared) -> tuple[int, ...]:
-    """Where scores by length are cut, the longest validation sentence included."""
+    """Boundaries of the length ranges, up to the longest validation sentence."""
     most = max(map(len, prepared.tokenizers.source.encode_all([pair.source for pair in prepared.valid_pairs])))
     return tuple(sorted({round(factor * longest) for factor in _FACTORS if factor * longest < most} | {most}))
 
 
 def _orders(plan: StudyPlan, prepared: Prepared) -> tuple[list[int], list[int]]:
-    """The same pieces in two orders: two sentences of the small language, or one of the user's and its reverse."""
+    """Choose the same pieces in two orders: two sentences of the small language, or one of yours and its reverse."""
     tokenizer = prepared.tokenizers.source
     if plan.scale == "smoke":
         first, second = map(tokenizer.encode, _SMOKE_ORDERS)
@@ -299,43 +299,43 @@ def _table(rows: Rows) -> Table:
         )
         for part, row in rows
     )
-    columns = ("row", "changed", "training loss", "validation loss", "perplexity", "BLEU", "exact %", "what broke")
+    columns = ("row", "changed", "training loss", "validation loss", "perplexity", "BLEU", "exact %", "effect")
     return Table(
-        "The parts",
+        "Ablations",
         columns,
         shown,
         (
-            f"All rows: the same data, loop, seed and {whole.steps} updates. Losses are per target token; the training "
-            "loss is that of the last tenth of the updates, above the least that label smoothing allows. BLEU and "
-            "exact sentences are of greedy translations of the validation pairs.",
-            "One seed a row: differences of a few points may be chance.",
+            f"All rows use the same data, training loop, seed and {whole.steps} updates. Losses are per target token. "
+            "The training loss is the mean of the last tenth of the updates, minus the minimum under label smoothing. "
+            "BLEU and exact matches are for greedy translations of the validation pairs.",
+            "Each row has one seed: differences of a few points may be chance.",
         ),
     )
 
 
 def _laws(rows: Rows) -> Table:
-    """What the sentences on word order and on padding rest on."""
+    """The figures behind the verdicts on word order and padding."""
     first, second = (text for text, _ in rows[0][1].orders)
     shown: list[tuple[Cell, ...]] = []
     for part, row in rows:
-        if part.name in ("whole", "no-positions", "no-padding-mask"):
+        if part.name in ("complete", "no-positions", "no-padding-mask"):
             (_, one), (_, other) = row.orders
             batches = (row.together_changed, row.alone_bleu, row.together_bleu)
             shown.append((part.name, row.orders_differ, one, other, *batches))
     columns = ("row", "memory differs by", f"'{first}'", f"'{second}'", "changed %", "BLEU alone", "BLEU together")
     note = (
-        "Memory: the same pieces in two orders, the encoder's output compared piece by piece. Changed: translations "
-        "that are others in one batch with a longer sentence than among others of their length."
+        "Memory: the encoder outputs for the same pieces in two orders, compared piece by piece. Changed: translations "
+        "that differ between a batch with a longer sentence and a batch of sentences of equal length."
     )
-    return Table("Word order, and neighbours in a batch", columns, tuple(shown), (note,))
+    return Table("Word order, and neighbours in the batch", columns, tuple(shown), (note,))
 
 
 def _lengths(rows: Rows, longest: int) -> Table:
     limits = [(int(limit), int(count)) for limit, count, _ in rows[0][1].by_length]
     columns = ("positions", *(f"up to {limit} ({count} sentences)" for limit, count in limits))
     shown: list[tuple[Cell, ...]] = [(part.changed, *(score for _, _, score in row.by_length)) for part, row in rows]
-    note = f"Trained on the pairs of at most {longest} pieces a side alone; BLEU by the length of the source in pieces."
-    return Table("Past the lengths seen in training", columns, tuple(shown), (note,))
+    note = f"Trained only on pairs of at most {longest} pieces a side. BLEU by length of the source in pieces."
+    return Table("Beyond the lengths seen in training", columns, tuple(shown), (note,))
 
 
 def _pictures(rows: Rows, carried: Rows, longest: int) -> dict[str, bytes]:

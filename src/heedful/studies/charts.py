@@ -1,4 +1,4 @@
-"""Pictures of studies, as bytes of an SVG file."""
+"""Charts of studies, as SVG files."""
 
 import io
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Shaped
 
-# Okabe and Ito's colours, which people who see few colours tell apart too.
+# Okabe and Ito's palette, which colour-blind readers can tell apart.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
 _DASHES = ("-", "--", ":", "-.")
 
@@ -25,7 +25,7 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class HeatMap:
-    """One field of numbers, or of what is true."""
+    """A matrix of numbers or booleans."""
 
     title: str
     x: str
@@ -39,7 +39,7 @@ def can_draw() -> bool:
 
 
 def lines(title: str, x: str, y: str, series: Sequence[Series], *, log_x: bool = False, log_y: bool = False) -> bytes:
-    """Lines over one pair of axes, with their names beside them."""
+    """Draw a line chart with a legend."""
     figure = _figure(9, 5)
     axes = figure.add_subplot(title=title, xlabel=x, ylabel=y)
     draw_lines(axes, series)
@@ -52,7 +52,7 @@ def lines(title: str, x: str, y: str, series: Sequence[Series], *, log_x: bool =
 
 
 def draw_lines(axes: Any, series: Sequence[Series]) -> None:
-    """On given axes; after the last colour the dashes change."""
+    """Draw the series on these axes; dashes change when the colours run out."""
     for number, line in enumerate(series):
         colour, dash = COLOURS[number % len(COLOURS)], _DASHES[number // len(COLOURS) % len(_DASHES)]
         axes.plot(line.x, line.y, dash, color=colour, label=line.name, marker="." if len(line.x) < 20 else None)
@@ -60,7 +60,7 @@ def draw_lines(axes: Any, series: Sequence[Series]) -> None:
 
 
 def heat_maps(title: str, maps: Sequence[HeatMap], columns: int) -> bytes:
-    """Fields side by side, in rows of so many; numbers have a scale of colours beside them."""
+    """Draw heat maps in a grid with this many columns; maps of numbers have a colour bar."""
     rows = -(-len(maps) // columns)
     figure = _figure(11, 0.5 + 11 / columns * 0.9 * rows)
     figure.suptitle(title)
@@ -76,7 +76,7 @@ def heat_maps(title: str, maps: Sequence[HeatMap], columns: int) -> bytes:
 
 
 def _lines_between(axes: Any, shape: tuple[int, ...]) -> None:
-    """White lines between the squares of a small field."""
+    """Draw white lines between the cells of a small map."""
     for place in range(1, shape[0]):
         axes.axhline(place - 0.5, color="white", linewidth=1.5)
     for place in range(1, shape[1]):
@@ -90,7 +90,7 @@ def _figure(width: float, height: float) -> Any:
 
 
 def as_svg(figure: Any) -> bytes:
-    """The same bytes for the same figure."""
+    """Render a figure as SVG; the same figure gives the same bytes."""
     import matplotlib as mpl
 
     with mpl.rc_context({"svg.hashsalt": "heedful", "svg.fonttype": "none"}):

@@ -1,4 +1,4 @@
-"""The text that a study trains on, prepared once: models are sized by its vocabulary and their work by its lengths."""
+"""Prepare the text of a study once; its vocabulary gives the model sizes, its lengths the FLOPs."""
 
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -17,7 +17,7 @@ from heedful.training.prepare import Prepared, check_evaluation_files, describe_
 
 @dataclass(frozen=True, slots=True)
 class CorpusFacts:
-    """Pieces of both vocabularies, and the lengths of all training pairs; None: the text is not here."""
+    """Vocabulary sizes, and the lengths of all training pairs (None if the text is not on this machine)."""
 
     source: int
     target: int
@@ -25,7 +25,7 @@ class CorpusFacts:
 
 
 def collect_corpus_facts(experiment: Experiment, plan: StudyPlan) -> CorpusFacts:
-    """Prepare the text in the study's folder, or find it there. A dry run without the text goes by the recipe."""
+    """Prepare the text in the study's folder, or reuse it. A dry run without the text goes by the recipe."""
     data = experiment.data
     if plan.dry_run and not all(Path(name).exists() for name in (*data.source, *data.target, *data.tsv)):
         size = experiment.text.vocabulary_size
@@ -36,16 +36,16 @@ def collect_corpus_facts(experiment: Experiment, plan: StudyPlan) -> CorpusFacts
 
 
 def _only_text(experiment: Experiment) -> Experiment:
-    """The same whatever the model and its training."""
+    """The experiment without what the prepared text does not depend on."""
     model = ModelConfig(sharing=experiment.model.sharing)
     return replace(experiment, model=model, train=TrainConfig(), search=SearchConfig())
 
 
 def prepare_text(folder: Path, experiment: Experiment, report: Reporter) -> Prepared:
-    """The text of an experiment as ids, in this folder: found there, or made."""
+    """Prepare the text of an experiment in this folder, or reuse what is there."""
     experiment = _only_text(experiment)
     run = RunFolder(folder)
-    with suppress(DataError, FolderError):  # other text, or damaged: it can be made again
+    with suppress(DataError, FolderError):  # another text, or damaged: prepare it again
         if run.prepared and run.experiment() == experiment:
             return load_prepared(run, experiment, report)
     if folder.exists():

@@ -1,4 +1,4 @@
-"""What a study would train, told without training it."""
+"""List what a study would train, without training it."""
 
 from collections.abc import Sequence
 
@@ -12,11 +12,11 @@ from heedful.studies.row_training import command, write_recipe
 from heedful.studies.rows import TableRow
 from heedful.studies.study import StudyPlan, StudyResult, Table
 
-_SENTENCE = 28  # pieces of a sentence of WMT 2014, about
+_SENTENCE = 28  # approximate number of pieces in a sentence of WMT 2014
 
 
 def dry_run(title: str, rows: Sequence[TableRow], material: CorpusFacts, plan: StudyPlan) -> StudyResult:
-    """The rows, what they take, and the command of each. Their recipes are written: the commands name them."""
+    """List the rows, their cost and the command of each, and write the recipes that the commands name."""
     costs = [_cost(row, material) for row in rows]
     table = Table(
         title,
@@ -33,7 +33,7 @@ def dry_run(title: str, rows: Sequence[TableRow], material: CorpusFacts, plan: S
 
 
 def _cost(row: TableRow, material: CorpusFacts) -> tuple[int, int, float, float]:
-    """Parameters, steps, tokens of both sides, FLOPs."""
+    """Count parameters, steps, tokens of both sides, and FLOPs."""
     model, train = row.experiment.model, row.experiment.train
     size = model_size(model, material.source, material.target).total
     if material.lengths is None:

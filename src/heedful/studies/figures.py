@@ -39,13 +39,13 @@ from heedful.translation.translator import Translator
 
 _SIZES, _CLAUSES = (8000, 100, 100), (1,)  # short sentences, which a tiny model learns in seconds
 _TEST_SEED = 2  # of the test set of `write_corpus`
-_STRONGEST = 3  # heads that are told of each link of the paper
+_STRONGEST = 3  # heads listed for each link of the paper
 
 Shown = tuple[Table, dict[str, bytes]]
 
 
 def show_heads(plan: StudyPlan) -> Shown:
-    """Of the recipe's model on the paper's sentences; for smoke, of a tiny one on the small language."""
+    """Show the heads of the recipe's model on the paper's sentences, or at smoke scale of a tiny model."""
     if plan.scale == "smoke":
         return show_small_language(plan)
     experiment = load_experiment("figures", plan, {}, "recipes/multi30k-en-de.toml")
@@ -58,7 +58,7 @@ def show_heads(plan: StudyPlan) -> Shown:
 
 
 def show_paper_sentences(lens: Lens) -> Shown:
-    """The sentences of the paper, and the heads that make the links which it shows."""
+    """Show which heads make the links of the paper's figures 3 to 5."""
     found = list(find_figures(lens))
     table = Table(
         "Heads of figures 3 to 5",
@@ -76,7 +76,7 @@ def _links(found: Found) -> Iterator[tuple[str, str, str, str, float, float]]:
 
 
 def show_small_language(plan: StudyPlan) -> Shown:
-    """All heads on one sentence, and how much each cross head looks at the word that the next one comes from."""
+    """Show all heads on one sentence, and how much each cross head attends to the word being translated."""
     write_corpus(plan.folder / "data", _SIZES, _CLAUSES)
     experiment = load_experiment("figures", plan, _small_recipe(plan), "")
     lens = _lens(train_row(TableRow("heads", experiment), plan))
@@ -102,7 +102,7 @@ def show_small_language(plan: StudyPlan) -> Shown:
 
 
 def measure_right_words(translator: Translator, held_out: list[Pair]) -> tuple[dict[Head, float], float]:
-    """The mean weight of each cross head on the words that the target's words come from, and that of an even head."""
+    """Measure the mean weight of each cross head on the right source word, and the weight of uniform attention."""
     source, target = (
         [tokenizer.encode(text) for text in texts]
         for tokenizer, texts in (
@@ -167,7 +167,7 @@ def _drawn(look: Look) -> bytes:
     return draw_attention(look.inside[0].attention, translation.source_pieces, translation.pieces, "svg")
 
 
-_LENGTHS, _WINDOW = (7, 5, 3), 2  # of the sentences whose masks are shown
+_LENGTHS, _WINDOW = (7, 5, 3), 2  # lengths of the sentences whose masks are shown
 _POSITIONS, _DISTANCES = 200, (0, 1, 2, 5, 10, 20, 50, 100)
 _SCHEDULES = ((512, 4000), (512, 8000), (256, 4000), (1024, 4000))  # d_model and warm-up
 _STEPS = (1, *range(100, 40_001, 100))
@@ -177,15 +177,15 @@ _VOCABULARY = 37_000  # the paper's
 
 @dataclass(frozen=True, slots=True)
 class FigureTable:
-    """A table of what can be checked, and pictures that are drawn only where matplotlib is."""
+    """A table of figures to check, and pictures that are drawn only if matplotlib is installed."""
 
     table: Table
     pictures: Mapping[str, Callable[[], bytes]]
 
 
 def draw_figures(plan: StudyPlan) -> StudyResult:
-    """All of them, by the product's own code. Only the heads need a training."""
-    use_threads(1)  # for products this small, more threads only wait for each other
+    """Draw all figures with heedful's own code. Only the heads need a training."""
+    use_threads(1)  # more threads only slow down such small products
     parts = [show_masks(), show_positions(), show_schedules(), show_smoothings()]
     table, attention = show_heads(plan)
     pictures = {name: draw() for part in parts for name, draw in part.pictures.items()} if can_draw() else {}
@@ -193,7 +193,7 @@ def draw_figures(plan: StudyPlan) -> StudyResult:
 
 
 def show_masks() -> FigureTable:
-    """Section 3.2.3, and section 4 for the window: what the code allows, and what a fresh model looks at."""
+    """Show the masks of section 3.2.3, the window of section 4, and what an untrained model attends to."""
     layout, here = Layout.of(torch.tensor(_LENGTHS)), torch.device("cpu")
     longest = layout.longest
     padding = key_mask(layout.mask)[:, 0].expand(-1, longest, -1)
@@ -222,19 +222,19 @@ def show_masks() -> FigureTable:
 
 
 def _seen(kind: Kind, window: int, mask: Bool[Tensor, "batch query key"]) -> tuple[int, int, float]:
-    """Pairs of words that the mask lets look, all there are in the grid, and what a model looks at beyond it."""
+    """Count the allowed pairs and all pairs, and find the largest weight outside the mask."""
     config = ModelConfig(d_model=16, d_ff=32, num_heads=2, encoder_layers=1, decoder_layers=1, window=window)
     model = Transformer(config, 10, 10, 0).eval()
     ids, lengths = pack([[1] * length for length in _LENGTHS])
     with torch.inference_mode(), record_attention(model) as record:
         model.decode(ids, lengths, model.encode(ids, lengths))
-    queries = Layout.of(lengths).mask[:, :, None]  # rows past a sentence's end are thrown away
+    queries = Layout.of(lengths).mask[:, :, None]  # rows after the end of a sentence do not count
     weights = record.weights(kind, 0).amax(1).where(queries & ~mask, 0.0)
     return int((mask & queries).sum()), int(queries.sum()) * mask.shape[-1], float(weights.max())
 
 
 def show_positions() -> FigureTable:
-    """Section 3.5. The dot product of two positions is the sum of cos(distance x frequency): the distance alone."""
+    """Show that the dot product of two positions (section 3.5) depends on their distance alone."""
     d_model = ModelConfig().d_model
     table = SinusoidalPositions(d_model)(torch.arange(_POSITIONS), _POSITIONS).numpy()
     products = table.astype(np.float64) @ table.T.astype(np.float64)
@@ -264,12 +264,12 @@ def show_positions() -> FigureTable:
 
 
 def _deviation(products: Float[np.ndarray, "position position"]) -> float:
-    """How far two dot products of the same distance differ."""
+    """The largest difference between dot products at the same distance."""
     return max(float(np.ptp(np.diagonal(products, distance))) for distance in range(len(products)))
 
 
 def show_schedules() -> FigureTable:
-    """Section 5.3, equation 3."""
+    """Show the learning rate of equation 3."""
     rows, curves = [], []
     for d_model, warmup in _SCHEDULES:
         config = TrainConfig(warmup_steps=warmup)
@@ -289,7 +289,7 @@ def show_schedules() -> FigureTable:
 
 
 def show_smoothings() -> FigureTable:
-    """Section 5.4: what the model should learn, and the loss by the probability that it gives the right piece."""
+    """Show label smoothing (section 5.4): the targets, and the loss by the probability of the right piece."""
     shares = [step / 200 for step in range(1, 200)]
     rows, curves = [], []
     for smoothing in _SMOOTHINGS:
@@ -313,9 +313,9 @@ def show_smoothings() -> FigureTable:
 
 
 def _logits(share: float) -> tuple[Float[Tensor, "1 2"], Float[Tensor, "vocabulary 2"]]:
-    """Features and an output layer that give the first piece this probability, and the others the rest in equal parts.
+    """Features and an output layer that give the first piece this probability and share the rest equally.
 
-    Two features are enough: the logit of the first piece, and the one of all others.
+    Two features are enough: the logit of the first piece and that of all others.
     """
     features = torch.tensor([[share, (1 - share) / (_VOCABULARY - 1)]], dtype=torch.float64).log()
     weight = torch.zeros(_VOCABULARY, 2, dtype=torch.float64)
@@ -330,11 +330,11 @@ def _loss(share: float, smoothing: float) -> float:
 
 
 def _targets(smoothing: float) -> tuple[float, float]:
-    """What the right piece and each other should get: the gradient of the logits is softmax minus target."""
+    """The target probabilities of the right and of every other piece, from the gradient: softmax minus target."""
     share = 0.5
     features, weight = _logits(share)
     features.requires_grad_()
     with torch.enable_grad():
         smoothed_loss(features, weight, torch.tensor([0]), smoothing).smoothed.backward()
     right, others = (features.grad if features.grad is not None else features)[0].tolist()
-    return share - right, round(1 - share - others, 12) / (_VOCABULARY - 1)  # rounding shows where it should be 0
+    return share - right, round(1 - share - others, 12) / (_VOCABULARY - 1)  # rounding errors become 0

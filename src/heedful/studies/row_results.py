@@ -31,29 +31,29 @@ _FILE = "scored.json"
 
 @dataclass(frozen=True, slots=True)
 class RowScores:
-    """Outputs for the questions in their order, their scores, and perplexity per piece of the validation pairs."""
+    """Outputs in the order of the test set, their scores, and the validation perplexity per piece."""
 
     outputs: tuple[str, ...]
     scores: tuple[Score, ...]
     perplexity: float | None
 
     def score(self, metric: str) -> Score:
-        """The one of this name."""
+        """The score of this metric."""
         return next(score for score in self.scores if score.metric == metric)
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingCost:
-    """What a training has taken, from its log."""
+    """The cost of a training, read from its log."""
 
     parameters: int
     flops: float
     tokens_per_second: float
-    curve: tuple[tuple[float, float], ...]  # FLOPs so far and validation score
+    curve: tuple[tuple[float, float], ...]  # (FLOPs so far, validation score)
 
 
 def read_test_questions(study: str, experiment: Experiment) -> list[Question]:
-    """The test set that the recipe names."""
+    """Read the test set that the recipe names."""
     data = experiment.data
     if not data.test_source:
         raise ConfigError(f"study {study} scores a test set, but the recipe names none; set data.test_source")
@@ -61,12 +61,12 @@ def read_test_questions(study: str, experiment: Experiment) -> list[Question]:
 
 
 def read_validation_questions(run: RunFolder) -> list[Question]:
-    """The validation pairs as a test, as in Table 3 of the paper."""
+    """Read the validation pairs as a test set, as in Table 3 of the paper."""
     return find_task(run.experiment().task).make_questions(read_valid_pairs(run))
 
 
 def score_row(run: RunFolder, asked: Sequence[Question], plan: StudyPlan) -> RowScores:
-    """Answer the questions with the folder's model; what is kept of the same questions is taken."""
+    """Translate and score the test set with the run's model, or read the scores of an earlier run."""
     experiment = run.experiment()
     key = sha256(repr((asked, experiment.search, experiment.evaluate)).encode()).hexdigest()
     if kept := _kept(run, key):
@@ -82,7 +82,7 @@ def score_row(run: RunFolder, asked: Sequence[Question], plan: StudyPlan) -> Row
 
 
 def count_training_cost(run: RunFolder) -> TrainingCost:
-    """Counted FLOPs: those of an epoch over its real sentence lengths, times the epochs made."""
+    """Count FLOPs over the real sentence lengths of an epoch, times the number of epochs."""
     model, vocabulary = run.experiment().model, run.tokenizers().vocabulary
     source, target = Corpus(run.data / "train-0").lengths()
     a_token = training_flops(model, vocabulary.target, source, target) / (int(source.sum()) + int(target.sum()))
@@ -121,10 +121,11 @@ def _kept(run: RunFolder, key: str) -> RowScores | None:
 
 
 SMOKE_NOTE = (
-    "Smoke trains tiny models for seconds on made-up sentences: it shows that all works, its figures mean nothing."
+    "Smoke scale trains tiny models for seconds on artificial sentences: it shows that everything runs; its figures "
+    "mean nothing."
 )
 
-# What all smoke trainings have in common: a few seconds on one thread.
+# Shared by all smoke trainings, which take a few seconds on one thread.
 SMOKE: Mapping[str, Any] = {
     "text": {"kind": "words", "vocabulary_size": 600},
     "train": {
@@ -143,7 +144,7 @@ SMOKE: Mapping[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class FinishedRow:
-    """A row, how good it is and what it took."""
+    """A trained row with its scores and cost."""
 
     row: TableRow
     run: RunFolder
@@ -154,7 +155,7 @@ class FinishedRow:
 def finish_rows(
     rows: Iterable[TableRow], asked: Callable[[RunFolder], Sequence[Question]], plan: StudyPlan
 ) -> list[FinishedRow]:
-    """Each row is trained and scored before the next one begins, so that an interruption loses little."""
+    """Train and score the rows one after another, so that an interruption loses little."""
     done = []
     for row in rows:
         run = train_row(row, plan)
@@ -163,17 +164,17 @@ def finish_rows(
 
 
 def pick_bleu(scored: RowScores, plan: StudyPlan) -> Score:
-    """The paper's own kind of BLEU where its numbers stand beside it, else what the recipe says."""
+    """Choose the paper's BLEU at paper scale, and the recipe's otherwise."""
     return scored.score("BLEU (paper)" if plan.scale == "paper" else "BLEU")
 
 
 def format_interval(score: Score) -> str:
-    """In which the value lies with 95 % certainty."""
+    """Write the 95 % interval."""
     return f"{score.low:.2f} to {score.high:.2f}"
 
 
 def make_notes(plan: StudyPlan, *more: str) -> tuple[str, ...]:
-    """What to say below a table."""
+    """Notes below a table, with a warning at smoke scale."""
     return (SMOKE_NOTE, *more) if plan.scale == "smoke" else more
 
 

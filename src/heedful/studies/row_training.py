@@ -1,4 +1,4 @@
-"""A row of a table, trained in its own run folder: begun, gone on with, or found finished."""
+"""Train a row of a table in its own run folder: start it, resume it, or find it finished."""
 
 import shlex
 import signal
@@ -18,7 +18,7 @@ from heedful.tasks import find_task
 from heedful.training import run as fit
 from heedful.training.events import Event, Finished, StepDone, Validated
 
-# Where a row is trained, which does not make it another row.
+# Keys that say where a row is trained; they do not change the row.
 _PLACE = ("train.threads", "train.device", "train.timeout_minutes")
 _SIGNALS = ("SIGINT", "SIGTERM", "SIGUSR1")
 _SECONDS_BETWEEN_LOOKS = 0.2
@@ -30,14 +30,14 @@ def row_folder(row: TableRow, plan: StudyPlan) -> Path:
 
 
 def train_row(row: TableRow, plan: StudyPlan) -> RunFolder:
-    """Train it to its end; a finished one is kept. A signal saves and raises `StudyInterrupted`."""
+    """Train the row to its end unless it is finished. A signal saves a checkpoint and raises `StudyInterrupted`."""
     if came := plan.interrupted():
         raise StudyInterrupted(came)
     run = RunFolder(row_folder(row, plan))
     if (run.path / "experiment.toml").exists():
         _check_same(run, row)
         if "finished" in run.about():
-            plan.report.say(f"{row.name}: trained already")
+            plan.report.say(f"{row.name}: already trained")
             return run
     plan.report.say(f"{row.name}: training in {run.path}")
     if plan.processes > 1:
@@ -48,13 +48,13 @@ def train_row(row: TableRow, plan: StudyPlan) -> RunFolder:
 
 
 def command(row: TableRow, plan: StudyPlan) -> str:
-    """The line that trains this row alone; its recipe is written where the line says."""
+    """The command that trains this row alone, from the recipe that `write_recipe` writes."""
     parts = [*_launcher(plan), *_arguments(row, plan)]
     return shlex.join(parts)
 
 
 def write_recipe(row: TableRow, plan: StudyPlan) -> Path:
-    """The complete experiment of a row, as a recipe."""
+    """Write the complete experiment of a row as a recipe."""
     path = plan.folder / "recipes" / f"{row.name}.toml"
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, dump_experiment(row.experiment))
@@ -109,10 +109,10 @@ def _arguments(row: TableRow, plan: StudyPlan) -> list[str]:
 
 
 def _train_elsewhere(row: TableRow, plan: StudyPlan) -> None:
-    """By several processes of their own, such as one for each GPU."""
+    """Train with torchrun in separate processes, such as one for each GPU."""
     write_recipe(row, plan)
     launcher = [sys.executable, "-m", "torch.distributed.run", *_launcher(plan)[1:]]
-    # In a process group of their own Ctrl-C does not reach them twice, which would stop them before they have saved.
+    # In their own process group Ctrl-C reaches them once; a second one would stop them before they have saved.
     with subprocess.Popen([*launcher, *_arguments(row, plan)], start_new_session=True) as child:  # noqa: S603
         try:
             while child.poll() is None and not plan.interrupted():
@@ -125,6 +125,6 @@ def _train_elsewhere(row: TableRow, plan: StudyPlan) -> None:
         raise StudyInterrupted(came)
     if "finished" not in RunFolder(row_folder(row, plan)).about():
         raise HeedfulError(
-            f"the training of {row.name} ended with exit code {child.returncode}; see above, "
-            "and go on by the same command"
+            f"the training of {row.name} ended with exit code {child.returncode}; see above. "
+            "The same command resumes it"
         )

@@ -1,4 +1,4 @@
-"""The rows of a table as experiments: one recipe, of which each changes only what it is about."""
+"""The rows of a table as experiments: each changes only what it is about in one recipe."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -18,14 +18,14 @@ _CLIPPED = 1.0
 
 @dataclass(frozen=True, slots=True)
 class TableRow:
-    """A model to train, under the name of its folder."""
+    """An experiment to train, and the name of its folder."""
 
     name: str
     experiment: Experiment
 
 
 def load_experiment(study: str, plan: StudyPlan, smoke: Mapping[str, Any], example: str, *tasks: Task) -> Experiment:
-    """What all rows begin with: the recipe; for smoke these tables, and what is given on top of them."""
+    """Load the experiment that all rows start from: the recipe, or at smoke scale these tables."""
     if plan.scale != "smoke" and not plan.recipe:
         raise ConfigError(
             f"study {study} --scale {plan.scale} needs a recipe that names the data and how to train; "
@@ -43,7 +43,7 @@ def load_experiment(study: str, plan: StudyPlan, smoke: Mapping[str, Any], examp
 
 
 def check_recipe(study: str, experiment: Experiment, example: str, *tasks: Task) -> None:
-    """A study compares by one score, and with a Transformer; it is of translation unless other tasks are named."""
+    """Refuse a recipe of another task (translation, unless others are named) or without a Transformer."""
     tasks = tasks or (TRANSLATION,)
     if experiment.task not in [task.name for task in tasks]:
         raise ConfigError(
@@ -51,36 +51,36 @@ def check_recipe(study: str, experiment: Experiment, example: str, *tasks: Task)
         )
     if experiment.model.family != "transformer":
         raise ConfigError(
-            f"study {study} begins with a Transformer, but model.family is '{experiment.model.family}'; "
+            f"study {study} needs a Transformer, but model.family is '{experiment.model.family}'; "
             f"give a recipe such as {example}"
         )
 
 
 def select_rows(rows: Iterable[TableRow], plan: StudyPlan) -> list[TableRow]:
-    """Those that were asked for."""
+    """Keep the rows that `--rows` names."""
     known = {row.name: row for row in rows}
     for name in plan.rows:
         if name not in known:
             others = did_you_mean(name, known) or f"; there are {', '.join(known)}"
-            raise ConfigError(f"--rows {name}: there is no such row{others}")
+            raise ConfigError(f"--rows {name}: no such row{others}")
     return [row for name, row in known.items() if not plan.rows or name in plan.rows]
 
 
-def row(name: str, experiment: Experiment, changes: Mapping[str, Any]) -> TableRow:
-    """An experiment with some keys changed, checked as any other."""
+def make_row(name: str, experiment: Experiment, changes: Mapping[str, Any]) -> TableRow:
+    """Make a row from an experiment with some keys changed."""
     return TableRow(name, make_experiment(merge(asdict(experiment), changes, {"name": name})))
 
 
 def make_rival_row(name: str, preset: str, experiment: Experiment, material: CorpusFacts, **more: object) -> TableRow:
-    """Another family in place of the recipe's Transformer, of as many parameters; all else is the recipe's.
+    """Replace the recipe's Transformer by a rival with as many parameters; everything else stays as in the recipe.
 
-    Only the rate is its own, that of the rivals' presets. The paper's schedule gives a rate by the width of a
-    Transformer, so a rival's falls in the same way from its own.
+    Only the learning rate is the rival's own. The paper's schedule derives the rate from the width of a Transformer,
+    so a rival gets an inverse-square-root schedule from its own peak.
     """
     kept = {key: getattr(experiment.model, key) for key in ("dropout", "sharing", "max_positions")}
     of_preset = {key: value for key, value in PRESETS[preset]["model"].items() if key != "dropout"}
     model = {**asdict(ModelConfig()), "preset": preset, **of_preset, **kept, **more}
-    # Rows of positions that no sentence reaches would be parameters without a use.
+    # Positions beyond the longest sentence would be unused parameters.
     model["max_positions"] = min(experiment.model.max_positions, experiment.data.max_length)
     total = model_size(experiment.model, material.source, material.target).total
     schedule = experiment.train.schedule
@@ -89,6 +89,6 @@ def make_rival_row(name: str, preset: str, experiment: Experiment, material: Cor
         "schedule": "inverse-sqrt" if schedule == "paper" else schedule,
         "clip_norm": experiment.train.clip_norm or _CLIPPED,
     }
-    unsized = row(name, experiment, {"model": model, "train": train})
+    unsized = make_row(name, experiment, {"model": model, "train": train})
     sized = match_size(unsized.experiment.model, material.source, material.target, total)
     return TableRow(name, replace(unsized.experiment, model=sized))

@@ -22,7 +22,7 @@ from heedful.training.precision import Precision
 
 
 def seconds(work: Callable[[], object], device: torch.device) -> float:
-    """What this takes. On a processor, what its thread worked: as long as it lasts on an idle machine."""
+    """Measure the time of `work`; on a CPU, the CPU time of this thread, which other programs do not change."""
     clock = time.thread_time if device.type == "cpu" else time.perf_counter
     _wait_for(device)
     began = clock()
@@ -33,13 +33,13 @@ def seconds(work: Callable[[], object], device: torch.device) -> float:
 
 @contextmanager
 def one_thread(device: torch.device) -> Iterator[None]:
-    """On a processor inside of this; several threads take as long as they wait for one another and for others."""
+    """Use one thread on a CPU: with several, threads wait for each other and for other programs."""
     with divide_threads(torch.get_num_threads() if device.type == "cpu" else 1):
         yield
 
 
 def _wait_for(device: torch.device) -> None:
-    """Until it has done all it was told to; a processor always has."""
+    """Wait until the device has finished its queue."""
     match device.type:
         case "cuda":
             torch.cuda.synchronize(device)
@@ -59,11 +59,11 @@ def measure_training_speed(
     repeats: int,
     device: torch.device,
 ) -> dict[tuple[str, int], float]:
-    """Source and target tokens a second, by the name of a model and the length of all sentences.
+    """Measure source and target tokens a second for each model and sentence length.
 
-    A step is a whole one, as training takes it: forward, backward and Adam, with `batch_tokens` source and as many
-    target tokens, on one thread of a processor or on a GPU. The models take turns, so that whatever else the machine
-    does slows all of them, and the figure is the median; the first round does not count.
+    A step is a complete training step (forward, backward and Adam) with `batch_tokens` source and as many target
+    tokens, on one CPU thread or on a GPU. The models take turns, so other load on the machine slows all of them alike.
+    The result is the median; the first round does not count.
     """
     torch.manual_seed(1)
     keep_freed_memory()
@@ -75,14 +75,14 @@ def measure_training_speed(
             steps[name, length] = training_steps(learner, repeat(update), gradients, config.d_model, _TRAIN)
     took: dict[tuple[str, int], list[float]] = {key: [] for key in steps}
     with one_thread(device):
-        # One length after another, so that all models meet it at about the same time.
+        # All models run one length before the next, so that they run it at about the same time.
         for _, length, name in product(range(repeats + 1), lengths, configs):
             took[name, length].append(seconds(partial(next, steps[name, length]), device))
     return {key: updates[key[1]].tokens / median(rounds[1:]) for key, rounds in took.items()}
 
 
 def _learner(config: ModelConfig, vocabulary: int, device: torch.device) -> tuple[TrainingState, Gradients]:
-    """A model as `heedful train` sets it up for one worker."""
+    """Set up a model as `heedful train` does for one worker."""
     model = build_model(config, Vocabulary(vocabulary, vocabulary, _PAD, _EOS)).to(device)
     precision = Precision.of(_TRAIN.precision, device)
     objective = Objective(_TRAIN.label_smoothing, 1, precision)
@@ -92,7 +92,7 @@ def _learner(config: ModelConfig, vocabulary: int, device: torch.device) -> tupl
 
 
 def _update(length: int, vocabulary: int, batch_tokens: int, device: torch.device) -> Update:
-    """Random sentences, all of this length."""
+    """Make an update of random sentences of this length."""
     count = max(1, batch_tokens // length)
     source, target = torch.randint(_EOS + 1, vocabulary, (2, count, length))
     source[:, -1] = target[:, -1] = _EOS

@@ -1,4 +1,4 @@
-"""What every study is given, and what it gives back: tables, charts, and the files that keep them."""
+"""The plan that every study is given, and the tables and charts that it returns."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +15,7 @@ _MARK = ".study"
 
 
 class StudyInterrupted(Exception):
-    """A signal has asked to stop. All that was done is kept, and the same study goes on from there."""
+    """A signal stopped the study. Finished work is kept, and the same command continues from there."""
 
     def __init__(self, signal: str) -> None:
         super().__init__(f"stopped by {signal}")
@@ -28,34 +28,36 @@ def _never() -> str:
 
 @dataclass(frozen=True, slots=True)
 class StudyPlan:
-    """How large to run it, on what, and where its rows and results are kept."""
+    """The scale and recipe of a study, and the folder of its rows and results."""
 
     scale: Scale
     folder: Path
-    recipe: Mapping[str, Any] | None  # the tables of a recipe, as far as given; smoke needs none
+    recipe: Mapping[str, Any] | None  # the tables of a recipe; smoke needs none
     report: Reporter
-    rows: tuple[str, ...] = ()  # of a study that trains rows only these; none: all
-    processes: int = 1  # that train one row together
-    dry_run: bool = False  # tell what would be trained
-    interrupted: Callable[[], str] = _never  # the name of a signal that came, or nothing
+    rows: tuple[str, ...] = ()  # names of the rows to train; empty: all
+    processes: int = 1  # processes that train one row together
+    dry_run: bool = False  # only list what would be trained
+    interrupted: Callable[[], str] = _never  # the name of a received signal, or ""
 
 
 def claim(folder: Path) -> None:
-    """Make this the folder of a study. Studies write and clear files in it, so nobody else's may be there."""
+    """Claim a folder for a study. It must be empty or a study's: studies write and delete files in it."""
     with disk_errors(folder):
         known = (folder / _MARK).exists() or (folder / "rows").is_dir()
         if folder.exists() and not known and any(folder.iterdir()):
-            raise FolderError(f"{folder} holds other files than those of a study; choose another --out, or empty it")
+            raise FolderError(
+                f"{folder} contains files that do not belong to a study; choose another --out, or empty it"
+            )
         folder.mkdir(parents=True, exist_ok=True)
         write_atomically(folder / _MARK, "")
 
 
-Cell = str | int | float | None  # None: not known, or not there
+Cell = str | int | float | None  # None: unknown
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Ours beside the paper's. Numbers are kept as they are and shown with two decimals."""
+    """A table of results. Numbers are kept exactly and shown with two decimals."""
 
     title: str
     columns: tuple[str, ...]
@@ -64,11 +66,10 @@ class Table:
 
     @property
     def cells(self) -> list[tuple[str, ...]]:
-        """The column titles and all rows, as they are shown."""
+        """The column titles and all rows as text."""
         return [self.columns, *(tuple(map(_shown, row)) for row in self.rows)]
 
     def markdown(self) -> str:
-        """For a page."""
         heads, *rows = self.cells
         lines = [_line(heads), _line(["---"] * len(heads)), *map(_line, rows)]
         return "\n".join([f"## {self.title}", "", *lines, "", *(f"{note}\n" for note in self.notes)])
@@ -76,14 +77,14 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class StudyResult:
-    """All that a study has to show."""
+    """The tables and pictures of a study."""
 
     title: str
     tables: tuple[Table, ...]
     pictures: Mapping[str, bytes] = field(default_factory=dict)  # by file name
 
     def write(self, folder: Path) -> list[Path]:
-        """Keep it: `README.md`, `result.json` and the pictures; tells what was written."""
+        """Write `README.md`, `result.json` and the pictures; return their paths."""
         folder.mkdir(parents=True, exist_ok=True)
         shown = [f"![{Path(name).stem}]({name})\n" for name in self.pictures]
         page = "\n".join([f"# {self.title}", "", *(table.markdown() for table in self.tables), *shown])
@@ -93,7 +94,7 @@ class StudyResult:
         return [folder / name for name in files]
 
     def as_json(self) -> str:
-        """For a program: the numbers as they are."""
+        """The tables as JSON, with exact numbers."""
         tables = [
             {
                 "title": table.title,

@@ -18,19 +18,19 @@ _PREPOSITIONS = "above behind beside near under with"
 _JOINTS = "and because but while"
 NOUNS, VERBS, ADJECTIVES = _NOUNS.split(), _VERBS.split(), _ADJECTIVES.split()
 PREPOSITIONS, JOINTS = _PREPOSITIONS.split(), _JOINTS.split()
-_MODIFIED, _PLACED = 0.4, 0.35  # how often a noun has an adjective, and a clause a place
+_MODIFIED, _PLACED = 0.4, 0.35  # probabilities of an adjective with a noun and of a place in a clause
 _CONSONANTS, _VOWELS = "bdfgklmnprstvz", "aeiou"
-_OBJECT = "ka"  # stands before what something is done to
+_OBJECT = "ka"  # precedes the object
 
 
 def pairs(count: int, seed: int, clauses: Sequence[int] = (1, 1, 2, 2, 3)) -> list[Pair]:
-    """Random sentences, each of so many clauses as one of these numbers says."""
+    """Make random sentences; the number of clauses in each is drawn from `clauses`."""
     draw = random.Random(f"sentences {seed}")
     return [_sentence(draw, draw.choice(clauses)) for _ in range(count)]
 
 
 def write_corpus(folder: Path, sizes: tuple[int, int, int], clauses: Sequence[int] = (1, 1, 2, 2, 3)) -> None:
-    """The files `train.en`, `train.xx` and the same of `valid` and `test`, of so many pairs."""
+    """Write `train.en`, `train.xx` and the same for `valid` and `test`, with these numbers of pairs."""
     folder.mkdir(parents=True, exist_ok=True)
     for seed, (name, count) in enumerate(zip(("train", "valid", "test"), sizes, strict=True)):
         made = pairs(count, seed, clauses)
@@ -39,7 +39,7 @@ def write_corpus(folder: Path, sizes: tuple[int, int, int], clauses: Sequence[in
 
 
 def comes_from(word: str, english: str) -> bool:
-    """Whether an invented word means this English one. Articles and the mark of an object mean none."""
+    """Whether an invented word translates this English one. Articles and the object marker translate none."""
     own = english in (*NOUNS, *VERBS, *PREPOSITIONS, *JOINTS) and word == _word(english)
     return own or (english in ADJECTIVES and word[:-1] == _word(english))
 
@@ -85,11 +85,12 @@ def _word(english: str) -> str:
 
 _OF_THE_VERB, _OF_THE_NOUN = ("near", "under"), ("with", "of")
 _FEWEST, _MOST = 3, 12  # words
-_OBJECTS, _PLACES, _MODIFIED, _NESTED = 0.7, 0.4, 0.3, 0.25  # how often
+# Probabilities in a tree of an object, a place, an adjective and a nested noun phrase.
+_TREE_OBJECT, _TREE_PLACE, _TREE_ADJECTIVE, _TREE_NESTED = 0.7, 0.4, 0.3, 0.25
 
 
 def trees(count: int, seed: int) -> list[Tree]:
-    """Random trees over 3 to 12 words."""
+    """Make random trees over 3 to 12 words."""
     draw = random.Random(f"trees {seed}")
     found: list[Tree] = []
     while len(found) < count:
@@ -100,7 +101,7 @@ def trees(count: int, seed: int) -> list[Tree]:
 
 
 def write_treebank(folder: Path, sizes: tuple[int, int, int]) -> None:
-    """The files `train.mrg`, `valid.mrg` and `test.mrg`, of so many trees."""
+    """Write `train.mrg`, `valid.mrg` and `test.mrg` with these numbers of trees."""
     folder.mkdir(parents=True, exist_ok=True)
     for seed, (name, count) in enumerate(zip(("train", "valid", "test"), sizes, strict=True)):
         write_atomically(folder / f"{name}.mrg", "".join(f"{write_tree(tree)}\n" for tree in trees(count, seed)))
@@ -109,17 +110,17 @@ def write_treebank(folder: Path, sizes: tuple[int, int, int]) -> None:
 def _sentence_tree(draw: random.Random) -> Tree:
     subject = _noun_phrase(draw)
     verb: list[Tree | Word] = [Word("VBZ", draw.choice(VERBS))]
-    if draw.random() < _OBJECTS:
+    if draw.random() < _TREE_OBJECT:
         verb.append(_noun_phrase(draw))
-    if draw.random() < _PLACES:
+    if draw.random() < _TREE_PLACE:
         verb.append(_with(draw, _OF_THE_VERB))
     return Tree("S", (subject, Tree("VP", tuple(verb))))
 
 
 def _noun_phrase(draw: random.Random) -> Tree:
-    adjective = [Word("JJ", draw.choice(ADJECTIVES))] if draw.random() < _MODIFIED else []
+    adjective = [Word("JJ", draw.choice(ADJECTIVES))] if draw.random() < _TREE_ADJECTIVE else []
     plain = Tree("NP", (Word("DT", draw.choice(("the", "a"))), *adjective, Word("NN", draw.choice(NOUNS))))
-    if draw.random() >= _NESTED:
+    if draw.random() >= _TREE_NESTED:
         return plain
     return Tree("NP", (plain, _with(draw, _OF_THE_NOUN)))
 

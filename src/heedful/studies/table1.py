@@ -1,4 +1,4 @@
-"""Table 1 measured: what one layer of each kind costs as sentences grow longer and models wider."""
+"""Measure Table 1: the cost of one layer of each kind as sentences grow longer and models wider."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -39,7 +39,7 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 _KERNEL = 3
 _HEAD = 64  # d_k = d_v of the paper's base and big models: wider models have more heads
 
-# Operations, exponents of n and d, and the longest path; of whole layers the paper does not speak.
+# Operations, exponents of n and d, and the longest path. The paper has no figures for whole layers.
 _PAPER: dict[Kind, tuple[str, int, int, str]] = {
     "self-attention": ("n² · d", 2, 1, "1"),
     "recurrent": ("n · d²", 1, 2, "n"),
@@ -50,7 +50,7 @@ _PAPER: dict[Kind, tuple[str, int, int, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """What is measured: lengths at one width, widths at one length."""
+    """The sizes to measure: lengths at one width, and widths at one length."""
 
     lengths: tuple[int, ...]
     width: int
@@ -69,7 +69,7 @@ _SIZES: dict[Scale, Sizes] = {
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """What one layer took at one size."""
+    """The cost of one layer at one size."""
 
     kind: Kind
     n: int
@@ -88,13 +88,13 @@ class _Work:
 
 
 def table1(plan: StudyPlan) -> StudyResult:
-    """Time, operations, memory and steps of each kind of layer, and the exponents by which they grow."""
+    """Measure time, operations, memory and sequential steps of each kind of layer, and fit their growth."""
     device = choose_device(make_experiment(plan.recipe or {}).train.device)
     return measured(_SIZES[plan.scale], device, plan.report)
 
 
 def measured(sizes: Sizes, device: torch.device, report: Reporter) -> StudyResult:
-    """The study at these sizes."""
+    """Run the study at these sizes."""
     by_n = measure([(n, sizes.width) for n in sizes.lengths], sizes, device, "lengths", report)
     by_d = measure([(sizes.length, d) for d in sizes.widths], sizes, device, "widths", report)
     tables = (
@@ -110,7 +110,7 @@ def measured(sizes: Sizes, device: torch.device, report: Reporter) -> StudyResul
 def measure(
     shapes: Sequence[tuple[int, int]], sizes: Sizes, device: torch.device, what: str, report: Reporter
 ) -> list[Point]:
-    """Every kind at all of these n and d. They take turns, so that what else the machine does slows all of them."""
+    """Measure every kind at these n and d. They take turns, so other load on the machine slows all of them alike."""
     torch.manual_seed(1)
     works = {(kind, n, d): _work(kind, n, d, sizes.window, device) for n, d in shapes for kind in KINDS}
     took: dict[tuple[Kind, int, int], list[float]] = {key: [] for key in works}
@@ -128,7 +128,7 @@ def measure(
 
 
 def layer_flops(kind: Kind, n: int, d: int, window: int) -> int:
-    """Operations of all matrix products; a multiply-add is two. Each query meets a key, each weight a value."""
+    """Count the operations of all matrix products; a multiply-add counts as two."""
     nearby = count_attention_pairs(np.array([n]), window)
     match kind:
         case "self-attention":
@@ -138,7 +138,7 @@ def layer_flops(kind: Kind, n: int, d: int, window: int) -> int:
         case "recurrent":
             return 2 * n * 4 * 2 * d * d  # four gates, each from input and state
         case "convolutional":
-            return 2 * n * _KERNEL * d * 2 * d  # half of what comes out is the gate
+            return 2 * n * _KERNEL * d * 2 * d  # half of the output is the gate
         case "restricted self-attention":
             return 2 * nearby * 2 * d
         case "restricted self-attention, whole layer":
@@ -148,7 +148,7 @@ def layer_flops(kind: Kind, n: int, d: int, window: int) -> int:
 
 
 def kept_bytes(work: _Work) -> int:
-    """What the layer keeps for the backward pass, its input included, its weights not; exact on any device."""
+    """Count the bytes kept for the backward pass, including the input and excluding the weights."""
     kept: list[Tensor] = []
 
     def keep(tensor: Tensor) -> Tensor:
@@ -163,13 +163,13 @@ def kept_bytes(work: _Work) -> int:
 
 
 def exponent(sizes: Sequence[int], costs: Sequence[float]) -> float:
-    """That of the power law which fits the larger half best, by least squares of the logarithms."""
+    """Fit a power law to the larger half of the sizes, by least squares of the logarithms; return its exponent."""
     half = len(sizes) // 2
     return float(np.polyfit(np.log(sizes[half:]), np.log(costs[half:]), 1)[0])
 
 
 def crossing(sizes: Sequence[int], costs: Sequence[float], others: Sequence[float]) -> float | None:
-    """Where these costs overtake the others, on straight lines between the logarithms; None: nowhere here."""
+    """Interpolate the size at which these costs overtake the others; None if they do not."""
     ratios = [math.log(cost / other) for cost, other in zip(costs, others, strict=True)]
     for (left, before), (right, after) in pairwise(zip(sizes, ratios, strict=True)):
         if before < 0.0 <= after:
@@ -178,12 +178,12 @@ def crossing(sizes: Sequence[int], costs: Sequence[float], others: Sequence[floa
 
 
 def flops_crossing(kind: Kind, d: int, window: int) -> int:
-    """The least n at which this takes as many operations as the recurrent layer."""
+    """The smallest n at which this kind needs as many operations as the recurrent layer."""
     return next(n for n in count(1) if layer_flops(kind, n, d, window) >= layer_flops("recurrent", n, d, window))
 
 
 def _work(kind: Kind, n: int, d: int, window: int, device: torch.device) -> _Work:
-    """As the models do it, on one sentence of n positions. All run as they do to translate, without gradients."""
+    """Set up one layer and one sentence of n positions, as the models use it."""
     layout = Layout.of(torch.tensor([n], device=device))
     x = torch.randn(n, d, device=device, requires_grad=True)
     match kind:
@@ -220,7 +220,7 @@ def _attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 
 def _grids(attention: SelfAttention, x: Tensor, layout: Layout) -> tuple[Tensor, Tensor, Tensor]:
-    """Queries, keys and values of a sentence, computed beforehand."""
+    """Compute the queries, keys and values of a sentence in advance."""
     key_values = PackedKeyValues(None, layout, layout, causal=False)
     grids = key_values.grids(attention.query_key_value(x), attention.head_sizes)
     q, k, v = (grid.detach().contiguous().requires_grad_() for grid in grids)

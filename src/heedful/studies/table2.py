@@ -18,7 +18,7 @@ from heedful.studies.row_results import (
     read_test_questions,
     smoke_data,
 )
-from heedful.studies.rows import TableRow, load_experiment, make_rival_row, row, select_rows
+from heedful.studies.rows import TableRow, load_experiment, make_rival_row, make_row, select_rows
 from heedful.studies.speed import measure_training_speed
 from heedful.studies.study import Cell, Scale, StudyPlan, StudyResult, Table
 from heedful.studies.synthetic import write_corpus
@@ -36,14 +36,14 @@ _NAMES = {
     "luong": "LSTM, multiplicative attention",
     "convs2s": "ConvS2S",
 }
-# BLEU on newstest2014 en-de and training FLOPs; the nearest system where the paper has not this very one.
+# BLEU on newstest2014 en-de and training FLOPs of the same system, or of the closest one in the paper.
 _PAPER: dict[str, tuple[str, float, float]] = {
     "transformer": ("Transformer (base)", 27.3, 3.3e18),
     "transformer-big": ("Transformer (big)", 28.4, 2.3e19),
     "luong": ("GNMT + RL", 24.6, 2.3e19),
     "convs2s": ("ConvS2S", 25.16, 9.6e18),
 }
-# Public notebooks on Multi30k de-en, test2016, lower-cased words, greedy.
+# From public notebooks on Multi30k de-en: test2016, lower-cased words, greedy search.
 _SMALL = {"transformer": 36.52, "lstm": 13.8, "gru": 20.6, "bahdanau": 28.3, "convs2s": 34.14}
 _SPEED_LENGTHS: Mapping[Scale, tuple[int, ...]] = {
     "smoke": (8, 32),
@@ -54,7 +54,7 @@ _SPEED_REPEATS: Mapping[Scale, int] = {"smoke": 2, "laptop": 9, "paper": 9}
 
 
 def table2(plan: StudyPlan) -> StudyResult:
-    """Train, score and compare all of them."""
+    """Train, score and compare the Transformer and its rivals."""
     if plan.scale == "smoke":
         write_corpus(plan.folder / "data", _SMOKE_SIZES)
     experiment = load_experiment("table2", plan, _smoke(plan), "recipes/multi30k-de-en.toml")
@@ -75,9 +75,9 @@ def _smoke(plan: StudyPlan) -> dict[str, object]:
 
 
 def _rows(experiment: Experiment, found: CorpusFacts, plan: StudyPlan) -> Iterator[TableRow]:
-    yield row("transformer", experiment, {})
+    yield make_row("transformer", experiment, {})
     if plan.scale == "paper":
-        yield row("transformer-big", experiment, merge(PRESETS["big"], {"model": {"preset": "big"}}))
+        yield make_row("transformer-big", experiment, merge(PRESETS["big"], {"model": {"preset": "big"}}))
     for name in _RIVALS:
         yield make_rival_row(name, name, experiment, found)
 
@@ -113,7 +113,7 @@ _NOTES = (
 
 
 def _speed(rows: Sequence[TableRow], experiment: Experiment, found: CorpusFacts, plan: StudyPlan) -> Table:
-    """Measured side by side, because a run's own figure depends on what else the machine did meanwhile."""
+    """Measure training speed side by side: a run's own figure depends on the load of the machine."""
     train, lengths = experiment.train, _SPEED_LENGTHS[plan.scale]
     plan.report.say(f"measuring training speed at sentences of {', '.join(map(str, lengths))} pieces")
     use_threads(train.threads)

@@ -1,4 +1,4 @@
-"""Table 3: what each choice of the architecture is worth, one row for each change of the base model."""
+"""Table 3: variations of the architecture, one row for each change of the base model."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -18,7 +18,7 @@ from heedful.studies.row_results import (
     read_validation_questions,
     smoke_data,
 )
-from heedful.studies.rows import TableRow, load_experiment, row, select_rows
+from heedful.studies.rows import TableRow, load_experiment, make_row, select_rows
 from heedful.studies.study import Cell, Scale, StudyPlan, StudyResult, Table
 from heedful.studies.synthetic import write_corpus
 
@@ -27,7 +27,7 @@ _SMOKE_SIZES = (60, 8, 8)
 _PREFIX = "table3-"
 FACTORS: Mapping[Scale, Fraction] = {"smoke": Fraction(1, 16), "laptop": Fraction(1, 4), "paper": Fraction(1)}
 _WIDTHS = ("d_model", "d_ff", "d_k", "d_v")
-_BIG_STEPS = 3  # times those of the others
+_BIG_STEPS = 3  # relative to the other rows
 
 # Perplexity per word-piece and BLEU on newstest2013, parameters in millions where the paper prints them.
 _PAPER: Mapping[str, tuple[float, float, int | None]] = {
@@ -68,19 +68,19 @@ def table3(plan: StudyPlan) -> StudyResult:
 
 
 def scaled_rows(experiment: Experiment, factor: Fraction) -> Iterator[TableRow]:
-    """All rows: the network is the paper's, its widths times the factor; the rest is the recipe's."""
+    """Make all rows: the paper's network with its widths scaled by `factor`; the rest comes from the recipe."""
     for name in _PAPER:
         preset = name if name in PRESETS else _PREFIX + name
         changes = PRESETS[preset]
         network: dict[str, Any] = asdict(ModelConfig()) | {"preset": preset} | dict(changes.get("model", {}))
-        network["sharing"] = experiment.model.sharing  # which follows from the recipe's vocabularies
+        network["sharing"] = experiment.model.sharing  # depends on the recipe's vocabularies
         for key in _WIDTHS:
             network[key] = int(network[key] * factor)
-        # Section 6.2: no averaging here, not for big either.
+        # Section 6.2: no checkpoint averaging here, not even for big.
         train: dict[str, Any] = {**changes.get("train", {}), "average_checkpoints": 1, "ema_decay": 0.0}
         if name == "big":
             train["max_steps"] = _BIG_STEPS * experiment.train.max_steps
-        yield row(name, experiment, {"model": network, "train": train})
+        yield make_row(name, experiment, {"model": network, "train": train})
 
 
 def _smoke(plan: StudyPlan) -> dict[str, Any]:

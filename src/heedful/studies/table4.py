@@ -14,7 +14,7 @@ from heedful.studies.row_results import (
     make_notes,
     read_test_questions,
 )
-from heedful.studies.rows import load_experiment, make_rival_row, row, select_rows
+from heedful.studies.rows import load_experiment, make_rival_row, make_row, select_rows
 from heedful.studies.study import Cell, StudyPlan, StudyResult, Table
 from heedful.studies.synthetic import write_treebank
 from heedful.tasks import Question
@@ -43,14 +43,14 @@ _PAPER: tuple[tuple[str, str, float], ...] = (
 
 
 def table4(plan: StudyPlan) -> StudyResult:
-    """Train both and score their trees."""
+    """Train both parsers and score their trees."""
     if plan.scale == "smoke":
         write_treebank(plan.folder / "data", _SMOKE_SIZES)
     example = "recipes/paper-parsing-wsj.toml" if plan.scale == "paper" else "recipes/parsing-wsj-sample.toml"
     experiment = load_experiment("table4", plan, _smoke(plan), example, *TREE_TASKS)
     found = collect_corpus_facts(experiment, plan)
     lstm = make_rival_row("lstm", "bahdanau", experiment, found, cell="lstm")
-    rows = select_rows([row("transformer", experiment, {}), lstm], plan)
+    rows = select_rows([make_row("transformer", experiment, {}), lstm], plan)
     if plan.dry_run:
         return dry_run(_TITLE, rows, found, plan)
     asked = read_test_questions("table4", experiment)
@@ -60,7 +60,7 @@ def table4(plan: StudyPlan) -> StudyResult:
 
 
 def valid_trees(outputs: Sequence[str], asked: Sequence[Question]) -> int:
-    """How many outputs are a tree over exactly the words of their question."""
+    """Count the outputs that are a tree over exactly the words of their sentence."""
     return sum(_is_tree_over(output, question.source.split()) for output, question in zip(outputs, asked, strict=True))
 
 
