@@ -52,7 +52,7 @@ def test_every_head_has_a_row_and_a_box_that_leads_to_it() -> None:
     links = [attributes["href"] for tag, attributes in page.tags if tag == "a"]
     assert rows == ["encoder.1.1", "encoder.1.2", "encoder.2.1", "cross.1.1"]
     assert links == [f"#{row}" for row in rows]
-    assert "4 heads of e2, measured on 1 sentences" in page.said
+    assert "4 heads of e2, measured on 1 sentence and its translation." in page.said
     assert "100 % of its weight on the previous token" in page.said
     assert all(attributes.get("scope") in ("col", "row") for tag, attributes in page.tags if tag == "th")
 

@@ -111,9 +111,9 @@ def report_page(
         + "".join(f".{_class(name)} {{ --role: {colour}; }}\n" for name, colour in ROLE_COLOURS.items())
     )
     sentences = max((measured.sentences for measured in measures.values()), default=0)
+    corpus = "1 sentence and its translation" if sentences == 1 else f"{sentences} sentences and their translations"
     main = f"""<h1>What each attention head does</h1>
-<p>{len(measures)} heads of <strong>{text_in_page(model_name)}</strong>, measured on {sentences} sentences and their
-translations.</p>
+<p>{len(measures)} heads of <strong>{text_in_page(model_name)}</strong>, measured on {corpus}.</p>
 <h2>Roles</h2>
 {_legend(roles)}
 <div class="grids">{"".join(_grid(kind, roles) for kind in KINDS if any(head.kind == kind for head in roles))}</div>

@@ -84,7 +84,7 @@ function card(sentence, system) {
   const [leftDiffers, rightDiffers] = findDifferences(left, right);
   const known = new Set(sentence.references.flatMap(splitWords));
   const [first, second] = [0, system].map((i) => `${letterOf(i)} ${sentence.chrf[i].toFixed(1)}`);
-  const facts = [`line ${sentence.number}`, `${sentence.words} words`, `chrF ${first}, ${second}`];
+  const facts = [`line ${sentence.number}`, `${sentence.words} ${sentence.words === 1 ? 'word' : 'words'}`, `chrF ${first}, ${second}`];
   const line = make('p', { class: 'line' }, ...facts.map((fact) => make('span', {}, fact)), gainNode(sentence.gains[system]));
   const texts = [
     ...(sentence.source === null ? [] : entry(['source'], [sentence.source])),
