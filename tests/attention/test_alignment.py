@@ -31,7 +31,7 @@ from heedful.attention.alignment import (
 from heedful.config import TextConfig
 from heedful.config.experiment import TokenizerKind
 from heedful.errors import ConfigError, FolderError
-from heedful.metrics.alignment import Link, alignment_score, pharaoh
+from heedful.metrics.alignment import Link, alignment_score, format_pharaoh
 from heedful.progress import SilentReporter
 from heedful.storage.run_folder import RunFolder
 from heedful.text import learn_tokenizer, reuse_tokenizer
@@ -200,8 +200,8 @@ def test_no_links_where_none_are_wanted_are_no_error() -> None:
 
 
 def test_links_are_written_in_order() -> None:
-    assert pharaoh([(10, 0), (2, 1), (2, 0)]) == "2-0 2-1 10-0"
-    assert pharaoh([]) == ""
+    assert format_pharaoh([(10, 0), (2, 1), (2, 0)]) == "2-0 2-1 10-0"
+    assert format_pharaoh([]) == ""
 
 
 def test_the_language_of_the_benchmark_has_one_meaning_for_each_word() -> None:
@@ -341,7 +341,7 @@ def test_alignments_stand_behind_each_translation(trained: Path) -> None:
     ran = toy.run("translate", trained / "run", text, "", "--alignments")
     translation, links_ = ran.lines[0].split(" ||| ")
     assert (ran.code, ran.err, translation, ran.lines[1]) == (0, "", toy.translated(text), " ||| ")
-    assert links_ == pharaoh(mirror(text))
+    assert links_ == format_pharaoh(mirror(text))
 
 
 def test_each_of_several_translations_has_its_own_alignment(trained: Path) -> None:
@@ -349,7 +349,7 @@ def test_each_of_several_translations_has_its_own_alignment(trained: Path) -> No
     ran = toy.run("translate", trained / "run", text, " ", "--alignments", "--n-best", "3")
     fields = [line.split(" ||| ") for line in ran.lines]
     assert fields[3] == ["1", "", "0.0000", ""]
-    assert fields[0][3] == pharaoh(mirror(text))
+    assert fields[0][3] == format_pharaoh(mirror(text))
     for _, translation, _, links_ in fields[:3]:
         targets = sorted(int(link.split("-")[1]) for link in links_.split())
         assert targets == list(range(len(translation.split())))

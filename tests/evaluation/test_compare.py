@@ -16,7 +16,7 @@ from heedful.evaluation.compare import short_names
 from heedful.evaluation.comparison_page import comparison_page
 from heedful.metrics import bleu as translation
 from heedful.metrics import significance
-from heedful.metrics.comparison import Comparison, System, Texts, compare
+from heedful.metrics.comparison import Comparison, EvaluationSet, System, compare_outputs
 from heedful.pages.inline import digest
 from heedful.tasks import make_experiment
 
@@ -186,8 +186,10 @@ def example(names: tuple[str, ...] = ("one", "two", "three")) -> Comparison:
     )
     sources = ("rot", HOSTILE, "weg nach haus und noch mehr", *same)
     references = ("a blue house here", HOSTILE, "the long way home", *same)
-    return compare(
-        [System(name, lines) for name, lines in zip(names, outputs, strict=True)], Texts((references,), sources), "13a"
+    return compare_outputs(
+        [System(name, lines) for name, lines in zip(names, outputs, strict=True)],
+        EvaluationSet((references,), sources),
+        "13a",
     )
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tree_examples import labels, trees
 
 from heedful.errors import DataError
-from heedful.metrics.brackets import BracketCounts, Parse, bracket_scores, count_brackets
+from heedful.metrics.brackets import BracketCounts, Parse, count_brackets, score_brackets
 from heedful.metrics.score import Score
 from heedful.text.linearisation import tree_over
 from heedful.text.trees import Tree, read_tree, write_tree
@@ -26,7 +26,7 @@ def count(found: str, gold: str) -> BracketCounts:
 
 
 def by_name(found: list[str], gold: list[str], resamples: int = 1) -> dict[str, Score]:
-    scores = bracket_scores(list(map(parse, found)), list(map(parse, gold)), resamples)
+    scores = score_brackets(list(map(parse, found)), list(map(parse, gold)), resamples)
     return {score.metric: score for score in scores}
 
 
@@ -153,7 +153,7 @@ def test_words_without_any_bracket_are_right_if_there_is_none() -> None:
 
 def test_tags_are_scored_only_where_they_are_known() -> None:
     right = parse(GOLD)
-    assert [score.metric for score in bracket_scores([Parse(right.brackets, ())], [right], 1)] == [
+    assert [score.metric for score in score_brackets([Parse(right.brackets, ())], [right], 1)] == [
         *("F1", "precision", "recall", "complete", "crossing")
     ]
 
@@ -178,7 +178,7 @@ def test_an_interval_of_mixed_sentences_has_a_width_and_a_signature() -> None:
 def test_what_cannot_be_scored_is_refused() -> None:
     with pytest.raises(DataError, match="there are 1 trees but 2 references; they must pair up"):
         by_name([GOLD], [GOLD, GOLD])
-    with pytest.raises(DataError, match="there are no trees to score; the test set is empty or of punctuation alone"):
+    with pytest.raises(DataError, match="there are no trees to score; the test set is empty or all punctuation"):
         by_name([], [])
 
 

@@ -19,9 +19,9 @@ from heedful.errors import DataError
 from heedful.metrics import bleu as translation
 from heedful.metrics import significance
 from heedful.metrics.bleu import bleu
-from heedful.metrics.breakdown import FREQUENCIES, LENGTHS, bleu_in, bucket_of, buckets, f1_by_frequency
-from heedful.metrics.comparison import Comparison, System, Texts, Wins, compare
-from heedful.metrics.significance import paired_tests
+from heedful.metrics.breakdown import FREQUENCIES, LENGTHS, f1_by_frequency, make_buckets, name_bucket, partial_bleu
+from heedful.metrics.comparison import Comparison, EvaluationSet, SentenceWins, System, compare_outputs
+from heedful.metrics.significance import run_paired_tests
 
 WORDS = ["the", "a", "cat", "dog", "sat", "ran", "on", "under", "mat", "tree", ",", ".", "don't"]
 
@@ -64,7 +64,7 @@ def test_p_values_of_randomisation_are_those_of_sacrebleus_command(tmp_path: Pat
     options = ["--paired-ar", "--paired-ar-n", "300", "-f", "json", "-w", "6"]
     ran = subprocess.run([*command, *options], cwd=tmp_path, capture_output=True, text=True, check=True)
     theirs = json.loads(ran.stdout)
-    for found, key in zip(paired_tests(SYSTEMS, REFERENCES, "13a", 2, 300), ("BLEU", "chrF2"), strict=True):
+    for found, key in zip(run_paired_tests(SYSTEMS, REFERENCES, "13a", 2, 300), ("BLEU", "chrF2"), strict=True):
         for system, row in zip(found.systems, theirs, strict=True):
             assert system.score.value == pytest.approx(row[key]["score"], abs=1e-5)
         for system, row in zip(found.systems[1:], theirs[1:], strict=True):
@@ -76,7 +76,7 @@ def test_intervals_and_p_values_of_the_bootstrap_are_sacrebleus() -> None:
     """By its interface: its command fails to write these as JSON."""
     named: list[tuple[str, Sequence[str]]] = [(str(number), text) for number, text in enumerate(SYSTEMS)]
     signatures, theirs = PairedTest(named, {"BLEU": BLEU(), "chrF": CHRF()}, REFERENCES, "bs", 200)()
-    for found, key in zip(paired_tests(SYSTEMS, REFERENCES, "13a", 200, 2), ("BLEU", "chrF2"), strict=True):
+    for found, key in zip(run_paired_tests(SYSTEMS, REFERENCES, "13a", 200, 2), ("BLEU", "chrF2"), strict=True):
         for system, told in zip(found.systems, theirs[key], strict=True):
             assert isinstance(told, Result)
             assert system.bootstrap == told.p_value
@@ -86,7 +86,7 @@ def test_intervals_and_p_values_of_the_bootstrap_are_sacrebleus() -> None:
 
 
 def test_what_differs_is_significant_and_what_is_the_same_is_not() -> None:
-    for test in paired_tests([REFERENCE, noisy(REFERENCE, 0.7, 6), list(REFERENCE)], [REFERENCE], "13a", 100, 100):
+    for test in run_paired_tests([REFERENCE, noisy(REFERENCE, 0.7, 6), list(REFERENCE)], [REFERENCE], "13a", 100, 100):
         first, worse, same = test.systems
         assert (first.bootstrap, first.randomisation, first.difference, first.significant) == (None, None, 0.0, False)
         assert worse.significant
@@ -99,28 +99,28 @@ def test_a_few_sentences_that_differ_are_no_proof() -> None:
     reference = [f"the {word} sits on the old mat" for word in ("cat", "dog", "bird", "cow", "hen", "fox") * 4]
     for changed, least in ((1, 1.0), (3, 0.25)):
         worse = [*("nothing like it" for _ in range(changed)), *reference[changed:]]
-        for test in paired_tests([reference, worse], [reference], "13a", resamples=100, trials=200):
+        for test in run_paired_tests([reference, worse], [reference], "13a", resamples=100, trials=200):
             assert (test.systems[1].randomisation or 0) >= least
             assert not test.systems[1].significant
 
 
 def test_outputs_without_a_right_letter_can_be_compared() -> None:
     bad = [["zz"] * 30, ["q"] * 30]
-    for test in paired_tests([*bad, SYSTEMS[0]], [REFERENCE], "13a", 20, 20):
+    for test in run_paired_tests([*bad, SYSTEMS[0]], [REFERENCE], "13a", 20, 20):
         assert [round(system.score.value) for system in test.systems][:2] == [0, 0]
         assert test.systems[2].significant
 
 
 @pytest.mark.usefixtures("few_trials")
 def test_large_test_sets_have_fewer_trials_and_say_so() -> None:
-    for test in paired_tests(SYSTEMS[:2], [REFERENCE], "13a"):
+    for test in run_paired_tests(SYSTEMS[:2], [REFERENCE], "13a"):
         assert "|bs:7|" in test.systems[0].score.signature
         assert "|ar:9|" in test.randomisation_signature
 
 
 def test_an_output_too_few_is_refused() -> None:
     with pytest.raises(DataError, match=r"^there are 29 translations but 30 lines in reference 1; they must pair up"):
-        paired_tests([SYSTEMS[0], SYSTEMS[1][1:]], [REFERENCE], "13a")
+        run_paired_tests([SYSTEMS[0], SYSTEMS[1][1:]], [REFERENCE], "13a")
 
 
 # Parts of a test set
@@ -128,26 +128,26 @@ def test_an_output_too_few_is_refused() -> None:
 
 @given(st.lists(st.integers(0, 70)), st.sampled_from([LENGTHS, FREQUENCIES, (3,)]))
 def test_everything_is_in_exactly_one_bucket(sizes: list[int], limits: tuple[int, ...]) -> None:
-    found = buckets(sizes, limits)
+    found = make_buckets(sizes, limits)
     assert sorted(place for bucket in found for place in bucket.places) == list(range(len(sizes)))
     assert all(bucket.places for bucket in found)
     assert len({bucket.name for bucket in found}) == len(found)
     before = -1.0
     for bucket in found:
         assert all(before < sizes[place] <= bucket.limit for place in bucket.places)
-        assert {bucket_of(sizes[place], limits) for place in bucket.places} == {bucket.name}
+        assert {name_bucket(sizes[place], limits) for place in bucket.places} == {bucket.name}
         before = bucket.limit
 
 
 def test_buckets_have_names_that_people_read() -> None:
-    assert [bucket.name for bucket in buckets([0, 3, 5, 6, 51], LENGTHS)] == ["up to 5", "6 to 10", "over 50"]
-    assert [bucket.name for bucket in buckets([0, 1, 3, 1000], FREQUENCIES)] == ["0", "1", "2 to 4", "over 999"]
+    assert [bucket.name for bucket in make_buckets([0, 3, 5, 6, 51], LENGTHS)] == ["up to 5", "6 to 10", "over 50"]
+    assert [bucket.name for bucket in make_buckets([0, 1, 3, 1000], FREQUENCIES)] == ["0", "1", "2 to 4", "over 999"]
 
 
 def test_bleu_of_a_part_is_that_of_its_sentences_alone() -> None:
     some = [4, 1, 9]
     expected = bleu([SYSTEMS[0][n] for n in some], [[REFERENCE[n] for n in some]], "13a")
-    assert bleu_in(some, SYSTEMS[0], [REFERENCE], "13a") == expected
+    assert partial_bleu(some, SYSTEMS[0], [REFERENCE], "13a") == expected
 
 
 def test_f1_of_words_by_hand() -> None:
@@ -178,8 +178,8 @@ def test_all_words_of_the_reference_are_counted(seed: int) -> None:
 def example(few_trials: None) -> Comparison:
     one = System("one", ("the cat sat", "a dog ran .", "", "same"))
     two = System("two", ("a cat", "a dog ran on", "x", "same"))
-    texts = Texts((("the cat sat", "a dog ran on", "x y", "same"),), ("w " * 7, "w", "", "w w"))
-    return compare([one, two], texts, "13a")
+    texts = EvaluationSet((("the cat sat", "a dog ran on", "x y", "same"),), ("w " * 7, "w", "", "w w"))
+    return compare_outputs([one, two], texts, "13a")
 
 
 def test_a_comparison_has_every_sentence_once(example: Comparison) -> None:
@@ -192,7 +192,7 @@ def test_a_comparison_has_every_sentence_once(example: Comparison) -> None:
 
 
 def test_wins_and_extremes_are_counted_from_the_first_system(example: Comparison) -> None:
-    assert example.wins(1) == Wins(better=2, worse=1, equal=1, identical=1)
+    assert example.wins(1) == SentenceWins(better=2, worse=1, equal=1, identical=1)
     better, worse = example.extremes(1, 3)
     assert ([sentence.number for sentence in better], [sentence.number for sentence in worse]) == ([3, 2], [1])
     assert [sentence.number for sentence in example.extremes(1, 1)[0]] == [3]
@@ -201,6 +201,6 @@ def test_wins_and_extremes_are_counted_from_the_first_system(example: Comparison
 
 @pytest.mark.usefixtures("few_trials")
 def test_without_sources_lengths_are_those_of_the_reference() -> None:
-    found = compare([System("a", ("x",)), System("b", ("y",))], Texts((("x " * 8,), ("y",))), "13a")
+    found = compare_outputs([System("a", ("x",)), System("b", ("y",))], EvaluationSet((("x " * 8,), ("y",))), "13a")
     assert (found.length_of, found.by_length[0].name) == ("reference", "6 to 10")
     assert found.sentences[0].references == ("x " * 8, "y")

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heedful.errors import DataError
-from heedful.metrics.edit_distance import character_scores, edits, pronunciation_scores, token_scores
+from heedful.metrics.edit_distance import count_edits, score_characters, score_pronunciations, score_tokens
 from heedful.metrics.score import Score
 
 symbols = st.lists(st.sampled_from(["AH", "B", "IY", "ɑ̃", "aː"]), max_size=7)
@@ -28,39 +28,39 @@ def by_name(scores: list[Score]) -> dict[str, Score]:
 @settings(deadline=None)
 @given(symbols, symbols)
 def test_edits_are_levenshteins(ours: list[str], right: list[str]) -> None:
-    assert edits(ours, [right]) == (by_hand(ours, right), len(right))
+    assert count_edits(ours, [right]) == (by_hand(ours, right), len(right))
 
 
 @settings(deadline=None)
 @given(symbols, st.lists(symbols, min_size=1, max_size=4))
 def test_more_references_never_mean_more_edits(ours: list[str], several: list[list[str]]) -> None:
-    counts = [edits(ours, several[: number + 1])[0] for number in range(len(several))]
+    counts = [count_edits(ours, several[: number + 1])[0] for number in range(len(several))]
     assert counts == sorted(counts, reverse=True)
-    assert edits(ours, [*several, ours]) == (0, len(ours))
+    assert count_edits(ours, [*several, ours]) == (0, len(ours))
 
 
 def test_of_equally_close_references_the_longest_counts() -> None:
-    assert edits("ab", ["a", "abc", "ax"]) == (1, 3)
+    assert count_edits("ab", ["a", "abc", "ax"]) == (1, 3)
 
 
 def test_wer_and_per_are_what_one_computes_by_hand() -> None:
     outputs = [["AH", "B", "AE", "D", "IY"], ["K", "AE", "T"], ["R", "EH", "D"], ["D", "AO"]]
     references = [["AH B AA D IY"], ["K AE T"], ["R IY D", "R EH D"], ["D AO G"]]  # 1 of 5, 0 of 3, 0 of 3, 1 of 3
-    scores = by_name(pronunciation_scores(outputs, [[r.split() for r in several] for several in references]))
+    scores = by_name(score_pronunciations(outputs, [[r.split() for r in several] for several in references]))
     assert scores["WER"].value == pytest.approx(50)
     assert scores["PER"].value == pytest.approx(100 * 2 / 14)
     assert scores["PER"].signature.startswith("bs:1000|seed:12345|nrefs:var|ref:closest|unit:phoneme|")
 
 
 def test_cer_and_accuracy_are_what_one_computes_by_hand() -> None:
-    scores = by_name(character_scores(["ging", "kitten", "x"], [["ging"], ["sitting"], [""]], resamples=1))
+    scores = by_name(score_characters(["ging", "kitten", "x"], [["ging"], ["sitting"], [""]], resamples=1))
     assert scores["accuracy"].value == pytest.approx(100 / 3)
     assert scores["CER"].value == pytest.approx(100 * 4 / 11)  # 0 of 4, 3 of 7, 1 of 0
     assert scores["CER"].low == scores["CER"].high == scores["CER"].value
 
 
 def test_lines_are_right_only_as_a_whole() -> None:
-    scores = by_name(token_scores([["a", "b"], ["c"]], [[["a", "x"]], [["c"]]], resamples=1))
+    scores = by_name(score_tokens([["a", "b"], ["c"]], [[["a", "x"]], [["c"]]], resamples=1))
     assert scores["accuracy"].value == pytest.approx(50)
     assert scores["token errors"].value == pytest.approx(100 / 3)
 
@@ -68,13 +68,13 @@ def test_lines_are_right_only_as_a_whole() -> None:
 @settings(deadline=None, max_examples=30)
 @given(st.lists(st.tuples(symbols, symbols), min_size=1, max_size=9))
 def test_a_score_lies_in_its_interval(pairs: list[tuple[list[str], list[str]]]) -> None:
-    for score in pronunciation_scores([a for a, _ in pairs], [[b] for _, b in pairs], resamples=20):
+    for score in score_pronunciations([a for a, _ in pairs], [[b] for _, b in pairs], resamples=20):
         assert 0 <= score.low <= score.value <= score.high
 
 
 def test_the_interval_of_a_share_is_that_of_the_binomial() -> None:
     # 100 of 400 wrong: 25 % +- 1.96 sqrt(0.25 * 0.75 / 400) = 4.24 %.
-    wer = by_name(pronunciation_scores([["A"]] * 400, [[["B"]]] * 100 + [[["A"]]] * 300))["WER"]
+    wer = by_name(score_pronunciations([["A"]] * 400, [[["B"]]] * 100 + [[["A"]]] * 300))["WER"]
     assert wer.value == 25
     assert wer.low == pytest.approx(25 - 4.24, abs=0.6)
     assert wer.high == pytest.approx(25 + 4.24, abs=0.6)
@@ -90,5 +90,5 @@ def test_the_interval_of_a_share_is_that_of_the_binomial() -> None:
 )
 def test_what_cannot_be_scored_is_refused(outputs: list[str], references: list[list[str]], sentence: str) -> None:
     with pytest.raises(DataError) as caught:
-        character_scores(outputs, references)
+        score_characters(outputs, references)
     assert str(caught.value) == sentence

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heedful.errors import ConfigError, DataError
-from heedful.metrics.bleu import bleu, paper_bleu, paper_tokens, split_compounds, translation_scores
+from heedful.metrics.bleu import bleu, paper_bleu, score_translations, split_compounds, split_like_paper
 
 HYPOTHESES = [
     "The cat sat on the old mat.",
@@ -60,8 +60,8 @@ def test_a_text_is_a_perfect_translation_of_itself(text: list[str]) -> None:
 def test_the_order_of_sentences_does_not_matter(ours: list[str], theirs: list[str], random: Random) -> None:
     pairs = list(zip(ours, theirs, strict=False))
     mixed = random.sample(pairs, len(pairs))
-    before = translation_scores([a for a, _ in pairs], [[b for _, b in pairs]], "13a", "en", resamples=1)
-    after = translation_scores([a for a, _ in mixed], [[b for _, b in mixed]], "13a", "en", resamples=1)
+    before = score_translations([a for a, _ in pairs], [[b for _, b in pairs]], "13a", "en", resamples=1)
+    after = score_translations([a for a, _ in mixed], [[b for _, b in mixed]], "13a", "en", resamples=1)
     assert [score.value for score in before] == pytest.approx([score.value for score in after])
 
 
@@ -69,7 +69,7 @@ def test_the_order_of_sentences_does_not_matter(ours: list[str], theirs: list[st
 @given(lines, lines)
 def test_a_score_lies_in_its_interval(ours: list[str], theirs: list[str]) -> None:
     count = min(len(ours), len(theirs))
-    for score in translation_scores(ours[:count], [theirs[:count]], "13a", "en", resamples=20):
+    for score in score_translations(ours[:count], [theirs[:count]], "13a", "en", resamples=20):
         assert 0 <= score.low <= score.value <= score.high
         assert score.metric == "TER" or score.high <= 100 + 1e-9
 
@@ -96,7 +96,7 @@ def test_the_values_and_signatures_are_those_of_the_sacrebleu_command(tmp_path: 
     options = ["--confidence", "--confidence-n", "200", "--format", "text", "-w", "4"]
     said = subprocess.run([*command, *options], capture_output=True, text=True, check=True).stdout
     for score, line in zip(
-        translation_scores(HYPOTHESES, [REFERENCES], "13a", "en", 200)[:3], said.splitlines(), strict=True
+        score_translations(HYPOTHESES, [REFERENCES], "13a", "en", 200)[:3], said.splitlines(), strict=True
     ):
         name, signature = line.split(" = ")[0].split("|", 1)
         mean, margin = line.split("μ = ")[1].split(")")[0].split(" ± ")
@@ -108,7 +108,7 @@ def test_the_values_and_signatures_are_those_of_the_sacrebleu_command(tmp_path: 
 
 
 def test_the_same_seed_gives_the_same_interval() -> None:
-    assert translation_scores(HYPOTHESES, [REFERENCES], "13a", "en") == translation_scores(
+    assert score_translations(HYPOTHESES, [REFERENCES], "13a", "en") == score_translations(
         HYPOTHESES, [REFERENCES], "13a", "en"
     )
 
@@ -129,7 +129,7 @@ def test_compounds_are_split_at_their_hyphens(line: str, split: str) -> None:
 
 
 def test_the_papers_tokens_have_plain_quotes_and_moses_words() -> None:
-    assert paper_tokens(["„So“, sagt’s, «ist’s» z.B. E-Mail.", "x & y"], "de") == [
+    assert split_like_paper(["„So“, sagt’s, «ist’s» z.B. E-Mail.", "x & y"], "de") == [
         "&quot; So &quot; , sagt &apos; s , &quot; ist &apos; s &quot; z.B. E ##AT##-##AT## Mail .",
         "x &amp; y",
     ]
@@ -137,7 +137,9 @@ def test_the_papers_tokens_have_plain_quotes_and_moses_words() -> None:
 
 def test_the_papers_bleu_is_multi_bleu_of_the_papers_tokens() -> None:
     score = paper_bleu(HYPOTHESES, [REFERENCES], "en", resamples=10)
-    assert score.value == pytest.approx(multi_bleu(paper_tokens(HYPOTHESES, "en"), paper_tokens(REFERENCES, "en")))
+    assert score.value == pytest.approx(
+        multi_bleu(split_like_paper(HYPOTHESES, "en"), split_like_paper(REFERENCES, "en"))
+    )
     assert score.value > bleu(HYPOTHESES, [REFERENCES], "13a"), "split compounds are more words to get right"
     assert score.metric == "BLEU (paper)"
     assert score.signature.startswith(
@@ -158,7 +160,7 @@ def test_text_that_looks_tokenised_is_scored_without_a_word(caplog: pytest.LogCa
 
 
 def test_chinese_words_are_characters_for_ter() -> None:
-    scores = {score.metric: score for score in translation_scores(["我爱北京"], [["我爱南京"]], "zh", "zh", 2)}
+    scores = {score.metric: score for score in score_translations(["我爱北京"], [["我爱南京"]], "zh", "zh", 2)}
     assert scores["TER"].value == pytest.approx(25)
     assert "asian:yes" in scores["TER"].signature
 
@@ -167,7 +169,7 @@ def test_what_cannot_be_scored_is_refused_in_a_sentence() -> None:
     with pytest.raises(DataError, match="there are 2 translations but 3 lines in reference 2; they must pair up"):
         bleu(["a", "b"], [["a", "b"], ["a", "b", "c"]], "13a")
     with pytest.raises(DataError, match="there are no translations to score; the test set is empty"):
-        translation_scores([], [[]], "13a", "en")
+        score_translations([], [[]], "13a", "en")
     with pytest.raises(DataError, match="there are no references to compare with"):
         paper_bleu(["a"], [], "en")
 
@@ -178,12 +180,12 @@ def test_a_tokenizer_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr("sacrebleu.metrics.bleu._get_tokenizer", missing)
     with pytest.raises(
-        ConfigError, match=r"evaluate.tokenize = 'ja-mecab' needs .* \(mecab is not there\.\); take '13a'"
+        ConfigError, match=r"evaluate.tokenize = 'ja-mecab' needs .* \(mecab is not there\.\); use '13a'"
     ):
         bleu(["a"], [["a"]], "ja-mecab")
 
 
 def test_an_output_that_shares_no_character_does_not_break_the_interval() -> None:
-    scores = translation_scores(["zzz", "zzz", "a dog"], [["a cat", "a cow", "a dog"]], "13a", "en", resamples=50)
+    scores = score_translations(["zzz", "zzz", "a dog"], [["a cat", "a cow", "a dog"]], "13a", "en", resamples=50)
     chrf = next(score for score in scores if score.metric == "chrF")
     assert 0.0 <= chrf.low < chrf.value < chrf.high <= 100.0

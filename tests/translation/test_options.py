@@ -21,7 +21,7 @@ from heedful.decoding.repetition import loops
 from heedful.decoding.torch_engine import TorchEngine
 from heedful.errors import ConfigError, DataError, FolderError
 from heedful.formats.export import export
-from heedful.metrics.consensus import agreement
+from heedful.metrics.chrf import score_agreement
 from heedful.models.seq2seq import Seq2Seq
 from heedful.storage.run_folder import RunFolder, Tokenizers
 from heedful.tasks.copying import COPY
@@ -106,7 +106,7 @@ def test_of_many_samples_the_one_is_taken_that_the_others_agree_with_most(transl
 def test_agreement_is_sacrebleus_chrf(texts: list[str]) -> None:
     metric = CHRF()
     expected = [sum(metric.sentence_score(text, [other]).score for other in texts) / len(texts) for text in texts]
-    assert agreement(texts) == pytest.approx(expected, abs=1e-9)
+    assert score_agreement(texts) == pytest.approx(expected, abs=1e-9)
 
 
 # Several models

@@ -25,9 +25,9 @@ from heedful.errors import ConfigError, did_you_mean
 
 if TYPE_CHECKING:
     from heedful.evaluation.compare import Competitor
-    from heedful.metrics.breakdown import PartScore
+    from heedful.metrics.breakdown import BucketScore
     from heedful.metrics.comparison import Comparison, Sentence
-    from heedful.metrics.significance import MetricTest, Tested
+    from heedful.metrics.significance import MetricTest, SystemTest
     from heedful.storage.run_folder import RunFolder
 
 _SHOWN = 5  # sentences each way
@@ -125,7 +125,7 @@ def _scores(test: "MetricTest", names: Sequence[str]) -> str:
     return "\n".join([console.table([titles, *rows]), *signatures])
 
 
-def _score(name: str, tested: "Tested") -> tuple[str, ...]:
+def _score(name: str, tested: "SystemTest") -> tuple[str, ...]:
     score = tested.score
     plain = name, f"{score.value:.2f}", f"{score.low:.2f} to {score.high:.2f}"
     if tested.bootstrap is None or tested.randomisation is None:
@@ -143,7 +143,7 @@ def _against_first(found: "Comparison") -> str:
     return console.table(rows)
 
 
-def _parts(title: str, counted: str, parts: "Sequence[PartScore]", names: Sequence[str]) -> str:
+def _parts(title: str, counted: str, parts: "Sequence[BucketScore]", names: Sequence[str]) -> str:
     width = max(len(part.name) for part in parts)  # all to the left, numbers or not
     rows = [(part.name.ljust(width), str(part.count), *(f"{value:.2f}" for value in part.values)) for part in parts]
     return f"{title}\n{console.table([('', counted, *names), *rows])}"

@@ -255,9 +255,9 @@ def _fields(translation: "Translation", aligned: bool) -> dict[str, object]:
 
 
 def _links(alignment: "Iterable[Link] | None") -> str:
-    from heedful.metrics.alignment import pharaoh
+    from heedful.metrics.alignment import format_pharaoh
 
-    return "" if alignment is None else f" ||| {pharaoh(alignment)}"
+    return "" if alignment is None else f" ||| {format_pharaoh(alignment)}"
 
 
 def one_line(text: str) -> str:

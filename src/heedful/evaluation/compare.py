@@ -9,8 +9,8 @@ from pathlib import Path
 from heedful.config import BleuTokens, SearchConfig
 from heedful.data.pairs import STANDARD_INPUT, read_lines
 from heedful.errors import ConfigError, DataError
-from heedful.metrics.bleu import words_of
-from heedful.metrics.comparison import Comparison, System, Texts, compare
+from heedful.metrics.bleu import split_words
+from heedful.metrics.comparison import Comparison, EvaluationSet, System, compare_outputs
 from heedful.progress import Reporter
 from heedful.storage.run_folder import RunFolder
 from heedful.tasks import find_task
@@ -38,7 +38,7 @@ def short_names(paths: Sequence[Path]) -> list[str]:
 
 def read_texts(
     source: Path | None, references: Sequence[Path], outputs: Sequence[Path]
-) -> tuple[Texts, dict[Path, tuple[str, ...]]]:
+) -> tuple[EvaluationSet, dict[Path, tuple[str, ...]]]:
     """The test set, and the translations in files; all must have as many lines."""
     paths = [*references, *([source] if source else []), *outputs]
     if sum(str(path) == STANDARD_INPUT for path in paths) > 1:
@@ -50,7 +50,7 @@ def read_texts(
             raise DataError(
                 f"{paths[0]} has {len(first)} lines but {path} has {len(lines)}; all files must pair up line by line"
             )
-    return Texts(tuple(contents[path] for path in references), contents[source] if source else None), contents
+    return EvaluationSet(tuple(contents[path] for path in references), contents[source] if source else None), contents
 
 
 def open_run(path: Path) -> RunFolder:
@@ -73,7 +73,9 @@ def common_tokens(runs: Sequence[RunFolder]) -> BleuTokens:
     return next(iter(wanted), "13a")
 
 
-def compare_all(competitors: Sequence[Competitor], texts: Texts, tokenize: BleuTokens, report: Reporter) -> Comparison:
+def compare_all(
+    competitors: Sequence[Competitor], texts: EvaluationSet, tokenize: BleuTokens, report: Reporter
+) -> Comparison:
     """Translate where that is still to be done, then compare.
 
     How frequent words are is counted in the training text of the first run that still has it, else in the references.
@@ -81,13 +83,13 @@ def compare_all(competitors: Sequence[Competitor], texts: Texts, tokenize: BleuT
     systems = [System(one.name, _translated(one, texts, report)) for one in competitors]
     trained = next((one for one in competitors if one.run and (one.run.data / "train-0/corpus.json").exists()), None)
     if trained is None or trained.run is None:
-        return compare(systems, texts, tokenize)
-    said = words_of(chain.from_iterable([*texts.references, *(system.outputs for system in systems)]), tokenize)
+        return compare_outputs(systems, texts, tokenize)
+    said = split_words(chain.from_iterable([*texts.references, *(system.outputs for system in systems)]), tokenize)
     frequency = _training_frequency(trained.run, set(chain.from_iterable(said)), tokenize, report)
-    return compare(systems, texts, tokenize, frequency, f"the training text of {trained.name}")
+    return compare_outputs(systems, texts, tokenize, frequency, f"the training text of {trained.name}")
 
 
-def _translated(one: Competitor, texts: Texts, report: Reporter) -> tuple[str, ...]:
+def _translated(one: Competitor, texts: EvaluationSet, report: Reporter) -> tuple[str, ...]:
     if one.translator is None:
         return one.lines
     sources = texts.sources or ()
@@ -102,7 +104,7 @@ def _translated(one: Competitor, texts: Texts, report: Reporter) -> tuple[str, .
 def _training_frequency(run: RunFolder, wanted: set[str], tokenize: BleuTokens, report: Reporter) -> Counter[str]:
     """How often each of these words is in the target side of the training corpus."""
     found: Counter[str] = Counter()
-    for words in words_of(_training_text(run, report), tokenize):
+    for words in split_words(_training_text(run, report), tokenize):
         found.update(word for word in words if word in wanted)
     return found
 

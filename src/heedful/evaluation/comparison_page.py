@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from itertools import chain
 
-from heedful.metrics.breakdown import LENGTHS, PartScore, bucket_of
+from heedful.metrics.breakdown import LENGTHS, BucketScore, name_bucket
 from heedful.metrics.comparison import Comparison
-from heedful.metrics.significance import MetricTest, Tested
+from heedful.metrics.significance import MetricTest, SystemTest
 from heedful.pages.inline import asset, json_in_page, load_script, text_in_page, whole_page
 
 _COLOURS = 6  # slots of the theme
@@ -49,7 +49,7 @@ def _document(found: Comparison) -> dict[str, object]:
                 "chrf": [round(value, 2) for value in sentence.chrf],
                 "gains": [sentence.gain(system) for system in range(len(found.names))],
                 "words": sentence.words,
-                "length": bucket_of(sentence.words, LENGTHS),
+                "length": name_bucket(sentence.words, LENGTHS),
             }
             for sentence in found.sentences
         ],
@@ -86,7 +86,7 @@ def _verdicts(found: Comparison) -> list[str]:
     ]
 
 
-def _verdict(metric: str, tested: Tested, names: Sequence[str], system: int) -> str:
+def _verdict(metric: str, tested: SystemTest, names: Sequence[str], system: int) -> str:
     first, other = _label(names, 0), _label(names, system)
     if not tested.difference:
         return f"{other} and {first} have the same {metric}."
@@ -107,7 +107,7 @@ def _scores(test: MetricTest, names: Sequence[str]) -> str:
     )
 
 
-def _score(names: Sequence[str], system: int, tested: Tested, low: float, high: float) -> str:
+def _score(names: Sequence[str], system: int, tested: SystemTest, low: float, high: float) -> str:
     score, width = tested.score, (high - low) or 1.0
     left, middle, right = (5 + 90 * (value - low) / width for value in (score.low, score.value, score.high))
     drawing = (
@@ -148,7 +148,7 @@ def _wins(found: Comparison) -> str:
     return f'<ul class="win-list">{"".join(rows)}</ul>'
 
 
-def _chart(title: str, counted: str, parts: Sequence[PartScore], names: Sequence[str]) -> str:
+def _chart(title: str, counted: str, parts: Sequence[BucketScore], names: Sequence[str]) -> str:
     """A bar chart as a table, with the numbers beside the bars."""
     longest = max(chain.from_iterable(part.values for part in parts)) or 1.0
     rows = []

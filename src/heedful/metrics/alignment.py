@@ -1,4 +1,4 @@
-"""Word alignments: how they are written, and how right they are."""
+"""Word alignments: their text format, and their error rate against a gold standard."""
 
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
@@ -8,17 +8,17 @@ Link = tuple[int, int]  # a source word and a target word, both counted from 0
 
 @dataclass(frozen=True, slots=True)
 class AlignmentScore:
-    """How alignments compare with those that people have made (Och and Ney 2003), all between 0 and 1."""
+    """Agreement with alignments made by people (Och and Ney 2003); all values are between 0 and 1."""
 
-    precision: float  # of the links found, those that are possible
-    recall: float  # of the sure links, those that were found
+    precision: float  # the share of found links that are possible
+    recall: float  # the share of sure links that were found
     error_rate: float
 
 
 def alignment_score(
     found: Sequence[Set[Link]], sure: Sequence[Set[Link]], possible: Sequence[Set[Link]] | None = None
 ) -> AlignmentScore:
-    """Alignment error rate, over all sentences together; a sure link is possible, too. None: only those are."""
+    """Alignment error rate over all sentences together. Sure links are possible, too; None: only they are."""
     hits = likely = links = wanted = 0
     for own, certain, more in zip(found, sure, sure if possible is None else possible, strict=True):
         hits += len(own & certain)
@@ -28,11 +28,11 @@ def alignment_score(
     return AlignmentScore(_share(likely, links), _share(hits, wanted), 1.0 - _share(hits + likely, links + wanted))
 
 
-def pharaoh(links: Iterable[Link]) -> str:
-    """Write links as all tools do: `0-0 1-2`."""
+def format_pharaoh(links: Iterable[Link]) -> str:
+    """Links in the common text format: `0-0 1-2`."""
     return " ".join(f"{source}-{target}" for source, target in sorted(links))
 
 
 def _share(part: int, whole: int) -> float:
-    """Of nothing all is right."""
+    """1 if the whole is 0: nothing was wrong."""
     return part / whole if whole else 1.0

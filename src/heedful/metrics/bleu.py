@@ -1,4 +1,4 @@
-"""How near translations come to their references: BLEU, chrF and TER by sacreBLEU, and BLEU as the paper counts it."""
+"""Score translations against references: BLEU, chrF and TER by sacreBLEU, and BLEU as the paper computes it."""
 
 import math
 import re
@@ -10,19 +10,19 @@ from heedful.config.experiment import BleuTokens
 from heedful.errors import ConfigError, DataError
 from heedful.metrics.score import Score
 
-if TYPE_CHECKING:  # to import these takes a quarter of a second, and who translates scores nothing
+if TYPE_CHECKING:  # importing these takes a quarter of a second, which translating does not need
     from sacrebleu.metrics.base import Metric
     from sacrebleu.metrics.bleu import BLEU
 
-# sacreBLEU forms all resamples at once, 72 bytes a sentence for chrF; beyond this, there are fewer resamples, and the
-# signature says how many.
+# sacreBLEU draws all resamples at once and needs 72 bytes a sentence for chrF. Above this limit there are fewer
+# resamples, and the signature says how many.
 _MAX_RESAMPLED_SENTENCES = 10_000_000
 _UNSPACED_LANGUAGES = ("zh", "ja")
 _COMPOUND = re.compile(r"(\S)-(\S)")
 _QUOTES = str.maketrans({"„": '"', "‟": '"', "«": '"', "»": '"', "‘": "'", "‚": "'", "‛": "'", "‹": "'", "›": "'"})
 
 
-def translation_scores(
+def score_translations(
     hypotheses: Sequence[str],
     references: Sequence[Sequence[str]],
     tokenize: BleuTokens,
@@ -34,10 +34,10 @@ def translation_scores(
 
     from heedful.metrics.chrf import Chrf
 
-    check_paired(hypotheses, references)
-    unspaced = language in _UNSPACED_LANGUAGES  # without this, a line of Chinese is one single word for TER
+    check_line_counts(hypotheses, references)
+    unspaced = language in _UNSPACED_LANGUAGES  # otherwise TER takes a line of Chinese for one word
     return [
-        _measure("BLEU", bleu_metric(tokenize), hypotheses, references, resamples),
+        _measure("BLEU", make_bleu(tokenize), hypotheses, references, resamples),
         _measure("chrF", Chrf(), hypotheses, references, resamples),
         _measure("TER", TER(normalized=unspaced, asian_support=unspaced), hypotheses, references, resamples),
         paper_bleu(hypotheses, references, language, resamples),
@@ -45,36 +45,36 @@ def translation_scores(
 
 
 def bleu(hypotheses: Sequence[str], references: Sequence[Sequence[str]], tokenize: BleuTokens) -> float:
-    """BLEU of the corpus alone, for a look while training."""
-    check_paired(hypotheses, references)
-    return float(bleu_metric(tokenize).corpus_score(hypotheses, references).score)
+    """BLEU of the corpus without an interval, which is fast enough for validation."""
+    check_line_counts(hypotheses, references)
+    return float(make_bleu(tokenize).corpus_score(hypotheses, references).score)
 
 
-def words_of(lines: Iterable[str], tokenize: BleuTokens) -> Iterator[list[str]]:
-    """The words of each line as BLEU sees them."""
-    split = bleu_metric(tokenize).tokenizer
+def split_words(lines: Iterable[str], tokenize: BleuTokens) -> Iterator[list[str]]:
+    """The words of each line, as BLEU splits them."""
+    split = make_bleu(tokenize).tokenizer
     return (split(line.rstrip()).split() for line in lines)
 
 
 def paper_bleu(
     hypotheses: Sequence[str], references: Sequence[Sequence[str]], language: str, resamples: int = 1000
 ) -> Score:
-    """BLEU of tables 2 and 3: normal quotes, Moses tokens, compounds split at hyphens, case kept, multi-bleu.
+    """BLEU of Tables 2 and 3: ASCII quotes, Moses tokens, compounds split at hyphens, case kept, multi-bleu.
 
-    It lies 0.7 to 1.5 above sacreBLEU's own on the same output, so compare it with published numbers of its kind only.
+    It is 0.7 to 1.5 higher than sacreBLEU's BLEU of the same output, so compare it only with numbers of its kind.
     """
-    check_paired(hypotheses, references)
-    split_references = [paper_tokens(lines, language) for lines in references]
+    check_line_counts(hypotheses, references)
+    split_references = [split_like_paper(lines, language) for lines in references]
     score = _measure(
-        "BLEU (paper)", bleu_metric("none"), paper_tokens(hypotheses, language), split_references, resamples
+        "BLEU (paper)", make_bleu("none"), split_like_paper(hypotheses, language), split_references, resamples
     )
     tokens = f"tok:moses-{language or 'en'}-compound-split"
     signature = score.signature.replace("tok:none", tokens) + f"|quotes:ascii|sacremoses:{version('sacremoses')}"
     return Score(score.metric, score.value, score.low, score.high, signature)
 
 
-def paper_tokens(lines: Iterable[str], language: str) -> list[str]:
-    """Lines as the paper's BLEU sees them, tokens between spaces."""
+def split_like_paper(lines: Iterable[str], language: str) -> list[str]:
+    """The tokens of each line, as the paper's BLEU splits them, with spaces between them."""
     from sacremoses import MosesPunctNormalizer, MosesTokenizer
 
     normaliser, tokenizer = MosesPunctNormalizer(), MosesTokenizer(language or "en")
@@ -83,15 +83,15 @@ def paper_tokens(lines: Iterable[str], language: str) -> list[str]:
 
 
 def split_compounds(line: str) -> str:
-    """Split "rich-text" to "rich ##AT##-##AT## text".
+    """Split "rich-text" into "rich ##AT##-##AT## text".
 
-    As in the script of tensor2tensor, one letter between two hyphens serves only the first: "a-b-c" keeps "b-c".
+    As in tensor2tensor's script, a single letter between two hyphens is split only at the first: "a-b-c" keeps "b-c".
     """
     return _COMPOUND.sub(r"\1 ##AT##-##AT## \2", line)
 
 
-def bleu_metric(tokenize: BleuTokens) -> "BLEU":
-    """sacreBLEU's, with these tokens."""
+def make_bleu(tokenize: BleuTokens) -> "BLEU":
+    """SacreBLEU's metric with this tokenizer."""
     from sacrebleu.metrics.bleu import BLEU
 
     try:
@@ -99,39 +99,41 @@ def bleu_metric(tokenize: BleuTokens) -> "BLEU":
     except (ImportError, RuntimeError, OSError) as error:
         reason = str(error).strip().splitlines()[0]
         raise ConfigError(
-            f"evaluate.tokenize = '{tokenize}' needs what is not installed ({reason}); take '13a', 'intl' or 'char'"
+            f"evaluate.tokenize = '{tokenize}' needs a package that is not installed ({reason}); "
+            "use '13a', 'intl' or 'char'"
         ) from error
 
 
 def _measure(
     name: str, metric: "Metric", hypotheses: Sequence[str], references: Sequence[Sequence[str]], resamples: int
 ) -> Score:
-    count = affordable(resamples, len(hypotheses))
+    count = limit_resamples(resamples, len(hypotheses))
     result = metric.corpus_score(hypotheses, references, n_bootstrap=count)
     value = float(result.score)
     mean, margin = (float(result._mean), float(result._ci)) if count > 1 else (value, 0.0)
-    return score_around(name, value, mean, margin, str(metric.get_signature()))
+    return make_score(name, value, mean, margin, str(metric.get_signature()))
 
 
-def affordable(resamples: int, sentences: int) -> int:
-    """As many resamples as there is memory for."""
+def limit_resamples(resamples: int, sentences: int) -> int:
+    """At most as many resamples as fit into memory."""
     return min(resamples, max(2, _MAX_RESAMPLED_SENTENCES // sentences))
 
 
-def score_around(name: str, value: float, mean: float, margin: float, signature: str) -> Score:
-    """A score with the interval of its resamples.
+def make_score(name: str, value: float, mean: float, margin: float, signature: str) -> Score:
+    """A score with the interval `mean` ± `margin` of its resamples.
 
-    They are summed in single precision: without care a perfect score could fall out of its interval by a millionth.
+    Resamples are summed in single precision, so a perfect score could be outside its interval by a millionth; it is
+    put inside.
     """
     ceiling = math.inf if name == "TER" else max(100.0, value)
     low, high = max(0.0, min(mean - margin, value)), min(ceiling, max(mean + margin, value))
     return Score(name, value, low, high, signature)
 
 
-def check_paired(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> None:
-    """Refuse what has no references, or not one for each line."""
+def check_line_counts(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> None:
+    """Refuse empty texts and texts with different numbers of lines."""
     if not references:
-        raise DataError("there are no references to compare with; give at least one file of them")
+        raise DataError("there are no references to compare with; give at least one file")
     if not hypotheses:
         raise DataError("there are no translations to score; the test set is empty")
     for number, lines in enumerate(references, 1):

@@ -1,12 +1,12 @@
-"""How right parses are: labelled brackets by the rules of EVALB (Sekine and Collins) under COLLINS.prm.
+"""Score parses: labelled brackets by the rules of EVALB (Sekine and Collins) with COLLINS.prm.
 
 - TOP and traces do not count, nor does a bracket that has no words.
-- Punctuation, told by the reference's tags, is taken out before spans are compared. EVALB looks at each file's own tags
-  and gives up on a sentence where they differ; so where it gives a number, it is this one.
-- ADVP and PRT are the same. Function tags do not count.
-- Of n equal brackets on one side and m on the other, the smaller number match.
-- A sentence of punctuation alone is left out.
-- All lengths count, and figures are of sums over the corpus.
+- Punctuation, as tagged in the reference, is removed before spans are compared. EVALB reads each file's own tags and
+  skips a sentence where they differ; wherever EVALB gives a number, it is the same as ours.
+- ADVP and PRT count as the same label. Function tags do not count.
+- If one side has n equal brackets and the other m, the smaller number matches.
+- A sentence that is all punctuation is left out.
+- Sentences of all lengths count; scores are computed from sums over the corpus.
 """
 
 import re
@@ -18,10 +18,10 @@ from itertools import accumulate
 import numpy as np
 
 from heedful.errors import DataError
-from heedful.metrics.interval import Counts, percent, score_of_sums
+from heedful.metrics.bootstrap import Counts, bootstrap_score, percent
 from heedful.metrics.score import Score
 
-Bracket = tuple[str, int, int]  # a label, its first word, and the word behind its last
+Bracket = tuple[str, int, int]  # a label, its first word, and the word after its last
 
 _SIGNATURE = "evalb:COLLINS.prm|labelled|punctuation:by-reference-tags|lengths:all"
 _DELETED = frozenset({"TOP", "-NONE-", ",", ":", "``", "''", "."})
@@ -31,7 +31,7 @@ _FUNCTION = re.compile(r"(?<=.)[-=].*")
 
 @dataclass(frozen=True, slots=True)
 class Parse:
-    """What is scored of a tree: its brackets, and its words' tags; no tags: they are not known."""
+    """The scored parts of a tree: its brackets and the tags of its words, which are empty if unknown."""
 
     brackets: tuple[Bracket, ...]
     tags: tuple[str, ...]
@@ -39,43 +39,43 @@ class Parse:
 
 @dataclass(frozen=True, slots=True)
 class BracketCounts:
-    """Of one sentence, or of many together."""
+    """Counts over one sentence, or summed over many."""
 
     matched: int
     found: int
     wanted: int
-    crossing: int  # found brackets that cross one of the reference
+    crossing: int  # found brackets that cross a bracket of the reference
     right_tags: int
     words: int
-    complete: int  # sentences of which all brackets match
+    complete: int  # sentences whose brackets all match
     sentences: int
 
 
-def bracket_scores(found: Sequence[Parse], references: Sequence[Parse], resamples: int = 1000) -> list[Score]:
-    """F1, precision, recall, complete matches, crossing brackets a sentence, and tags, if they are all known."""
+def score_brackets(found: Sequence[Parse], references: Sequence[Parse], resamples: int = 1000) -> list[Score]:
+    """F1, precision, recall, complete matches, crossing brackets a sentence, and tags if all are known."""
     if len(found) != len(references):
         raise DataError(f"there are {len(found)} trees but {len(references)} references; they must pair up")
     each = [count_brackets(ours, right) for ours, right in zip(found, references, strict=True)]
     counts = np.array([astuple(count) for count in each if count.sentences], dtype=np.float64)
     if not len(counts):
-        raise DataError("there are no trees to score; the test set is empty or of punctuation alone")
+        raise DataError("there are no trees to score; the test set is empty or all punctuation")
     scores = [
-        score_of_sums(name, counts, value, _SIGNATURE, resamples)
+        bootstrap_score(name, counts, value, _SIGNATURE, resamples)
         for name, value in (("F1", _f1), ("precision", _precision), ("recall", _recall), ("complete", _complete))
     ]
-    scores.append(score_of_sums("crossing", counts, lambda sums: float(sums[3] / sums[7]), _SIGNATURE, resamples))
+    scores.append(bootstrap_score("crossing", counts, lambda sums: float(sums[3] / sums[7]), _SIGNATURE, resamples))
     if all(parse.tags for parse in found):
-        tagged = score_of_sums("tags", counts, lambda sums: percent(sums[4], sums[5]), _SIGNATURE, resamples)
+        tagged = bootstrap_score("tags", counts, lambda sums: percent(sums[4], sums[5]), _SIGNATURE, resamples)
         scores.append(tagged)
     return scores
 
 
 def count_brackets(found: Parse, reference: Parse) -> BracketCounts:
-    """Compare two parses of one sentence; all zero where there is nothing but punctuation."""
+    """Compare two parses of one sentence; all counts are zero if it is all punctuation."""
     kept = [tag not in _DELETED for tag in reference.tags]
     if not any(kept):
         return BracketCounts(0, 0, 0, 0, 0, 0, 0, 0)
-    ours, right = _counted(found.brackets, kept), _counted(reference.brackets, kept)
+    ours, right = _scored_brackets(found.brackets, kept), _scored_brackets(reference.brackets, kept)
     matched = (ours & right).total()
     crossing = sum(number for bracket, number in ours.items() if any(_cross(bracket, other) for other in right))
     tags = zip(found.tags, reference.tags, kept, strict=True) if found.tags else ()
@@ -91,8 +91,8 @@ def count_brackets(found: Parse, reference: Parse) -> BracketCounts:
     )
 
 
-def _counted(brackets: Sequence[Bracket], kept: Sequence[bool]) -> Counter[Bracket]:
-    """The brackets that count, over the words that do."""
+def _scored_brackets(brackets: Sequence[Bracket], kept: Sequence[bool]) -> Counter[Bracket]:
+    """The brackets that count, with spans over the words that count."""
     place = list(accumulate(kept, initial=0))
     plain = ((_plain(label), place[start], place[end]) for label, start, end in brackets)
     return Counter((label, start, end) for label, start, end in plain if start < end and label not in _DELETED)

@@ -1,4 +1,4 @@
-"""Scores of parts of a test set: of sentences by their length, of words by their frequency."""
+"""Scores of parts of a test set: sentences by length, words by frequency."""
 
 import math
 from bisect import bisect_left
@@ -8,17 +8,17 @@ from dataclasses import dataclass
 
 from heedful.config.experiment import BleuTokens
 from heedful.metrics.bleu import bleu
-from heedful.metrics.interval import percent
+from heedful.metrics.bootstrap import percent
 
 LENGTHS = (5, 10, 15, 20, 25, 30, 40, 50)  # words of a sentence
-FREQUENCIES = (0, 1, 4, 9, 99, 999)  # how often a word was seen
+FREQUENCIES = (0, 1, 4, 9, 99, 999)  # how often a word occurs
 
 Words = Sequence[Sequence[str]]  # of each line
 
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """Things of about the same size: over the limit of the bucket before, and up to this one."""
+    """Things of about the same size: above the limit of the bucket before, up to the limit of this one."""
 
     name: str
     limit: float
@@ -26,16 +26,16 @@ class Bucket:
 
 
 @dataclass(frozen=True, slots=True)
-class PartScore:
-    """What is in a bucket, and how well each system does there."""
+class BucketScore:
+    """The number of things in a bucket, and each system's score on them."""
 
     name: str
     count: int
     values: tuple[float, ...]
 
 
-def buckets(sizes: Sequence[int], limits: Sequence[int]) -> list[Bucket]:
-    """Everything in the bucket of its size; those that are empty are left out."""
+def make_buckets(sizes: Sequence[int], limits: Sequence[int]) -> list[Bucket]:
+    """Sort things into buckets by size; empty buckets are left out."""
     places: dict[int, list[int]] = {}
     for place, size in enumerate(sizes):
         places.setdefault(bisect_left(limits, size), []).append(place)
@@ -43,29 +43,29 @@ def buckets(sizes: Sequence[int], limits: Sequence[int]) -> list[Bucket]:
     return [Bucket(_name(number, limits), ends[number], tuple(places[number])) for number in sorted(places)]
 
 
-def bucket_of(size: int, limits: Sequence[int]) -> str:
-    """The name of the bucket that something of this size is in."""
+def name_bucket(size: int, limits: Sequence[int]) -> str:
+    """The name of the bucket for this size."""
     return _name(bisect_left(limits, size), limits)
 
 
-def bleu_in(
+def partial_bleu(
     places: Sequence[int], outputs: Sequence[str], references: Sequence[Sequence[str]], tokenize: BleuTokens
 ) -> float:
-    """BLEU of these sentences alone; `references` holds one list for each set."""
+    """BLEU of the sentences at these places; `references` holds one list for each set."""
     chosen = [[lines[place] for place in places] for lines in references]
     return bleu([outputs[place] for place in places], chosen, tokenize)
 
 
-def f1_by_frequency(systems: Sequence[Words], reference: Words, frequency: Mapping[str, int]) -> list[PartScore]:
-    """How well words are found that are so frequent: F1 of precision and recall, in %.
+def f1_by_frequency(systems: Sequence[Words], reference: Words, frequency: Mapping[str, int]) -> list[BucketScore]:
+    """F1 of words, in %, by how frequent they are.
 
-    Within a sentence a word counts as right as often as the reference has it, wherever it stands. What the reference
-    has no words of is left out.
+    A word is right at most as often as the reference sentence has it, in any place. Buckets without words in the
+    reference are left out.
     """
     wanted, _ = _tally(reference, reference, frequency)
     found = [_tally(words, reference, frequency) for words in systems]
     return [
-        PartScore(
+        BucketScore(
             _name(number, FREQUENCIES),
             wanted[number],
             tuple(percent(2 * right[number], said[number] + wanted[number]) for said, right in found),
@@ -75,7 +75,7 @@ def f1_by_frequency(systems: Sequence[Words], reference: Words, frequency: Mappi
 
 
 def _tally(words: Words, reference: Words, frequency: Mapping[str, int]) -> tuple[Counter[int], Counter[int]]:
-    """How many words of each bucket there are, and how many of them are right."""
+    """The number of words in each bucket, and how many of them are right."""
     said: Counter[int] = Counter()
     right: Counter[int] = Counter()
     for mine, theirs in zip(words, reference, strict=True):

@@ -1,7 +1,6 @@
-"""How many symbols are wrong in an output: phoneme, word and character error rates, and accuracy.
+"""Error rates of phonemes, words and characters, and accuracy.
 
-Where there are several right answers, the closest counts: the one that needs the fewest edits, and of these the
-longest.
+If there are several right answers, the closest counts: the one with the fewest edits, and of these the longest.
 """
 
 from collections.abc import Sequence
@@ -11,54 +10,54 @@ import numpy as np
 from rapidfuzz.distance import Levenshtein
 
 from heedful.errors import DataError
-from heedful.metrics.interval import Counts, percent, score_of_sums
+from heedful.metrics.bootstrap import Counts, bootstrap_score, percent
 from heedful.metrics.score import Score
 
-Symbols = Sequence[str]  # a text is a sequence of its characters, too
+Symbols = Sequence[str]  # a string is a sequence of characters
 
 
-def pronunciation_scores(
+def score_pronunciations(
     hypotheses: Sequence[Symbols], references: Sequence[Sequence[Symbols]], resamples: int = 1000
 ) -> list[Score]:
-    """WER, where a word is right only if all of its phonemes are, and PER. `references[i]` are all right answers."""
+    """WER, where all phonemes of a word must be right, and PER. `references[i]` are all right answers."""
     counts = _count(hypotheses, references)
     signature = _signature(references, "word")
     return [
-        score_of_sums("WER", counts, lambda sums: percent(sums[2], sums[3]), signature, resamples),
+        bootstrap_score("WER", counts, lambda sums: percent(sums[2], sums[3]), signature, resamples),
         _edit_rate("PER", counts, references, "phoneme", resamples),
     ]
 
 
-def character_scores(
+def score_characters(
     hypotheses: Sequence[Symbols], references: Sequence[Sequence[Symbols]], resamples: int = 1000
 ) -> list[Score]:
     """Accuracy of whole outputs, and CER."""
     counts = _count(hypotheses, references)
     return [
-        _right("accuracy", counts, references, resamples),
+        _accuracy("accuracy", counts, references, resamples),
         _edit_rate("CER", counts, references, "character", resamples),
     ]
 
 
-def token_scores(
+def score_tokens(
     hypotheses: Sequence[Symbols], references: Sequence[Sequence[Symbols]], resamples: int = 1000
 ) -> list[Score]:
     """Accuracy of whole lines, and the error rate of their words."""
     counts = _count(hypotheses, references)
     return [
-        _right("accuracy", counts, references, resamples),
+        _accuracy("accuracy", counts, references, resamples),
         _edit_rate("token errors", counts, references, "token", resamples),
     ]
 
 
-def edits(hypothesis: Symbols, references: Sequence[Symbols]) -> tuple[int, int]:
+def count_edits(hypothesis: Symbols, references: Sequence[Symbols]) -> tuple[int, int]:
     """Insertions, deletions and substitutions to the closest reference, and its length."""
     distance, negative = min((Levenshtein.distance(hypothesis, right), -len(right)) for right in references)
     return distance, -negative
 
 
 def _count(hypotheses: Sequence[Symbols], references: Sequence[Sequence[Symbols]]) -> Counts:
-    """A row for each output: edits, symbols of the closest reference, whether it is wrong, and 1."""
+    """One row an output: edits, symbols of the closest reference, whether the output is wrong, and 1."""
     if not hypotheses:
         raise DataError("there are no outputs to score; the test set is empty")
     if len(hypotheses) != len(references):
@@ -67,7 +66,7 @@ def _count(hypotheses: Sequence[Symbols], references: Sequence[Sequence[Symbols]
     for number, (hypothesis, right) in enumerate(zip(hypotheses, references, strict=True), 1):
         if not right:
             raise DataError(f"output {number} has no reference to compare with; give at least one")
-        distance, length = edits(hypothesis, right)
+        distance, length = count_edits(hypothesis, right)
         rows.append((distance, length, distance > 0, 1))
     return np.array(rows, dtype=np.float64)
 
@@ -76,14 +75,14 @@ def _edit_rate(
     metric: str, counts: Counts, references: Sequence[Sequence[Symbols]], unit: str, resamples: int
 ) -> Score:
     def rate(sums: Counts) -> float:
-        # With nothing to say, each symbol said is one error too many.
+        # If the reference is empty, each symbol of the output is an error.
         return 100.0 * float(sums[0]) / max(1.0, float(sums[1]))
 
-    return score_of_sums(metric, counts, rate, _signature(references, unit), resamples)
+    return bootstrap_score(metric, counts, rate, _signature(references, unit), resamples)
 
 
-def _right(metric: str, counts: Counts, references: Sequence[Sequence[Symbols]], resamples: int) -> Score:
-    return score_of_sums(
+def _accuracy(metric: str, counts: Counts, references: Sequence[Sequence[Symbols]], resamples: int) -> Score:
+    return bootstrap_score(
         metric, counts, lambda sums: percent(sums[3] - sums[2], sums[3]), _signature(references, "line"), resamples
     )
 

@@ -1,11 +1,11 @@
-"""A measured number, with how sure it is and how it was measured."""
+"""A metric's value with its interval and the way it was measured."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """A metric's value over a test set. `signature` is enough for another person to measure the same."""
+    """A metric's value over a test set. With the `signature`, anyone can repeat the measurement."""
 
     metric: str
     value: float

@@ -23,7 +23,7 @@ from heedful.device import choose_device, use_threads
 from heedful.errors import Diverged, FolderError
 from heedful.kernels.threads import count_workers
 from heedful.metrics.bleu import bleu
-from heedful.metrics.breakdown import bleu_in, buckets
+from heedful.metrics.breakdown import make_buckets, partial_bleu
 from heedful.models.seq2seq import AnySeq2Seq
 from heedful.models.transformer import Transformer
 from heedful.storage.files import read_json, write_atomically
@@ -197,8 +197,8 @@ def _by_length(
 ) -> list[list[float]]:
     """For each range of lengths: its limit, the number of sentences and their BLEU."""
     return [
-        [bucket.limit, len(bucket.places), bleu_in(bucket.places, outputs, [references], tokenize)]
-        for bucket in buckets(lengths, limits)
+        [bucket.limit, len(bucket.places), partial_bleu(bucket.places, outputs, [references], tokenize)]
+        for bucket in make_buckets(lengths, limits)
     ]
 
 

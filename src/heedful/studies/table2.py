@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from heedful.config import PRESETS, RIVAL_RATE, Experiment, merge
 from heedful.device import choose_device, use_threads
-from heedful.metrics.breakdown import LENGTHS, bleu_in, buckets
+from heedful.metrics.breakdown import LENGTHS, make_buckets, partial_bleu
 from heedful.studies import charts as chart
 from heedful.studies.corpus_facts import CorpusFacts, collect_corpus_facts
 from heedful.studies.dry_run import dry_run
@@ -152,10 +152,11 @@ def _by_length(done: Sequence[FinishedRow], asked: Sequence[Question]) -> Table:
     lengths = [len(question.source.split()) for question in asked]
     references = list(zip(*(question.references for question in asked), strict=True))
     rows: list[tuple[Cell, ...]] = []
-    for bucket in buckets(lengths, LENGTHS):
+    for bucket in make_buckets(lengths, LENGTHS):
         mean = sum(lengths[place] for place in bucket.places) / len(bucket.places)
         scores = (
-            bleu_in(bucket.places, one.scored.outputs, references, one.row.experiment.evaluate.tokenize) for one in done
+            partial_bleu(bucket.places, one.scored.outputs, references, one.row.experiment.evaluate.tokenize)
+            for one in done
         )
         rows.append((bucket.name, len(bucket.places), mean, *scores))
     columns = ("words of the source", "sentences", "words on average", *(_NAMES[one.row.name] for one in done))

@@ -51,9 +51,9 @@ def _finish(source: str, output: str) -> str:
 
 def _score(outputs: Sequence[str], references: References, options: ScoringOptions) -> list[Score]:
     """Accuracy of whole outputs, and CER."""
-    from heedful.metrics.edit_distance import character_scores  # imports NumPy, which translating does not need
+    from heedful.metrics.edit_distance import score_characters  # imports NumPy, which translating does not need
 
-    return character_scores(outputs, references, options.resamples)
+    return score_characters(outputs, references, options.resamples)
 
 
 def _quick_score(outputs: Sequence[str], references: References, tokenize: BleuTokens) -> float:

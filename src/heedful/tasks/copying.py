@@ -22,10 +22,10 @@ def _read_reversals(path: Path) -> Iterator[Pair]:
 
 def _score(outputs: Sequence[str], references: References, options: ScoringOptions) -> list[Score]:
     """Accuracy of whole lines, and the error rate of their words."""
-    from heedful.metrics.edit_distance import token_scores  # imports NumPy, which translating does not need
+    from heedful.metrics.edit_distance import score_tokens  # imports NumPy, which translating does not need
 
     answers = [[right.split() for right in several] for several in references]
-    return token_scores([output.split() for output in outputs], answers, options.resamples)
+    return score_tokens([output.split() for output in outputs], answers, options.resamples)
 
 
 def _quick_score(outputs: Sequence[str], references: References, tokenize: BleuTokens) -> float:

@@ -52,7 +52,7 @@ def _finish_with_words(source: str, output: str) -> str:
 
 def _score(outputs: Sequence[str], references: References, options: ScoringOptions) -> list[Score]:
     """Labelled brackets by EVALB's rules, against the first reference of each sentence."""
-    from heedful.metrics.brackets import Parse, bracket_scores  # imports NumPy, which translating does not need
+    from heedful.metrics.brackets import Parse, score_brackets  # imports NumPy, which translating does not need
 
     if len(outputs) != len(references):
         raise DataError(f"there are {len(outputs)} trees but {len(references)} references; they must pair up")
@@ -65,7 +65,7 @@ def _score(outputs: Sequence[str], references: References, options: ScoringOptio
                 "both must be of the same sentence"
             )
     rights = [Parse(tuple(tree.brackets()), tree.tags()) for tree in right]
-    return bracket_scores(list(map(_parse, found)), rights, options.resamples)
+    return score_brackets(list(map(_parse, found)), rights, options.resamples)
 
 
 def _quick_score(outputs: Sequence[str], references: References, tokenize: BleuTokens) -> float:

@@ -36,10 +36,10 @@ def _make_questions(pairs: Iterable[Pair]) -> list[Question]:
 
 def _score(outputs: Sequence[str], references: References, options: ScoringOptions) -> list[Score]:
     """WER and PER; the closest of several pronunciations counts."""
-    from heedful.metrics.edit_distance import pronunciation_scores  # imports NumPy, which translating does not need
+    from heedful.metrics.edit_distance import score_pronunciations  # imports NumPy, which translating does not need
 
     answers = [[right.split() for right in several] for several in references]
-    return pronunciation_scores([output.split() for output in outputs], answers, options.resamples)
+    return score_pronunciations([output.split() for output in outputs], answers, options.resamples)
 
 
 def _quick_score(outputs: Sequence[str], references: References, tokenize: BleuTokens) -> float:

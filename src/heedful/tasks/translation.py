@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from heedful.config.experiment import BleuTokens
 from heedful.data.pairs import read_table
 from heedful.errors import DataError
-from heedful.metrics.bleu import bleu, translation_scores
+from heedful.metrics.bleu import bleu, score_translations
 from heedful.metrics.score import Score
 from heedful.tasks.task import References, ScoringOptions, Task
 
@@ -16,7 +16,7 @@ def _finish(source: str, output: str) -> str:
 
 def _score(outputs: Sequence[str], references: References, options: ScoringOptions) -> list[Score]:
     """BLEU, chrF, TER and the paper's BLEU."""
-    return translation_scores(
+    return score_translations(
         outputs, _reference_sets(references), options.tokenize, options.language, options.resamples
     )
 

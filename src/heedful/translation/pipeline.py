@@ -195,11 +195,11 @@ class Searcher:
 
     def _agreed(self, text: str, several: Sequence[Hypothesis], n_best: int) -> list[Hypothesis]:
         """Of samples, those that the others agree with most; each text once."""
-        from heedful.metrics.consensus import agreement
+        from heedful.metrics.chrf import score_agreement
 
         decoded = self._tokenizers.target.decode_all([hypothesis.tokens for hypothesis in several])
         outputs = [self._task.finish(text, output) for output in decoded]
-        scored = {o: replace(h, score=s) for o, h, s in zip(outputs, several, agreement(outputs), strict=True)}
+        scored = {o: replace(h, score=s) for o, h, s in zip(outputs, several, score_agreement(outputs), strict=True)}
         return sorted(scored.values(), key=lambda hypothesis: -hypothesis.score)[:n_best]
 
     def _confidence(

@@ -1,4 +1,4 @@
-"""How sure a corpus score is: bootstrap over the sentences (Koehn 2004)."""
+"""The interval of a corpus score, by bootstrap over the sentences (Koehn 2004)."""
 
 from collections.abc import Callable
 
@@ -7,15 +7,15 @@ from numpy.typing import NDArray
 
 from heedful.metrics.score import Score
 
-_SEED = 12345  # sacreBLEU's
+_SEED = 12345  # the same as sacreBLEU's
 
 Counts = NDArray[np.float64]
 
 
-def score_of_sums(
+def bootstrap_score(
     metric: str, counts: Counts, value: Callable[[Counts], float], signature: str, resamples: int
 ) -> Score:
-    """A score that is a function of sums over the sentences, of which `counts` has a row each."""
+    """A score that `value` computes from sums over the sentences; `counts` has one row a sentence."""
     generator = np.random.default_rng(_SEED)
     middle = value(counts.sum(axis=0))
     drawn = [
@@ -26,7 +26,7 @@ def score_of_sums(
     return Score(
         metric,
         middle,
-        # A rare sentence is in no resample, at times; the value itself is never out of its interval.
+        # No resample may hold a rare sentence; the value itself still belongs into its interval.
         min(float(low), middle),
         max(float(high), middle),
         f"bs:{resamples}|seed:{_SEED}|{signature}" if drawn else signature,
@@ -34,5 +34,5 @@ def score_of_sums(
 
 
 def percent(part: float, whole: float) -> float:
-    """Of nothing all is right."""
+    """100 if the whole is 0: nothing was wrong."""
     return 100.0 * float(part) / float(whole) if whole else 100.0
