@@ -18,14 +18,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from heedful.attention.alignment import (
+from heedful.attention.aligner import (
     WordPair,
-    align,
-    aligners,
+    align_words,
     choose_aligner,
-    links,
+    list_aligners,
+    make_word_pair,
     prediction_difference,
-    word_pair,
+    strongest_links,
 )
 from heedful.metrics.alignment import Link, alignment_score
 from heedful.translation.translator import Translator
@@ -144,7 +144,7 @@ def trained(folder: Path, pairs: int, steps: int) -> Translator:
 def pairs_of(translator: Translator, examples: Sequence[Example]) -> list[WordPair]:
     """As ids."""
     source, target = translator.tokenizers.source, translator.tokenizers.target
-    return [word_pair(source, target, example.source, target.encode(example.target)) for example in examples]
+    return [make_word_pair(source, target, example.source, target.encode(example.target)) for example in examples]
 
 
 def report(translator: Translator) -> Iterator[str]:
@@ -160,14 +160,14 @@ def report(translator: Translator) -> Iterator[str]:
         return f"{100.0 * score.error_rate:5.1f}"
 
     yield "| read from | the row that produced it | the row after it |\n|---|---|---|"
-    found = [(str(aligner), error(align(model, aligner, pairs))) for aligner in aligners(model)]
+    found = [(str(aligner), error(align_words(model, aligner, pairs))) for aligner in list_aligners(model)]
     for (name, before), (_, after) in zip(found[::2], found[1::2], strict=True):
         yield f"| {name} | {before} | {after} |"
-    yield f"\nprediction difference: {error([links(prediction_difference(model, pair)) for pair in pairs])}"
+    yield f"\nprediction difference: {error([strongest_links(prediction_difference(model, pair)) for pair in pairs])}"
     began = time.perf_counter()
     choice = choose_aligner(model, pairs_of(translator, other))
     seconds = time.perf_counter() - began
-    chosen = error(align(model, choice.aligner, pairs))
+    chosen = error(align_words(model, choice.aligner, pairs))
     yield f"chosen on {_CHOSEN_ON} other sentences in {seconds:.1f} s: {choice.aligner}: {chosen}"
     yield f"(it agrees with the prediction difference on {100.0 * choice.agreement:.1f} % of {choice.words} words)"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from heedful.attention.head_names import all_heads
-from heedful.attention.importance import ablation, head_importance
+from heedful.attention.importance import ablate_heads, estimate_importance
 from heedful.data.pairs import read_parallel
 from heedful.inspection.prune import paired_batches
 from heedful.storage.run_folder import RunFolder
@@ -25,7 +25,7 @@ def main() -> None:
     pairs = list(read_parallel([str(options.source)], [str(options.target)]))
     batches = paired_batches(RunFolder(options.run), translator, pairs)
     heads = all_heads(translator.model)
-    estimated, real = head_importance(translator.model, batches), ablation(translator.model, batches, heads)
+    estimated, real = estimate_importance(translator.model, batches), ablate_heads(translator.model, batches, heads)
     for head in sorted(heads, key=lambda head: real[head]):
         print(f"{head!s:12} {estimated[head]:8.4f} estimated {real[head]:8.4f} real")
     ranks = [np.argsort(np.argsort([values[head] for head in heads])) for values in (estimated, real)]

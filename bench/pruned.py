@@ -11,7 +11,7 @@ from statistics import median
 import torch
 
 from heedful.attention.head_names import all_heads
-from heedful.attention.head_removal import least_important, pruned
+from heedful.attention.pruning import choose_least_important, remove_heads
 from heedful.config import ModelConfig
 from heedful.data.batch import pack
 from heedful.models.transformer import Transformer
@@ -28,8 +28,8 @@ def make_models() -> dict[float, Transformer]:
     heads = all_heads(whole)
     models = {1.0: whole}
     for keep in KEEP:
-        removed = least_important({head: chance.random() for head in heads}, round((1 - keep) * len(heads)))
-        models[keep] = Transformer(pruned(whole, removed)[0], VOCABULARY, VOCABULARY, 0)
+        removed = choose_least_important({head: chance.random() for head in heads}, round((1 - keep) * len(heads)))
+        models[keep] = Transformer(remove_heads(whole, removed)[0], VOCABULARY, VOCABULARY, 0)
     return {keep: model.eval() for keep, model in models.items()}
 
 

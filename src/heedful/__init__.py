@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from heedful.attention.record import AttentionRecord, record_attention
     from heedful.metrics.score import Score
     from heedful.text import Tokenizer
-    from heedful.text.constraints import Wishes
+    from heedful.text.constraints import Constraints
     from heedful.translation.result import Alternative, Look, Translation
     from heedful.translation.translator import Translator
 
@@ -27,6 +27,7 @@ __all__ = [
     "Attention",
     "AttentionRecord",
     "ConfigError",
+    "Constraints",
     "DataError",
     "Diverged",
     "Experiment",
@@ -40,7 +41,6 @@ __all__ = [
     "Translation",
     "Translator",
     "UserError",
-    "Wishes",
     "__version__",
     "record_attention",
 ]
@@ -56,7 +56,7 @@ _LAZY = {
     "Tokenizer": "heedful.text",
     "Translation": "heedful.translation.result",
     "Translator": "heedful.translation.translator",
-    "Wishes": "heedful.text.constraints",
+    "Constraints": "heedful.text.constraints",
     "record_attention": "heedful.attention.record",
 }
 

@@ -16,16 +16,16 @@ from hypothesis import strategies as st
 from model_examples import SMALL, SOURCE_TYPES, TARGET_TYPES, sentences, shaken
 from tokenizer_examples import bert, t5
 
-from heedful.attention.alignment import (
-    USUAL,
+from heedful.attention.aligner import (
+    DEFAULT_ALIGNER,
     Aligner,
     WordPair,
-    align,
-    aligners,
+    align_words,
     choose_aligner,
-    links,
+    list_aligners,
+    make_word_pair,
     prediction_difference,
-    word_pair,
+    strongest_links,
     word_weights,
 )
 from heedful.config import TextConfig
@@ -129,19 +129,19 @@ def test_a_source_word_is_the_sum_of_its_pieces_and_a_target_word_the_mean() -> 
     found = word_weights(weights, pair([0, 0, 1], [0, 0, 1]))
     # Without EOS the rows are 4 : 3, 1 : 3 and 2 : 8; that of EOS is of no word.
     np.testing.assert_allclose(found, [[(4 / 7 + 1 / 4) / 2, (3 / 7 + 3 / 4) / 2], [0.2, 0.8]])
-    assert links(found) == ((1, 0), (1, 1))
+    assert strongest_links(found) == ((1, 0), (1, 1))
 
 
 def test_white_space_gets_and_gives_no_link() -> None:
     weights = np.array([[0.1, 0.7, 0.2, 0.0], [1.0, 0.0, 0.0, 0.0], [0.3, 0.5, 0.1, 0.1], [0.0, 0.0, 0.0, 1.0]])
     found = word_weights(weights, pair([0, None, 1], [0, None, 1]))
     np.testing.assert_allclose(found, [[1 / 3, 2 / 3], [0.75, 0.25]])
-    assert links(found) == ((0, 1), (1, 0))
+    assert strongest_links(found) == ((0, 1), (1, 0))
 
 
 def test_a_word_without_a_piece_or_a_weight_has_no_link() -> None:
     weights = np.array([[0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [0.0, 0.0, 1.0]])
-    assert links(word_weights(weights, pair([0, 1], [0, 2]))) == ((1, 0),)
+    assert strongest_links(word_weights(weights, pair([0, 1], [0, 2]))) == ((1, 0),)
 
 
 def test_heads_are_read_alone_or_as_the_mean_of_a_layer_or_of_all() -> None:
@@ -156,11 +156,11 @@ def test_heads_are_read_alone_or_as_the_mean_of_a_layer_or_of_all() -> None:
 
 
 def test_all_heads_and_averages_of_cross_attention_are_candidates() -> None:
-    found = aligners(shaken(SMALL))
+    found = list_aligners(shaken(SMALL))
     names = [f"cross.{layer}.{head}" for layer in (1, 2) for head in (1, 2, 3)]
     means = [f"{name}{square}" for name in ("cross.1", "cross.2", "cross") for square in ("", " squared")]
     assert [str(each) for each in found] == [f"{name}{row}" for name in (*names, *means) for row in ("", " shifted")]
-    assert USUAL in found
+    assert DEFAULT_ALIGNER in found
 
 
 def test_an_alignment_does_not_depend_on_its_batch() -> None:
@@ -170,9 +170,9 @@ def test_an_alignment_does_not_depend_on_its_batch() -> None:
     for source, target in zip(sources, targets, strict=True):
         words = [Words(tuple("x" * (len(ids) - 1)), (*range(len(ids) - 1), None)) for ids in (source, target)]
         pairs.append(WordPair(source, target, *words))
-    for aligner in aligners(model):
-        together = align(model, aligner, pairs)
-        assert together == [align(model, aligner, [each])[0] for each in pairs]
+    for aligner in list_aligners(model):
+        together = align_words(model, aligner, pairs)
+        assert together == [align_words(model, aligner, [each])[0] for each in pairs]
         assert [[target for _, target in sorted(each, key=lambda link: link[1])] for each in together] == [
             list(range(len(target) - 1)) for target in targets
         ]
@@ -231,7 +231,7 @@ def mirror(text: str) -> set[Link]:
 
 def toy_pairs(translator: Translator, texts: list[str]) -> list[WordPair]:
     source, target = translator.tokenizers.source, translator.tokenizers.target
-    return [word_pair(source, target, text, target.encode(toy.translated(text))) for text in texts]
+    return [make_word_pair(source, target, text, target.encode(toy.translated(text))) for text in texts]
 
 
 def error_rate(found: list[tuple[Link, ...]], texts: list[str]) -> float:
@@ -243,8 +243,8 @@ def test_what_is_chosen_without_labels_is_nearly_the_best(translator: Translator
     texts = toy.sentences(40, seed=31)
     pairs = toy_pairs(translator, texts)
     choice = choose_aligner(model, toy_pairs(translator, toy.sentences(20, seed=32)))
-    errors = {aligner: error_rate(align(model, aligner, pairs), texts) for aligner in aligners(model)}
-    assert error_rate([links(prediction_difference(model, each)) for each in pairs], texts) < 0.1
+    errors = {aligner: error_rate(align_words(model, aligner, pairs), texts) for aligner in list_aligners(model)}
+    assert error_rate([strongest_links(prediction_difference(model, each)) for each in pairs], texts) < 0.1
     assert errors[choice.aligner] < 0.1
     assert errors[choice.aligner] < min(errors.values()) + 0.05
     assert max(errors.values()) > 0.3  # so that there was something to choose
@@ -263,7 +263,7 @@ def test_what_was_cut_off_is_aligned_to_its_last_word(translator: Translator) ->
     source, target = translator.tokenizers.source, translator.tokenizers.target
     text = toy.sentences(1, seed=33)[0]
     ids = target.encode(toy.translated(text))
-    assert word_pair(source, target, text, ids[:-1]) == word_pair(source, target, text, ids)
+    assert make_word_pair(source, target, text, ids[:-1]) == make_word_pair(source, target, text, ids)
 
 
 # The folder remembers
@@ -315,9 +315,9 @@ def test_without_validation_pairs_the_usual_place_is_read(folder: RunFolder, tra
     heard = Heard()
     folder.write_about({"alignment": None})
     (folder.data / "valid.json").write_text(json.dumps([["x " * 50, "y"], ["", ""]]))
-    assert find_aligner(folder, translator, heard) == USUAL
+    assert find_aligner(folder, translator, heard) == DEFAULT_ALIGNER
     shutil.rmtree(folder.data)
-    assert find_aligner(folder, translator, heard) == USUAL
+    assert find_aligner(folder, translator, heard) == DEFAULT_ALIGNER
     said = "no validation pairs to choose by: alignments are read from cross squared, over all heads"
     assert heard.sentences == [said, said]
 
@@ -329,7 +329,7 @@ def test_a_folder_that_cannot_be_written_to_is_no_hindrance(
     monkeypatch.setattr("heedful.translation.word_alignment._PAIRS", 7)
     monkeypatch.setattr(RunFolder, "write_about", mock.Mock(side_effect=FolderError("read-only")))
     heard = Heard()
-    assert find_aligner(folder, translator, heard) in aligners(translator.model)
+    assert find_aligner(folder, translator, heard) in list_aligners(translator.model)
     assert heard.sentences[1:] == ["this is not kept in the run folder: read-only"]
 
 

@@ -8,9 +8,9 @@ import pytest
 import torch
 from model_examples import EOS, SMALL, SOURCE_TYPES, TARGET_TYPES, add_gradients, batch_of, fresh, sentences, shaken
 
-from heedful.attention.gates import gated, heads_off, open_gates
 from heedful.attention.head_names import Head, all_heads
-from heedful.attention.importance import ablation, corpus_loss, head_importance
+from heedful.attention.importance import ablate_heads, corpus_loss, estimate_importance
+from heedful.attention.pruning import apply_gates, open_gates, switch_off_heads
 from heedful.config import ModelConfig
 from heedful.data.batch import Batch
 from heedful.models.transformer import Transformer
@@ -31,7 +31,7 @@ def test_importance_is_the_mean_slope_of_the_loss_of_each_sentence(place: tuple[
     gates = open_gates(model)
     for head in off:
         gates[head.kind, head.layer][head.index] = 0.0
-    importance = head_importance(model, BATCHES, off)
+    importance = estimate_importance(model, BATCHES, off)
     for head in (head for head in importance if (head.kind, head.layer) == place):
         slopes = []
         for sentence in ALONE:
@@ -39,7 +39,7 @@ def test_importance_is_the_mean_slope_of_the_loss_of_each_sentence(place: tuple[
             for change in (-0.01, 0.01):
                 moved = gates[place].clone()
                 moved[head.index] += change
-                with gated(model, gates | {place: moved}):
+                with apply_gates(model, gates | {place: moved}):
                     losses.append(corpus_loss(model, [sentence]) * len(sentence.target_out))
             slopes.append(abs(losses[1] - losses[0]) / 0.02)
         assert importance[head] == pytest.approx(sum(slopes) / TOKENS, abs=1e-3)
@@ -48,7 +48,7 @@ def test_importance_is_the_mean_slope_of_the_loss_of_each_sentence(place: tuple[
 
 def test_heads_that_are_off_are_not_weighed_and_all_others_are() -> None:
     model = shaken(SMALL)
-    assert list(head_importance(model, BATCHES, OFF)) == [head for head in all_heads(model) if head not in OFF]
+    assert list(estimate_importance(model, BATCHES, OFF)) == [head for head in all_heads(model) if head not in OFF]
     assert not any(attention.instrumented for layers in model.attentions.values() for attention in layers)
 
 
@@ -56,26 +56,26 @@ def test_a_head_that_the_output_layer_does_not_read_does_not_matter() -> None:
     model, idle = shaken(SMALL), Head("encoder", 0, 1)
     with torch.no_grad():
         model.encoder[0].attention.output.weight[:, 7:14] = 0.0
-    assert head_importance(model, BATCHES)[idle] == 0.0
-    assert ablation(model, BATCHES, [idle])[idle] == pytest.approx(0.0, abs=1e-6)
+    assert estimate_importance(model, BATCHES)[idle] == 0.0
+    assert ablate_heads(model, BATCHES, [idle])[idle] == pytest.approx(0.0, abs=1e-6)
 
 
 def test_ablation_is_how_far_the_loss_rises_without_the_head() -> None:
     model, heads = shaken(SMALL), [Head("encoder", 0, 2), Head("cross", 1, 0)]
-    found = ablation(model, BATCHES, heads)
+    found = ablate_heads(model, BATCHES, heads)
     for head in heads:
-        with heads_off(model, [head]):
+        with switch_off_heads(model, [head]):
             without = corpus_loss(model, BATCHES)
         assert found[head] == pytest.approx(without - corpus_loss(model, BATCHES), abs=1e-9)
         assert abs(found[head]) > 1e-3
-    assert ablation(model, BATCHES, []) == {}
+    assert ablate_heads(model, BATCHES, []) == {}
 
 
 def test_progress_is_told_to_the_end() -> None:
     model, seen = shaken(SMALL), []
-    head_importance(model, BATCHES, done=lambda count, total: seen.append((count, total)))
+    estimate_importance(model, BATCHES, done=lambda count, total: seen.append((count, total)))
     assert seen == [(1, 2), (2, 2)]
-    ablation(model, BATCHES, [*OFF, Head("cross", 0, 0)], done=lambda count, total: seen.append((count, total)))
+    ablate_heads(model, BATCHES, [*OFF, Head("cross", 0, 0)], done=lambda count, total: seen.append((count, total)))
     assert seen[2:] == [(1, 3), (2, 3), (3, 3)]
 
 
@@ -103,7 +103,7 @@ def learnt() -> Transformer:
 
 def test_what_is_estimated_agrees_with_what_really_happens(learnt: Transformer) -> None:
     batches = [reversed_pairs(150, seed=1001)]
-    estimated, real = head_importance(learnt, batches), ablation(learnt, batches, all_heads(learnt))
+    estimated, real = estimate_importance(learnt, batches), ablate_heads(learnt, batches, all_heads(learnt))
     assert corpus_loss(learnt, batches) < 0.7  # from about 3
     assert list(estimated) == list(real)
     first, second = (np.argsort(np.argsort(list(values.values()))) for values in (estimated, real))

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from heedful.attention.forced_decoding import Attention, HeadWeights
 from heedful.attention.head_names import KINDS, Head
-from heedful.attention.measures import Measures, Share, Tally, marks, rare_pieces
+from heedful.attention.measures import AttentionShare, HeadMeasures, HeadStatistics, find_rare_pieces, mark_pieces
 from heedful.attention.roles import ROLE_COLOURS, name_role, name_roles
 from heedful.nn.multi_head import Kind
 
 LENGTHS = [(7, 5), (4, 9), (6, 6), (11, 3)]  # of sources and targets
-SHARES = [field.name for field in fields(Measures) if field.type is Share]
+SHARES = [field.name for field in fields(HeadMeasures) if field.type is AttentionShare]
 
 
 def pair(source: int, target: int, seed: int = 0) -> Attention:
@@ -31,17 +31,19 @@ def pair(source: int, target: int, seed: int = 0) -> Attention:
     return Attention(**layers)
 
 
-def tallied(lengths: Sequence[tuple[int, int]]) -> dict[Head, Measures]:
-    tally = Tally()
+def tallied(lengths: Sequence[tuple[int, int]]) -> dict[Head, HeadMeasures]:
+    tally = HeadStatistics()
     for source, target in lengths:
         tally.add(pair(source, target, seed=source), marked(source), marked(target))
     return tally.measures()
 
 
-def flat(measures: Measures) -> list[float]:
+def flat(measures: HeadMeasures) -> list[float]:
     values = (getattr(measures, field.name) for field in fields(measures))
     return [
-        number for value in values for number in ((value.share, value.chance) if isinstance(value, Share) else [value])
+        number
+        for value in values
+        for number in ((value.share, value.chance) if isinstance(value, AttentionShare) else [value])
     ]
 
 
@@ -125,7 +127,7 @@ def test_measures_are_what_their_definitions_say(kind: Kind) -> None:
     found = measured(kind, weights)
     for name, expected in by_hand(kind, weights).items():
         value = getattr(found, name)
-        assert (value.share if isinstance(value, Share) else value) == pytest.approx(expected, abs=1e-6), name
+        assert (value.share if isinstance(value, AttentionShare) else value) == pytest.approx(expected, abs=1e-6), name
     assert found.rows == (5 if kind == "decoder" else 6)
 
 
@@ -214,7 +216,7 @@ def test_short_sentences_make_no_roles() -> None:
 
 
 def test_a_row_that_sees_one_key_says_nothing() -> None:
-    tally = Tally()
+    tally = HeadStatistics()
     tally.add(pair(1, 1), marked(1), marked(1))
     assert tally.measures() == {}
     tally.add(pair(1, 3), marked(1), marked(3))
@@ -224,7 +226,7 @@ def test_a_row_that_sees_one_key_says_nothing() -> None:
 
 
 def test_pruned_layers_have_fewer_heads_and_all_are_in_their_order() -> None:
-    tally = Tally()
+    tally = HeadStatistics()
     layers = (dirichlet("encoder", 2, 4, 4, 1), np.zeros((0, 4, 4), np.float32), dirichlet("encoder", 1, 4, 4, 2))
     tally.add(only("encoder", *layers), marked(4), marked(5))
     assert [str(head) for head in tally.measures()] == ["encoder.1.1", "encoder.1.2", "encoder.3.1"]
@@ -233,7 +235,7 @@ def test_pruned_layers_have_fewer_heads_and_all_are_in_their_order() -> None:
 
 def test_a_share_is_of_the_rows_that_can_have_it() -> None:
     found = measured("decoder", looking_at([0, 1, 2, 3, 4], 5))
-    assert (found.same, found.next) == (Share(0.0, 0.0), Share(0.0, 0.0))
+    assert (found.same, found.next) == (AttentionShare(0.0, 0.0), AttentionShare(0.0, 0.0))
     assert found.punctuation.share == pytest.approx(1 / 2)  # fed in as column 3, which rows 3 and 4 see
     assert found.punctuation.chance == pytest.approx((1 / 4 + 1 / 5) / 2)
 
@@ -246,22 +248,22 @@ def test_every_role_has_a_colour_of_its_own() -> None:
 
 
 def test_pieces_are_marked() -> None:
-    found = marks(["▁A", "▁(", "…", "$", "▁", "</s>", "x", "。", "</s>"], {"x", "▁(", "</s>"})
+    found = mark_pieces(["▁A", "▁(", "…", "$", "▁", "</s>", "x", "。", "</s>"], {"x", "▁(", "</s>"})
     assert np.flatnonzero(found.punctuation).tolist() == [1, 2, 7]
     assert np.flatnonzero(found.end).tolist() == [8]  # a text may have the same characters, but not at its end
     assert np.flatnonzero(found.rare).tolist() == [5, 6]
 
 
 def test_a_cut_off_hypothesis_has_no_end() -> None:
-    assert not marks(["▁a", "▁b"], ()).end.any()
+    assert not mark_pieces(["▁a", "▁b"], ()).end.any()
 
 
 def test_the_rarest_tenth_is_rare() -> None:
     text = ["the"] * 84 + ["cat"] * 7 + ["sat"] * 3 + ["on"] * 3 + ["mat", "hat", "rat"]
-    assert rare_pieces([text[:50], text[50:]]) == {"mat", "hat", "rat", "sat", "on"}
-    assert rare_pieces([[*text, "sat", "sat"]]) == {"mat", "hat", "rat", "on"}  # "sat" and "on" no longer tie
+    assert find_rare_pieces([text[:50], text[50:]]) == {"mat", "hat", "rat", "sat", "on"}
+    assert find_rare_pieces([[*text, "sat", "sat"]]) == {"mat", "hat", "rat", "on"}  # "sat" and "on" no longer tie
 
 
 def test_the_rarest_of_all_are_rare_even_if_they_are_many() -> None:
-    assert rare_pieces([["a", "a", "b", "c"]]) == {"b", "c"}
-    assert rare_pieces([]) == frozenset()
+    assert find_rare_pieces([["a", "a", "b", "c"]]) == {"b", "c"}
+    assert find_rare_pieces([]) == frozenset()

@@ -21,14 +21,14 @@ from model_examples import (
 )
 from torch import Tensor
 
-from heedful.attention.forced_decoding import forced
-from heedful.attention.gates import gated, heads_off, open_gates
-from heedful.attention.head_names import KINDS, Head, all_heads, heads_named
+from heedful.attention.forced_decoding import force_decode
+from heedful.attention.head_names import KINDS, Head, all_heads, find_heads
+from heedful.attention.pruning import apply_gates, open_gates, switch_off_heads
 from heedful.attention.record import AttentionRecord, record_attention
 from heedful.config import SearchConfig
 from heedful.data.batch import pack
 from heedful.decoding.beam import beam_search
-from heedful.decoding.stepping import Symbols
+from heedful.decoding.step_function import SpecialTokens
 from heedful.errors import ConfigError
 from heedful.models.kv_cache import KVCache, PooledKVCache
 from heedful.models.transformer import Transformer
@@ -42,7 +42,7 @@ TARGETS = sentences([6, 2, 4], TARGET_TYPES, seed=4)
 @pytest.mark.parametrize("config", VARIANTS, ids=label)
 def test_rows_sum_to_one_and_what_may_not_be_seen_has_no_weight(config: object) -> None:
     model = shaken(config)  # type: ignore[arg-type]
-    for number, found in enumerate(forced(model, SOURCES, TARGETS)):
+    for number, found in enumerate(force_decode(model, SOURCES, TARGETS)):
         n, m = len(SOURCES[number]), len(TARGETS[number])
         shapes = {"encoder": (3, n, n), "decoder": (3, m, m), "cross": (3, m, n)}
         for kind in KINDS:
@@ -69,13 +69,13 @@ def test_weights_are_those_of_equation_1() -> None:
     x = model.target_embedding(source) + model.source_positions(torch.arange(7), 7)
     q, k, _ = (split_heads(part[None], 3) for part in layer.attention.query_key_value(x).split((15, 15, 21), -1))
     expected = torch.softmax(q @ k.transpose(-1, -2) / 5**0.5, -1)[0]
-    found = forced(model, [SOURCES[1]], [TARGETS[1]])[0].attention.encoder[0]
+    found = force_decode(model, [SOURCES[1]], [TARGETS[1]])[0].attention.encoder[0]
     np.testing.assert_allclose(found, expected.detach().numpy(), atol=1e-6)
 
 
 def test_a_sentence_looks_the_same_in_any_company() -> None:
     model = shaken(SMALL)
-    alone, together = forced(model, SOURCES[1:2], TARGETS[1:2])[0], forced(model, SOURCES, TARGETS)[1]
+    alone, together = force_decode(model, SOURCES[1:2], TARGETS[1:2])[0], force_decode(model, SOURCES, TARGETS)[1]
     for kind in KINDS:
         for left, right in zip(alone.attention.of(kind), together.attention.of(kind), strict=True):
             np.testing.assert_allclose(left, right, atol=1e-6)
@@ -109,10 +109,10 @@ def test_what_a_beam_saw_is_what_a_forced_decode_of_its_hypothesis_shows(seed: i
     ids, lengths = pack(SOURCES)
     with torch.inference_mode():
         start = Followed(model.start(model.encode(ids, lengths)), [(i, ()) for i in range(3)])
-        found = beam_search(step, start, Symbols(PAD, EOS, (PAD,)), lengths + 5, SearchConfig(beam=4), n_best=3)
+        found = beam_search(step, start, SpecialTokens(PAD, EOS, (PAD,)), lengths + 5, SearchConfig(beam=4), n_best=3)
     for sentence, hypotheses in enumerate(found):
         for hypothesis in hypotheses:
-            (whole,) = forced(model, [SOURCES[sentence]], [hypothesis.tokens])
+            (whole,) = force_decode(model, [SOURCES[sentence]], [hypothesis.tokens])
             fed = (PAD, *hypothesis.tokens[:-1])
             for place in range(len(fed)):
                 path = (sentence, fed[: place + 1])
@@ -126,7 +126,7 @@ def test_what_a_beam_saw_is_what_a_forced_decode_of_its_hypothesis_shows(seed: i
 
 def test_the_likeliest_pieces_come_first() -> None:
     model = shaken(SMALL)
-    found = forced(model, SOURCES, TARGETS, ranks=4)[0]
+    found = force_decode(model, SOURCES, TARGETS, ranks=4)[0]
     batch = example([3], [6])
     expected = logits_of(model, batch).log_softmax(-1).sort(-1, descending=True)
     np.testing.assert_array_equal(found.best, expected.indices[:, :4])
@@ -169,7 +169,7 @@ def without_columns(model: Transformer, head: Head) -> Transformer:
 def test_a_head_that_is_off_is_one_that_the_output_layer_does_not_read(name: str) -> None:
     batch = example([3, 7, 5], [6, 2, 4])
     model = shaken(SMALL)
-    with heads_off(model, [Head.parse(name)]), torch.no_grad():
+    with switch_off_heads(model, [Head.parse(name)]), torch.no_grad():
         off = logits_of(model, batch)
         memory = model.encode(batch.source, batch.source_lengths)
         stepped, _ = model.step(torch.full((3,), PAD), model.start(memory))
@@ -183,11 +183,11 @@ def test_a_head_that_is_off_is_one_that_the_output_layer_does_not_read(name: str
 
 def test_only_layers_that_lose_a_head_are_touched_and_only_for_a_while() -> None:
     model = shaken(SMALL)
-    with heads_off(model, [Head("cross", 1, 0), Head("cross", 1, 2)]):
-        instrumented = [
+    with switch_off_heads(model, [Head("cross", 1, 0), Head("cross", 1, 2)]):
+        touched = [
             (kind, n) for kind, layers in model.attentions.items() for n, a in enumerate(layers) if a.instrumented
         ]
-        assert instrumented == [("cross", 1)]
+        assert touched == [("cross", 1)]
         assert model.attentions["cross"][1].gates.tolist() == [0.0, 1.0, 0.0]  # type: ignore[union-attr]
     assert not any(attention.instrumented for layers in model.attentions.values() for attention in layers)
 
@@ -195,8 +195,8 @@ def test_only_layers_that_lose_a_head_are_touched_and_only_for_a_while() -> None
 def test_heads_can_be_switched_off_one_after_another() -> None:
     model = shaken(SMALL)
     attention = model.attentions["cross"][1]
-    with heads_off(model, [Head("cross", 1, 0)]):
-        with heads_off(model, [Head("cross", 1, 2)]):
+    with switch_off_heads(model, [Head("cross", 1, 0)]):
+        with switch_off_heads(model, [Head("cross", 1, 2)]):
             assert attention.gates is not None
             assert attention.gates.tolist() == [0.0, 1.0, 0.0]
         assert attention.gates.tolist() == [0.0, 1.0, 1.0]
@@ -204,13 +204,13 @@ def test_heads_can_be_switched_off_one_after_another() -> None:
 
 def test_one_string_is_no_list_of_names() -> None:
     with pytest.raises(ConfigError, match=r"heads are named by a list, but got one string; write \['cross.1.1'\]"):
-        heads_named(shaken(SMALL), "cross.1.1")
+        find_heads(shaken(SMALL), "cross.1.1")
 
 
 def test_open_gates_change_nothing_and_have_gradients() -> None:
     model, batch = shaken(SMALL), example([3, 7, 5], [6, 2, 4])
     gates = {place: gate.requires_grad_() for place, gate in open_gates(model).items()}
-    with gated(model, gates):
+    with apply_gates(model, gates):
         logits = logits_of(model, batch)
     torch.testing.assert_close(logits, logits_of(model, batch), atol=1e-5, rtol=1e-5)
     logits.square().sum().backward()
@@ -225,7 +225,7 @@ def test_all_heads_have_names_that_can_be_read_back() -> None:
     heads = all_heads(model)
     assert len(heads) == len(set(heads)) == 3 * 5
     assert [str(head) for head in heads[:4]] == ["encoder.1.1", "encoder.1.2", "encoder.1.3", "decoder.1.1"]
-    assert heads_named(model, map(str, heads)) == heads
+    assert find_heads(model, map(str, heads)) == heads
 
 
 @pytest.mark.parametrize(
@@ -242,4 +242,4 @@ def test_all_heads_have_names_that_can_be_read_back() -> None:
 )
 def test_an_unknown_head_gets_a_sentence(name: str, sentence: str) -> None:
     with pytest.raises(ConfigError, match=sentence):
-        heads_named(shaken(SMALL), [name])
+        find_heads(shaken(SMALL), [name])

@@ -113,7 +113,7 @@ FOLDERS = [
     ("translate {d}/bare x", "{d}/bare has no model yet; go on training with: heedful train --resume {d}/bare"),
     ("translate {d}/run x --device cuda", "device 'cuda' is not on this machine"),
     ("translate {d}/run x --device cdua", "--device must be one of auto, cpu, cuda, mps, but is cdua; did you mean"),
-    ("translate {d}/run x --beam 2 --n-best 3", "search.beam is 2 but 3 translations were asked for"),
+    ("translate {d}/run x --beam 2 --n-best 3", "you asked for 3 translations, but search.beam is 2"),
     ("translate {d}/run x --input {d}/few.en", "give either texts or --input, not both"),
     ("translate {d}/run --input {d}/none.en", "there is no file {d}/none.en"),
     ("translate {d}/run --input {d}/folder", "{d}/folder is a folder"),

@@ -11,7 +11,7 @@ from search_examples import EOS, SYMBOLS, Clock, Table, by_position, log_prob_of
 from heedful.config.experiment import SearchConfig
 from heedful.decoding.beam import beam_search
 from heedful.decoding.diverse import diverse_search
-from heedful.decoding.ensemble import Together, together
+from heedful.decoding.ensemble import EnsembleState, make_ensemble_step
 from heedful.decoding.hypothesis import Hypothesis
 from heedful.errors import ConfigError
 
@@ -101,9 +101,9 @@ def test_groups_that_do_not_divide_the_beam_are_refused() -> None:
 def test_several_models_have_the_mean_of_their_probabilities() -> None:
     left = table_of({3: 0.8, 4: 0.2}, {EOS: 1.0})
     right = table_of({3: 0.1, 4: 0.9}, {EOS: 0.5, 3: 0.5})
-    step = together([by_position(left), by_position(right)])
+    step = make_ensemble_step([by_position(left), by_position(right)])
     [found] = beam_search(
-        step, Together((Clock(0), Clock(0))), SYMBOLS, torch.tensor([2]), SearchConfig(beam=2), n_best=2
+        step, EnsembleState((Clock(0), Clock(0))), SYMBOLS, torch.tensor([2]), SearchConfig(beam=2), n_best=2
     )
     assert [hypothesis.tokens for hypothesis in found] == [(4, EOS), (3, EOS)]
     expected = [math.log(0.55 * 0.75), math.log(0.45 * 0.75)]
@@ -114,8 +114,10 @@ def test_several_models_have_the_mean_of_their_probabilities() -> None:
 @given(seed=st.integers(0, 999), count=st.integers(1, 3))
 def test_a_model_together_with_itself_is_itself(seed: int, count: int) -> None:
     table, config = random_table(seed, vocabulary=9), SearchConfig(beam=3)
-    states = Together(tuple(table.start([1, 2]) for _ in range(count)))
-    found = beam_search(together([table.step] * count), states, SYMBOLS, torch.tensor([6, 9]), config, n_best=2)
+    states = EnsembleState(tuple(table.start([1, 2]) for _ in range(count)))
+    found = beam_search(
+        make_ensemble_step([table.step] * count), states, SYMBOLS, torch.tensor([6, 9]), config, n_best=2
+    )
     plain = beam(table, [1, 2], [6, 9], config, 2)
     assert [[h.tokens for h in several] for several in found] == [[h.tokens for h in several] for several in plain]
     for ours, theirs in zip(found, plain, strict=True):

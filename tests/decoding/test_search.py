@@ -25,8 +25,7 @@ from search_examples import (
 from heedful.config.experiment import Penalty, SearchConfig
 from heedful.decoding.beam import beam_search
 from heedful.decoding.greedy import greedy_search
-from heedful.decoding.hypothesis import Hypothesis
-from heedful.decoding.length_penalty import length_penalty
+from heedful.decoding.hypothesis import Hypothesis, length_penalty
 from heedful.errors import ConfigError, Diverged
 
 
@@ -312,17 +311,17 @@ def test_a_vocabulary_may_be_smaller_than_the_beam() -> None:
 
 def test_a_model_that_gives_no_numbers_is_told_of() -> None:
     table = Table(torch.full((CONTEXTS, 7), float("nan")))
-    with pytest.raises(Diverged, match="no numbers, so it cannot translate; use a checkpoint from before it diverged"):
+    with pytest.raises(Diverged, match="NaN or infinity, so it cannot translate; use a checkpoint from before"):
         search(table, [1, 2], [5, 6], SearchConfig())
-    with pytest.raises(Diverged, match="the model gives no numbers"):
+    with pytest.raises(Diverged, match="the model computes NaN or infinity"):
         greedy(table, [1, 2], [5, 6], SearchConfig())
 
 
 @pytest.mark.parametrize(
     ("config", "n_best", "message"),
     [
-        (SearchConfig(), 8, "search.beam is 4 but 8 translations were asked for; set --beam to at least 8"),
-        (SearchConfig(), 0, "0 translations were asked for; ask for at least 1"),
+        (SearchConfig(), 8, "you asked for 8 translations, but search.beam is 4; set --beam to at least 8"),
+        (SearchConfig(), 0, "you asked for 0 translations; ask for at least 1"),
         (SearchConfig(beam=0), 1, "search.beam is 0 but must be at least 1; set --beam to 1 or more"),
         (SearchConfig(alpha=-0.5), 1, "search.alpha is -0.5 but must not be negative; set --alpha to 0 or more"),
     ],

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from heedful.config import SearchConfig
 from heedful.decoding import token_rules as rules_module
 from heedful.decoding import topk as top
-from heedful.decoding.length_penalty import length_penalty
-from heedful.decoding.stepping import Symbols
-from heedful.decoding.token_rules import rules_of
+from heedful.decoding.hypothesis import length_penalty
+from heedful.decoding.step_function import SpecialTokens
+from heedful.decoding.token_rules import make_token_rules
 from heedful.decoding.topk import BLOCK, best_log_probs, top_log_probs
 
 
@@ -83,17 +83,17 @@ def test_a_row_that_is_not_all_numbers_has_no_possible_token_and_does_not_touch_
 
 def test_the_search_takes_the_compiled_loop_where_there_is_much_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     logits = torch.randn(4, 300, generator=torch.Generator().manual_seed(2))
-    rules = rules_of(Symbols(0, 1, (0,)), SearchConfig(), logits.device)
+    rules = make_token_rules(SpecialTokens(0, 1, (0,)), SearchConfig(), logits.device)
     asked = (1, torch.empty(4, 0, dtype=torch.long), torch.arange(4), 6)
     plain = rules.best(logits, *asked)
-    monkeypatch.setattr(top, "_WORTH", 1)
+    monkeypatch.setattr(top, "_MIN_LOGITS", 1)
     monkeypatch.setattr(rules_module, "top_log_probs", lambda *_: pytest.fail("the plain form was taken"))
     compiled = rules.best(logits, *asked)
     assert torch.equal(plain[1], compiled[1])
     torch.testing.assert_close(plain[0], compiled[0])
     monkeypatch.undo()
-    monkeypatch.setattr(top, "_WORTH", 1)
-    short = rules_of(Symbols(0, 1, (0,)), SearchConfig(min_length=5), logits.device)
+    monkeypatch.setattr(top, "_MIN_LOGITS", 1)
+    short = make_token_rules(SpecialTokens(0, 1, (0,)), SearchConfig(min_length=5), logits.device)
     assert torch.equal(short.best(logits, *asked)[1], top_log_probs(short.log_probs(logits, *asked[:3]), 6)[1])
 
 

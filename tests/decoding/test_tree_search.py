@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 from search_examples import CONTEXTS, EOS, START, SYMBOLS, Table, random_table
 
 from heedful.config.experiment import SearchConfig, TextConfig
-from heedful.decoding.constraints import Leaves
 from heedful.decoding.hypothesis import Hypothesis
-from heedful.decoding.search import find
-from heedful.decoding.tree_constraints import only_trees
+from heedful.decoding.search import run_search
+from heedful.decoding.token_constraints import TreeLeaves
+from heedful.decoding.tree_constraints import constrain_to_trees
 from heedful.text.linearisation import linearise, tree_over, with_words, without_words
 from heedful.text.tokenizer_training import learn_tokenizer
 from heedful.text.trees import read_tree
-from heedful.translation.constraint_encoding import Trees
+from heedful.translation.constraint_encoding import TreeConstraintEncoder
 
 VOCABULARY = 14
 BRACKETS = {3: 4, 5: 6}  # two labels
@@ -32,16 +32,16 @@ searches = st.sampled_from(
 )
 
 
-def leaves_of(words: Sequence[tuple[int, ...]]) -> Leaves:
+def leaves_of(words: Sequence[tuple[int, ...]]) -> TreeLeaves:
     starts = [sum(map(len, words[:count])) for count in range(len(words))]
-    return Leaves(tuple(piece for word in words for piece in word), frozenset(starts), BRACKETS)
+    return TreeLeaves(tuple(piece for word in words for piece in word), frozenset(starts), BRACKETS)
 
 
-def searched(table: Table, trees: Sequence[Leaves | None], search: SearchConfig) -> list[list[Hypothesis]]:
+def searched(table: Table, trees: Sequence[TreeLeaves | None], search: SearchConfig) -> list[list[Hypothesis]]:
     numbers = list(range(len(trees)))
-    step, state = only_trees(table.step, table.start(numbers), SYMBOLS, trees)
+    step, state = constrain_to_trees(table.step, table.start(numbers), SYMBOLS, trees)
     limits = torch.full((len(trees),), 60)
-    return find(step, state, SYMBOLS, limits, search, [[number] for number in numbers])
+    return run_search(step, state, SYMBOLS, limits, search, [[number] for number in numbers])
 
 
 def words_of(tokens: Sequence[int], words: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
@@ -90,7 +90,7 @@ def test_a_tree_does_not_depend_on_its_company(
     together, _ = searched(table, [leaves_of(words), leaves_of(other)], search)
     (beside_none, free) = searched(table, [leaves_of(words), None], search)
     assert alone == together == beside_none
-    plain = find(table.step, table.start([0, 1]), SYMBOLS, torch.tensor([60, 60]), search, [[0], [1]])
+    plain = run_search(table.step, table.start([0, 1]), SYMBOLS, torch.tensor([60, 60]), search, [[0], [1]])
     for ours, theirs in zip(free, plain[1], strict=True):  # who need not write a tree writes what it would anyhow
         assert ours.tokens == theirs.tokens
         assert ours.log_prob == pytest.approx(theirs.log_prob)
@@ -99,7 +99,7 @@ def test_a_tree_does_not_depend_on_its_company(
 def test_what_is_legal_shares_all_probability_and_a_word_has_that_of_all_in_the_sentence() -> None:
     logits = torch.randn(VOCABULARY, generator=torch.Generator().manual_seed(1))
     table = Table(logits.expand(CONTEXTS, -1))
-    step, state = only_trees(table.step, table.start([0]), SYMBOLS, [leaves_of([(7, 8), (9, 8)])])
+    step, state = constrain_to_trees(table.step, table.start([0]), SYMBOLS, [leaves_of([(7, 8), (9, 8)])])
     shares = logits.softmax(dim=0)
     any_word = float(shares[[7, 8, 9]].sum())
 
@@ -127,7 +127,7 @@ TOKENIZER = learn_tokenizer(LINES, TextConfig(kind="bpe", vocabulary_size=283))
 
 
 def test_a_tokenizer_knows_its_brackets_and_the_pieces_of_words() -> None:
-    leaves = Trees(TOKENIZER).over(["the", "cats", "(NP"])
+    leaves = TreeConstraintEncoder(TOKENIZER).over(["the", "cats", "(NP"])
     assert leaves
     pieces = TOKENIZER.pieces(leaves.pieces)
     assert "".join(pieces) == "▁the▁cats▁(NP"
@@ -136,9 +136,11 @@ def test_a_tokenizer_knows_its_brackets_and_the_pieces_of_words() -> None:
     assert {"▁ᐸNP▁ᐳNP", "▁ᐸVP▁ᐳVP", "▁ᐸS▁ᐳS"} <= shown
 
 
-def test_where_a_word_looks_like_a_bracket_or_there_are_none_nothing_is_demanded() -> None:
-    assert Trees(TOKENIZER).over(["the", "ᐸNP"]) is None
-    assert Trees(learn_tokenizer(["no brackets here"], TextConfig(kind="characters"))).over(["no"]) is None
+def test_where_a_word_looks_like_a_bracket_or_there_are_none_nothing_is_required() -> None:
+    assert TreeConstraintEncoder(TOKENIZER).over(["the", "ᐸNP"]) is None
+    assert (
+        TreeConstraintEncoder(learn_tokenizer(["no brackets here"], TextConfig(kind="characters"))).over(["no"]) is None
+    )
 
 
 def test_a_word_that_looks_like_a_bracket_is_still_a_word() -> None:

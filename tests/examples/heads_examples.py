@@ -6,7 +6,7 @@ import numpy as np
 
 from heedful.attention.forced_decoding import Attention, HeadWeights
 from heedful.attention.head_names import Head
-from heedful.attention.measures import Marks, Measures, Tally
+from heedful.attention.measures import HeadMeasures, HeadStatistics, PieceMarks
 from heedful.nn.multi_head import Kind
 
 PUNCTUATION, RARE = {2}, {1, 4}  # places in every sentence
@@ -38,20 +38,20 @@ def only(kind: Kind, *layers: HeadWeights) -> Attention:
     )
 
 
-def marked(length: int) -> Marks:
+def marked(length: int) -> PieceMarks:
     """A sentence with punctuation and rare pieces at fixed places, and EOS."""
     places = range(length)
     end = np.array([place == length - 1 for place in places])
-    return Marks(
+    return PieceMarks(
         np.array([place in PUNCTUATION for place in places]) & ~end,
         end,
         np.array([place in RARE for place in places]) & ~end,
     )
 
 
-def measured(kind: Kind, *sentences: HeadWeights) -> Measures:
+def measured(kind: Kind, *sentences: HeadWeights) -> HeadMeasures:
     """What is measured of one head over sentences, whose marks are those of `marked`."""
-    tally = Tally()
+    tally = HeadStatistics()
     for weights in sentences:
         _, queries, keys = weights.shape
         tally.add(only(kind, weights), marked(queries if kind == "decoder" else keys), marked(queries))

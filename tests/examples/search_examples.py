@@ -8,10 +8,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from heedful.decoding.stepping import Symbols
+from heedful.decoding.step_function import SpecialTokens
 
 PAD, EOS, START = 0, 1, 2
-SYMBOLS = Symbols(start=START, eos=EOS, banned=(PAD, START))
+SYMBOLS = SpecialTokens(start=START, eos=EOS, banned=(PAD, START))
 CONTEXTS = 997
 NEVER = float("-inf")
 

@@ -27,7 +27,7 @@ from heedful.formats.import_model import bring
 from heedful.formats.parity import prove
 from heedful.storage.files import write_manifest
 from heedful.storage.run_folder import RunFolder
-from heedful.text.constraints import Wishes
+from heedful.text.constraints import Constraints
 from heedful.translation.pipeline import Searcher
 from heedful.translation.translator import Translator
 
@@ -311,9 +311,9 @@ def test_a_run_that_was_exported_into_itself_falls_to_torch_for_what_the_other_e
     ):
         ours, theirs = (one.translate(TEXTS, search=search) for one in (slow, both))
         assert ours == theirs  # to the bit: it was the same engine
-    wishes = Wishes(prefix=slow.tokenizers.target.decode([7]))
-    assert [found.text for found in both.translate(TEXTS, wishes=wishes)] == [
-        found.text for found in slow.translate(TEXTS, wishes=wishes)
+    constraints = Constraints(prefix=slow.tokenizers.target.decode([7]))
+    assert [found.text for found in both.translate(TEXTS, constraints=constraints)] == [
+        found.text for found in slow.translate(TEXTS, constraints=constraints)
     ]
     assert both.look(TEXTS[0]).inside[0].attention
     assert both.engine.name == "ctranslate2"
@@ -327,11 +327,13 @@ def test_a_text_too_long_for_the_export_and_one_that_loops_go_to_torch(tmp_path:
     both, insisting = Translator.load(run.path), Translator.load(run.path, engine="ctranslate2")
     for translator in (both, insisting):
         assert isinstance(translator.engine, CTranslate2Engine)
-        translator.engine._longest = 6
+        translator.engine._max_length = 6
     assert both.translate(TEXTS) == slow.translate(TEXTS)
-    with pytest.raises(ConfigError, match=r"may become \d+ pieces, over the 6 of the export, which the ctranslate2"):
+    with pytest.raises(
+        ConfigError, match=r"may have up to \d+ pieces, over the 6 of the exported model, which the ctrans"
+    ):
         insisting.translate(TEXTS)
-    insisting.engine._longest = 2048  # type: ignore[attr-defined]
+    insisting.engine._max_length = 2048  # type: ignore[attr-defined]
     wrong = mock.patch.object(Searcher, "_wrong", lambda *_: True)
     second = mock.patch.object(Searcher, "_better", lambda self, job, asked, first, second: second)
     with wrong, second:
@@ -346,7 +348,7 @@ def test_heads_are_off_whatever_engine_there_is(tmp_path: Path) -> None:
     export(run, "ctranslate2")
     both = Translator.load(run.path)
     names = ["cross.1.1", "encoder.1.1"]
-    with slow.heads_off(names), both.heads_off(names):
+    with slow.switch_off_heads(names), both.switch_off_heads(names):
         assert both.translate(TEXTS) == slow.translate(TEXTS)
     assert both.engine.name == "ctranslate2"
 
@@ -386,8 +388,8 @@ def test_what_only_the_torch_engine_can_do_is_refused_to_who_insists_on_another(
     alone = Translator.load(tmp_path / "out", engine="ctranslate2")
     with pytest.raises(ConfigError, match=r"search.groups is 3, which the ctranslate2 engine cannot do; use --engine"):
         alone.translate(TEXTS, search=replace(alone.search, groups=3, beam=3))
-    with pytest.raises(ConfigError, match="must have a certain beginning or terms, which the ctranslate2 engine"):
-        alone.translate(TEXTS, wishes=Wishes(prefix=alone.tokenizers.target.decode([7])))
+    with pytest.raises(ConfigError, match="must contain given terms or a prefix, which the ctranslate2 engine"):
+        alone.translate(TEXTS, constraints=Constraints(prefix=alone.tokenizers.target.decode([7])))
     with pytest.raises(ConfigError, match="runs one model, not several together"):
         Translator.load(tmp_path / "out", engine="ctranslate2", others=[run.path])
     ran = toy.run("export", run.path, "--to", "huggingface")

@@ -54,7 +54,7 @@ def test_a_model_that_has_learnt_to_reverse_looks_from_the_end(translator: Trans
 
 def test_translations_without_heads_differ_and_come_back(translator: Translator, text: str) -> None:
     before = translator.look(text)
-    with translator.heads_off(["cross.1.1", "cross.1.2"]):
+    with translator.switch_off_heads(["cross.1.1", "cross.1.2"]):
         without = translator.look(text)
     assert without.translation.text != before.translation.text
     assert translator.look(text).translation == before.translation

@@ -12,16 +12,16 @@ from browser import chromium, watched
 from heads_examples import dirichlet, looking_at, marked, only
 
 from heedful.attention.head_names import Head
-from heedful.attention.measures import Measures, Tally
+from heedful.attention.measures import HeadMeasures, HeadStatistics
 from heedful.attention.roles import Role, name_roles
 from heedful.inspection.head_report import report_json, report_page, report_text
 
 HOSTILE = "<img src=x onerror=alert(1)>\"'&\udc80"
 
 
-def example() -> tuple[dict[Head, Measures], dict[Head, Role]]:
+def example() -> tuple[dict[Head, HeadMeasures], dict[Head, Role]]:
     """Encoder layers of two heads and of one, and one cross head."""
-    tally = Tally()
+    tally = HeadStatistics()
     layers = (dirichlet("encoder", 2, 6, 6, 1), looking_at([0, 0, 1, 2, 3, 4], 6))
     tally.add(only("encoder", *layers), marked(6), marked(4))
     tally.add(only("cross", dirichlet("cross", 1, 4, 6, 3)), marked(6), marked(4))
@@ -79,7 +79,7 @@ def test_only_its_own_style_and_script_may_run() -> None:
 
 
 def test_what_cannot_be_seen_has_no_share() -> None:
-    tally = Tally()
+    tally = HeadStatistics()
     tally.add(only("decoder", dirichlet("decoder", 1, 5, 5, 1)), marked(3), marked(5))
     measures = tally.measures()
     assert report_page("e2", measures, name_roles(measures)).count("–</td>") == 2  # same and next

@@ -23,9 +23,8 @@ from model_examples import (
     shaken,
 )
 
-from heedful.attention.gates import heads_off
-from heedful.attention.head_names import Head, all_heads, heads_named
-from heedful.attention.head_removal import least_important, pruned
+from heedful.attention.head_names import Head, all_heads, find_heads
+from heedful.attention.pruning import choose_least_important, remove_heads, switch_off_heads
 from heedful.config import ModelConfig, dump_experiment, load_recipe
 from heedful.errors import ConfigError
 from heedful.inspection.prune import heads_to_remove
@@ -41,7 +40,7 @@ UNEVEN = replace(SMALL, encoder_layers=2, encoder_heads=(4, 1), decoder_heads=(1
 
 def cut(model: Transformer, heads: Sequence[Head]) -> Transformer:
     """The smaller model."""
-    config, weights = pruned(model, heads)
+    config, weights = remove_heads(model, heads)
     smaller = fresh(config, seed=99).eval()
     fill_model(smaller, weights, "the test")
     return smaller
@@ -51,8 +50,8 @@ def cut(model: Transformer, heads: Sequence[Head]) -> Transformer:
 @torch.no_grad()
 def test_a_pruned_model_is_the_one_whose_heads_are_off(config: ModelConfig) -> None:
     model, batch = shaken(config), example([3, 7, 5], [6, 2, 4])
-    heads = heads_named(model, REMOVED)
-    with heads_off(model, heads):
+    heads = find_heads(model, REMOVED)
+    with switch_off_heads(model, heads):
         expected = logits_of(model, batch)
     smaller = cut(model, heads)
     torch.testing.assert_close(logits_of(smaller, batch), expected, atol=1e-5, rtol=1e-5)
@@ -67,7 +66,7 @@ def test_what_is_pruned_can_be_pruned_again() -> None:
     model, batch = shaken(SMALL), example([3, 7, 5], [6, 2, 4])
     twice = cut(cut(model, [Head("encoder", 0, 0)]), [Head("encoder", 0, 1)])
     torch.testing.assert_close(
-        logits_of(twice, batch), logits_of(cut(model, heads_named(model, ["encoder.1.1", "encoder.1.3"])), batch)
+        logits_of(twice, batch), logits_of(cut(model, find_heads(model, ["encoder.1.1", "encoder.1.3"])), batch)
     )
 
 
@@ -92,13 +91,13 @@ def test_matrices_are_smaller_by_what_the_heads_had() -> None:
 def test_an_attention_cannot_lose_its_last_head() -> None:
     model = shaken(SMALL)
     heads = [Head("cross", 1, index) for index in range(3)]
-    with pytest.raises(ConfigError, match="layer 2 of cross attention would lose all its heads; leave it one"):
-        pruned(model, heads)
+    with pytest.raises(ConfigError, match="layer 2 of cross attention would lose all its heads; keep at least one"):
+        remove_heads(model, heads)
     importance = dict.fromkeys(all_heads(model), 1.0) | dict.fromkeys(heads, 0.0)
     importance[Head("cross", 1, 1)] = 0.5
-    assert least_important(importance, 2) == [Head("cross", 1, 0), Head("cross", 1, 2)]
-    assert Head("cross", 1, 1) not in least_important(importance, 99)
-    assert len(least_important(importance, 99)) == 15 - 5
+    assert choose_least_important(importance, 2) == [Head("cross", 1, 0), Head("cross", 1, 2)]
+    assert Head("cross", 1, 1) not in choose_least_important(importance, 99)
+    assert len(choose_least_important(importance, 99)) == 15 - 5
 
 
 # Models with uneven heads

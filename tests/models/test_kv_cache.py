@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from model_examples import SMALL, fresh, shake
 from torch import Tensor
 
-from heedful.attention.gates import heads_off
 from heedful.attention.head_names import Head
+from heedful.attention.pruning import switch_off_heads
 from heedful.attention.record import AttentionRecord, record_attention
 from heedful.config import ModelConfig
 from heedful.models import kv_cache
@@ -70,7 +70,7 @@ def test_heads_are_watched_and_switched_off_as_elsewhere() -> None:
         return logits, record
 
     whole, _ = said(many=1)
-    with heads_off(model, [Head("decoder", 1, 0), Head("cross", 0, 2)]):
+    with switch_off_heads(model, [Head("decoder", 1, 0), Head("cross", 0, 2)]):
         (expected, seen), (found, also_seen) = said(many=1000), said(many=1)
     torch.testing.assert_close(found, expected, atol=2e-5, rtol=1e-4)
     assert not torch.allclose(found, whole, atol=1e-3)

@@ -24,9 +24,9 @@ from model_examples import (
 )
 from torch import Tensor
 
-from heedful.attention.forced_decoding import forced
-from heedful.attention.gates import gated, heads_off, open_gates
+from heedful.attention.forced_decoding import force_decode
 from heedful.attention.head_names import Head, all_heads
+from heedful.attention.pruning import apply_gates, open_gates, switch_off_heads
 from heedful.attention.record import record_attention
 from heedful.config import ModelConfig, TrainConfig
 from heedful.data.batch import Batch
@@ -179,7 +179,7 @@ class TestHeads:
     def test_rows_sum_to_one_and_what_is_not_there_has_no_weight(self, config: ModelConfig) -> None:
         model, sources = shaken_of_family(config), sentences([3, 7, 5], SOURCE_TYPES)
         targets = sentences([6, 2, 4], TARGET_TYPES, seed=4)
-        for source, target, found in zip(sources, targets, forced(model, sources, targets), strict=True):
+        for source, target, found in zip(sources, targets, force_decode(model, sources, targets), strict=True):
             assert len(found.attention.cross) == len(model.attentions["cross"])
             for weights in found.attention.cross:
                 assert weights.shape[1:] == (len(target), len(source))
@@ -203,7 +203,7 @@ class TestHeads:
         model, batch = shaken_of_family(config), example([4, 2, 7], [5, 8, 3])
         whole = logits_of(model, batch)
         for head in all_heads(model):
-            with heads_off(model, [head]):
+            with switch_off_heads(model, [head]):
                 without = logits_of(model, batch)
                 torch.testing.assert_close(torch.cat(folded(model, batch)), without, rtol=1e-5, atol=1e-5)
             assert not torch.allclose(without, whole, atol=1e-4)
@@ -216,9 +216,9 @@ class TestHeads:
         gates = torch.ones(3, model.attentions["cross"][0].num_heads)
         gates[1, 0] = 0.0
         whole = logits_of(model, batch).split([5, 8, 3])
-        with heads_off(model, [head]):
+        with switch_off_heads(model, [head]):
             without = logits_of(model, batch).split([5, 8, 3])
-        with gated(model, {**open_gates(model), ("cross", 0): gates}):
+        with apply_gates(model, {**open_gates(model), ("cross", 0): gates}):
             mixed = logits_of(model, batch).split([5, 8, 3])
         for found, expected in zip(mixed, (whole[0], without[1], whole[2]), strict=True):
             torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)

@@ -36,6 +36,7 @@ PUBLIC = [
     "Attention",
     "AttentionRecord",
     "ConfigError",
+    "Constraints",
     "DataError",
     "Diverged",
     "Experiment",
@@ -49,7 +50,6 @@ PUBLIC = [
     "Translation",
     "Translator",
     "UserError",
-    "Wishes",
     "__version__",
     "record_attention",
 ]

@@ -18,7 +18,7 @@ from heedful.storage import model_names as names
 from heedful.storage.model_names import built_in_models, find_model, is_built_in, is_model, looks_like_model
 from heedful.storage.run_folder import RunFolder
 from heedful.text.language_detection import Detector, known_languages
-from heedful.translation.confidence import UNSURE, is_unsure
+from heedful.translation.confidence import LOW_CONFIDENCE, is_low_confidence
 from heedful.translation.direction import choose_direction
 from heedful.translation.translator import Translator
 
@@ -267,9 +267,9 @@ except SystemExit as end:
 def test_a_translation_is_unsure_where_its_pieces_are_unlikely() -> None:
     from math import log
 
-    assert is_unsure(3 * log(0.9 * UNSURE), 3)
-    assert not is_unsure(3 * log(1.1 * UNSURE), 3)
-    assert not is_unsure(0.0, 0)
+    assert is_low_confidence(3 * log(0.9 * LOW_CONFIDENCE), 3)
+    assert not is_low_confidence(3 * log(1.1 * LOW_CONFIDENCE), 3)
+    assert not is_low_confidence(0.0, 0)
 
 
 def test_what_the_model_is_not_sure_of_is_told_beside_the_data(pointed: Path, trained: Path) -> None:

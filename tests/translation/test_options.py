@@ -17,7 +17,6 @@ from sacrebleu.metrics.chrf import CHRF
 from torch import Tensor, nn
 
 from heedful.config import SearchConfig, TextConfig
-from heedful.decoding.repetition import loops
 from heedful.decoding.torch_engine import TorchEngine
 from heedful.errors import ConfigError, DataError, FolderError
 from heedful.formats.export import export
@@ -26,7 +25,8 @@ from heedful.models.seq2seq import Seq2Seq
 from heedful.storage.run_folder import RunFolder, Tokenizers
 from heedful.tasks.copying import COPY
 from heedful.text import learn_tokenizer
-from heedful.text.constraints import Wishes
+from heedful.text.constraints import Constraints
+from heedful.translation.repetition import has_loop
 from heedful.translation.translator import Translator
 
 TEXTS = toy.sentences(12, seed=77)
@@ -47,7 +47,7 @@ def test_terms_are_in_every_translation_whose_source_has_theirs(translator: Tran
     plain = translator.translate(texts, beam=3)
     held = 0
     for text, before, found in zip(
-        texts, plain, translator.translate(texts, beam=3, n_best=2, wishes=Wishes(glossary)), strict=True
+        texts, plain, translator.translate(texts, beam=3, n_best=2, constraints=Constraints(glossary)), strict=True
     ):
         wanted = [target for source, target in glossary.items() if re.search(rf"(?<!\w){source}(?!\w)", text)]
         held += len(wanted)
@@ -60,14 +60,18 @@ def test_terms_are_in_every_translation_whose_source_has_theirs(translator: Tran
 
 def test_translations_begin_as_they_are_to(translator: Translator) -> None:
     for search in (SearchConfig(beam=1), SearchConfig(beam=3), SearchConfig(method="sample")):
-        found = translator.translate(TEXTS[:4], search=search, wishes=Wishes(prefix="Ja, und"))
+        found = translator.translate(TEXTS[:4], search=search, constraints=Constraints(prefix="Ja, und"))
         assert all(translation.text.startswith("Ja, und") for translation in found)
 
 
 def test_a_term_that_there_is_no_room_for_is_refused(translator: Translator) -> None:
     search = replace(translator.search, max_extra=0)
-    with pytest.raises(DataError, match=r"^the pieces that must appear are \d+, but an output of this text has room"):
-        translator.translate([WORDS[0]], search=search, wishes=Wishes({WORDS[0]: "a long term of many words"}))
+    with pytest.raises(
+        DataError, match=r"^the required words take \d+ pieces, but the translation of this text has room"
+    ):
+        translator.translate(
+            [WORDS[0]], search=search, constraints=Constraints({WORDS[0]: "a long term of many words"})
+        )
 
 
 # Drawing
@@ -209,7 +213,7 @@ def test_every_word_has_the_probabilities_of_its_pieces(translator: Translator) 
     ],
 )
 def test_a_loop_is_the_same_many_times_in_a_row(tokens: list[int], expected: bool) -> None:
-    assert loops(tokens) == expected
+    assert has_loop(tokens) == expected
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heedful.config.experiment import TextConfig, TokenizerKind
-from heedful.decoding.automaton import START, Automaton
+from heedful.decoding.automaton import START, PhraseAutomaton
 from heedful.errors import DataError
 from heedful.text import Tokenizer, learn_tokenizer
-from heedful.text.constraints import Wishes, read_glossary, term_ids, word_borders
-from heedful.translation.constraint_encoding import Demands
+from heedful.text.constraints import Constraints, encode_term, find_word_boundaries, read_glossary
+from heedful.translation.constraint_encoding import ConstraintEncoder
 
 KINDS: tuple[TokenizerKind, ...] = get_args(TokenizerKind)
 WORDS = ("haus", "hausboot", "boot", "über", "see", "(see)", "am", "ufer", "x-y", "42", "…")
@@ -31,7 +31,7 @@ def tokenizer(kind: TokenizerKind) -> Tokenizer:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("term", ["haus", "Über 42", "x-y", "NATO", "§7 (a)", "東京"])
 def test_a_term_is_written_exactly_wherever_it_may_stand(kind: TokenizerKind, term: str) -> None:
-    own, ids = tokenizer(kind), term_ids(tokenizer(kind), term)
+    own, ids = tokenizer(kind), encode_term(tokenizer(kind), term)
     before, bracket = own.encode("am see")[:-1], own.encode("am (")[:-1]
     assert own.decode([*before, *ids.spaced]) == f"am see {term}"
     if ids.close:
@@ -44,22 +44,22 @@ def test_a_term_is_written_exactly_wherever_it_may_stand(kind: TokenizerKind, te
 @given(words=st.lists(st.sampled_from([*WORDS, "haus", "haus,", "haushaus"]), max_size=6))
 def test_what_the_automaton_takes_for_a_term_is_a_whole_word_of_the_text(kind: TokenizerKind, words: list[str]) -> None:
     own, text = tokenizer(kind), " ".join(words)
-    demands = Demands(own, Wishes({"house": "haus"}))
-    automaton, place = Automaton(demands.of("a house").phrases, demands.borders), START
+    encoder = ConstraintEncoder(own, Constraints({"house": "haus"}))
+    automaton, place = PhraseAutomaton(encoder.of("a house").phrases, encoder.boundaries), START
     ids = own.encode(text)
     for number in ids:
-        place = automaton.move(place, number)
+        place = automaton.advance(place, number)
     found = re.search(r"(?<!\w)haus(?!\w)", text)
-    if automaton.left(place) == 0:
+    if automaton.remaining(place) == 0:
         assert found
-    if re.search(r"(?:^| )haus(?: |$)", text):  # between spaces it is written as the demand has it
-        assert automaton.left(place) == 0
+    if re.search(r"(?:^| )haus(?: |$)", text):  # between spaces it is written as the constraint has it
+        assert automaton.remaining(place) == 0
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_borders_tell_letters_from_other_pieces(kind: TokenizerKind) -> None:
+def test_boundaries_tell_letters_from_other_pieces(kind: TokenizerKind) -> None:
     own = tokenizer(kind)
-    opens, glues = word_borders(own)
+    opens, glues = find_word_boundaries(own)
     for number in range(2, own.vocabulary_size):
         (piece,) = own.pieces([number])
         if re.fullmatch(r"[a-zü0-9]+", piece):
@@ -71,13 +71,13 @@ def test_borders_tell_letters_from_other_pieces(kind: TokenizerKind) -> None:
 
 
 def test_a_source_term_counts_as_a_whole_word_and_the_longest_wins() -> None:
-    wishes = Wishes({"boat": "Boot", "house boat": "Hausboot", "see": "sehen", "東京": "Tokio", "C++": "C++"})
-    assert wishes.terms("a house boat") == ["Hausboot"]
-    assert wishes.terms("a boat, a house boat and a boat") == ["Boot", "Hausboot"]
-    assert wishes.terms("boats overseen (see)") == ["sehen"]
-    assert wishes.terms("私は東京に行く") == ["Tokio"]
-    assert wishes.terms("C++ and C++, but C++x") == ["C++"]
-    assert wishes.terms("") == []
+    constraints = Constraints({"boat": "Boot", "house boat": "Hausboot", "see": "sehen", "東京": "Tokio", "C++": "C++"})
+    assert constraints.terms("a house boat") == ["Hausboot"]
+    assert constraints.terms("a boat, a house boat and a boat") == ["Boot", "Hausboot"]
+    assert constraints.terms("boats overseen (see)") == ["sehen"]
+    assert constraints.terms("私は東京に行く") == ["Tokio"]
+    assert constraints.terms("C++ and C++, but C++x") == ["C++"]
+    assert constraints.terms("") == []
 
 
 def test_a_glossary_has_two_columns() -> None:
@@ -105,7 +105,7 @@ def test_a_term_that_the_tokenizer_would_change_is_refused() -> None:
 
     own = Tokenizer.from_json(tokenizer("bpe").to_json(), "a copy")
     own._rust.normalizer = normalizers.Sequence([normalizers.Lowercase(), normalizers.Prepend(" ")])
-    assert term_ids(own, "haus").spaced
+    assert encode_term(own, "haus").spaced
     message = r"^the term 'Haus' cannot be held to: the model's tokenizer makes 'haus' of it$"
     with pytest.raises(DataError, match=message):
-        Demands(own, Wishes({"house": "Haus"}))
+        ConstraintEncoder(own, Constraints({"house": "Haus"}))

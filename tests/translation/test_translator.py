@@ -10,11 +10,11 @@ import toy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heedful import translator as translator_module
 from heedful.config import SearchConfig
 from heedful.data import stream
 from heedful.decoding.torch_engine import TorchEngine
 from heedful.errors import ConfigError, DataError, FolderError
+from heedful.translation import translator as translator_module
 from heedful.translation.result import Translation
 from heedful.translation.translator import Translator
 
@@ -106,7 +106,7 @@ def test_an_output_is_cut_off_at_its_maximum(translator: Translator) -> None:
 
 
 def test_more_translations_than_the_beam_holds_are_refused(translator: Translator) -> None:
-    with pytest.raises(ConfigError, match=r"^search\.beam is 2 but 3 translations were asked for; set --beam to at"):
+    with pytest.raises(ConfigError, match=r"^you asked for 3 translations, but search\.beam is 2; set --beam to at"):
         translator.translate(["x"], beam=2, n_best=3)
 
 

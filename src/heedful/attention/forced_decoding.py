@@ -17,7 +17,7 @@ from heedful.data.batch import pack
 from heedful.models.seq2seq import AnySeq2Seq
 from heedful.nn.multi_head import Kind
 
-START = "<s>"  # how the symbol that a decoder starts from is shown
+START_PIECE = "<s>"  # how the symbol that a decoder starts from is shown
 HeadWeights = Float[np.ndarray, "_heads _query _key"]  # the three attentions differ in their sizes, layers in heads
 
 
@@ -48,7 +48,7 @@ class Attention:
 
 
 @dataclass(frozen=True, slots=True)
-class Forced:
+class ForcedDecoding:
     """What a model does on the way to a given target."""
 
     attention: Attention
@@ -58,9 +58,9 @@ class Forced:
 
 
 @torch.inference_mode()
-def forced(
+def force_decode(
     model: AnySeq2Seq, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], ranks: int = 5
-) -> list[Forced]:
+) -> list[ForcedDecoding]:
     """Let the model produce these targets; all ids end in EOS, or where a hypothesis was cut off."""
     device = next(model.parameters()).device
     source, source_lengths = (tensor.to(device) for tensor in pack(sources))
@@ -75,7 +75,7 @@ def forced(
     ends = np.cumsum(lengths.cpu().numpy())
     parts = zip(*(np.split(rows, ends[:-1]) for rows in (own, best, best_log_probs)), strict=True)
     return [
-        Forced(_cut(record, number, len(sources[number]), len(targets[number])), *part)
+        ForcedDecoding(_cut(record, number, len(sources[number]), len(targets[number])), *part)
         for number, part in enumerate(parts)
     ]
 

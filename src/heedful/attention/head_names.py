@@ -50,7 +50,7 @@ def all_heads(model: AnySeq2Seq) -> list[Head]:
     ]
 
 
-def heads_named(model: AnySeq2Seq, names: Iterable[str]) -> list[Head]:
+def find_heads(model: AnySeq2Seq, names: Iterable[str]) -> list[Head]:
     """The heads of these names, which the model must have."""
     if isinstance(names, str):  # which is an iterable of characters, too
         raise ConfigError(f"heads are named by a list, but got one string; write ['{names}']")

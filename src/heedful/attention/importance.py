@@ -4,8 +4,8 @@ from collections.abc import Callable, Collection, Sequence
 
 import torch
 
-from heedful.attention.gates import gated, heads_off, open_gates
 from heedful.attention.head_names import Head, all_heads
+from heedful.attention.pruning import apply_gates, open_gates, switch_off_heads
 from heedful.data.batch import Batch
 from heedful.models.seq2seq import AnySeq2Seq
 from heedful.nn.loss import Loss, smoothed_loss
@@ -13,7 +13,7 @@ from heedful.nn.loss import Loss, smoothed_loss
 Done = Callable[[int, int], None]  # hears how much is done, and of how much
 
 
-def head_importance(
+def estimate_importance(
     model: AnySeq2Seq,
     batches: Sequence[Batch],
     off: Collection[Head] = (),
@@ -32,7 +32,7 @@ def head_importance(
     for count, batch in enumerate(batches, 1):
         sentences = len(batch.target_lengths)
         gates = {place: gate.repeat(sentences, 1).requires_grad_() for place, gate in opened.items()}
-        with gated(model, gates):
+        with apply_gates(model, gates):
             slopes = torch.autograd.grad(_loss(model, batch).smoothed, list(gates.values()))
         for place, slope in zip(gates, slopes, strict=True):
             moved[place] += slope.abs().sum(0)
@@ -43,7 +43,7 @@ def head_importance(
     }
 
 
-def ablation(
+def ablate_heads(
     model: AnySeq2Seq,
     batches: Sequence[Batch],
     heads: Collection[Head],
@@ -53,7 +53,7 @@ def ablation(
     whole = corpus_loss(model, batches)
     rises: dict[Head, float] = {}
     for head in heads:
-        with heads_off(model, [head]):
+        with switch_off_heads(model, [head]):
             rises[head] = corpus_loss(model, batches) - whole
         done(len(rises), len(heads))
     return rises

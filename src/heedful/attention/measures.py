@@ -38,7 +38,7 @@ _OfHead = dict[str, Float[np.ndarray, "*_values"]]
 
 
 @dataclass(frozen=True, slots=True)
-class Marks:
+class PieceMarks:
     """What is known of the pieces of a sentence."""
 
     punctuation: Bool[np.ndarray, " pieces"]
@@ -47,7 +47,7 @@ class Marks:
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class AttentionShare:
     """How much of its weight a head gives to some keys, in the rows that can see such a key; 0 where none can."""
 
     share: float
@@ -63,7 +63,7 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True)
-class Measures:
+class HeadMeasures:
     """What one head does; means over rows, unless they say otherwise."""
 
     sentences: int
@@ -73,20 +73,22 @@ class Measures:
     strongest: float  # the largest weight of a row
     distance: float  # the offset without its sign, weighted by attention
     direction: float  # the offset, weighted by attention: below 0 is back, above 0 is ahead
-    previous: Share
-    same: Share
-    next: Share
-    diagonal: Share  # at most one piece away; in cross attention: alignment of a language pair with similar order
-    punctuation: Share
-    special: Share  # EOS; in the decoder, which never reads EOS, the start symbol
-    delimiter: Share  # punctuation or special
-    rare: Share
-    window: Share  # the three neighbouring offsets that get most
+    previous: AttentionShare
+    same: AttentionShare
+    next: AttentionShare
+    diagonal: (
+        AttentionShare  # at most one piece away; in cross attention: alignment of a language pair with similar order
+    )
+    punctuation: AttentionShare
+    special: AttentionShare  # EOS; in the decoder, which never reads EOS, the start symbol
+    delimiter: AttentionShare  # punctuation or special
+    rare: AttentionShare
+    window: AttentionShare  # the three neighbouring offsets that get most
     window_at: int  # the middle one of them
     stability: float  # see `_stability`
 
 
-def rare_pieces(sentences: Iterable[Sequence[str]]) -> frozenset[str]:
+def find_rare_pieces(sentences: Iterable[Sequence[str]]) -> frozenset[str]:
     """The rarest pieces of a corpus, which make up a tenth of its running pieces, or those that are rarest of all.
 
     Pieces that are equally frequent are all rare, or none of them is.
@@ -102,19 +104,19 @@ def rare_pieces(sentences: Iterable[Sequence[str]]) -> frozenset[str]:
     return frozenset(piece for piece, count in counts.items() if count <= limit)
 
 
-def marks(pieces: Sequence[str], rare: Collection[str]) -> Marks:
+def mark_pieces(pieces: Sequence[str], rare: Collection[str]) -> PieceMarks:
     """Mark the pieces of one sentence; one that is punctuation or EOS is never rare."""
     punctuation = np.array([_is_punctuation(piece.strip("▁")) for piece in pieces], dtype=bool)
     end = np.array([piece == EOS and place == len(pieces) - 1 for place, piece in enumerate(pieces)], dtype=bool)
     is_rare = np.array([piece in rare for piece in pieces], dtype=bool)
-    return Marks(punctuation & ~end, end, is_rare & ~punctuation & ~end)
+    return PieceMarks(punctuation & ~end, end, is_rare & ~punctuation & ~end)
 
 
 def _is_punctuation(text: str) -> bool:
     return text != "" and all(unicodedata.category(character).startswith("P") for character in text)
 
 
-class Tally:
+class HeadStatistics:
     """Sums over sentences; `measures` may be asked for at any time."""
 
     def __init__(self) -> None:
@@ -122,7 +124,7 @@ class Tally:
         self._chance: dict[Kind, _Sums] = {}  # the same sums of a head that looks at all keys alike
         self._rows: dict[Kind, _Sums] = {}  # rows that can see each kind of key, all rows, sentences
 
-    def add(self, attention: Attention, source: Marks, target: Marks) -> None:
+    def add(self, attention: Attention, source: PieceMarks, target: PieceMarks) -> None:
         """Count one sentence pair."""
         for kind in KINDS:
             view = _view(kind, source, target)
@@ -133,7 +135,7 @@ class Tally:
             for layer, weights in enumerate(attention.of(kind)):
                 _add(self._layers, (kind, layer), _sums(weights.astype(np.float64), view))
 
-    def measures(self) -> dict[Head, Measures]:
+    def measures(self) -> dict[Head, HeadMeasures]:
         """All heads that had anything to choose from, in their order."""
         places = sorted(self._layers, key=lambda place: (KINDS.index(place[0]), place[1]))
         return {
@@ -167,7 +169,7 @@ class _View:
         return {"shares": able[None], "rows": np.array([rows]), "sentences": np.array([1.0])}
 
 
-def _view(kind: Kind, source: Marks, target: Marks) -> _View:
+def _view(kind: Kind, source: PieceMarks, target: PieceMarks) -> _View:
     queries = len(source.end if kind == "encoder" else target.end)
     keys = len(target.end if kind == "decoder" else source.end)
     query, key = np.arange(queries, dtype=np.float64)[:, None], np.arange(keys, dtype=np.float64)
@@ -196,9 +198,9 @@ def _view(kind: Kind, source: Marks, target: Marks) -> _View:
     return _View(visible, offset, shares, buckets.astype(np.float64))
 
 
-def _fed_in(target: Marks) -> Marks:
+def _fed_in(target: PieceMarks) -> PieceMarks:
     """What a decoder reads: the start symbol, then all pieces but the last."""
-    return Marks(*(np.concatenate([[False], mark[:-1]]) for mark in (target.punctuation, target.end, target.rare)))
+    return PieceMarks(*(np.concatenate([[False], mark[:-1]]) for mark in (target.punctuation, target.end, target.rare)))
 
 
 def _sums(weights: HeadWeights, view: _View) -> _Sums:
@@ -238,7 +240,7 @@ def _of_head(sums: _Sums, index: int) -> _OfHead:
     return {name: np.asarray(values[index]) for name, values in sums.items()}
 
 
-def _measures(sums: _OfHead, chance: _OfHead, counts: _OfHead) -> Measures:
+def _measures(sums: _OfHead, chance: _OfHead, counts: _OfHead) -> HeadMeasures:
     rows = counts["rows"]
     able = dict(zip(_SHARES, np.maximum(counts["shares"], 1.0), strict=True))  # where no row can, the sums are 0
     given, by_chance = (dict(zip(_SHARES, part["shares"], strict=True)) for part in (sums, chance))
@@ -246,12 +248,12 @@ def _measures(sums: _OfHead, chance: _OfHead, counts: _OfHead) -> Measures:
     def mean(name: str) -> float:
         return float(sums[name] / rows)
 
-    def share(name: str) -> Share:
-        return Share(float(given[name] / able[name]), float(by_chance[name] / able[name]))
+    def share(name: str) -> AttentionShare:
+        return AttentionShare(float(given[name] / able[name]), float(by_chance[name] / able[name]))
 
     start = 1 + int(np.convolve(sums["pattern"][1:-1], np.ones(WINDOW), "valid").argmax())  # none of it beyond REACH
     window = (float(part["pattern"][start : start + WINDOW].sum() / rows) for part in (sums, chance))
-    return Measures(
+    return HeadMeasures(
         sentences=int(counts["sentences"]),
         rows=int(rows),
         entropy=mean("entropy"),
@@ -267,7 +269,7 @@ def _measures(sums: _OfHead, chance: _OfHead, counts: _OfHead) -> Measures:
         special=share("special"),
         delimiter=share("delimiter"),
         rare=share("rare"),
-        window=Share(*window),
+        window=AttentionShare(*window),
         window_at=start + WINDOW // 2 - REACH,
         stability=_stability(sums, float(counts["sentences"])),
     )

@@ -7,8 +7,8 @@
 3. broad: weight spread over many keys.
 4. mixed: none of these.
 
-Thresholds are for `Share.over_chance`, so that short sentences, in which every head must look at the neighbours, and
-texts with much punctuation make no roles. They were set by looking at heads, and are no law.
+Thresholds apply to `AttentionShare.over_chance`. So neither short sentences, in which every head must look at the
+neighbours, nor texts with much punctuation make roles. The thresholds were set by looking at heads; they are no law.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from heedful.attention.head_names import Head
-from heedful.attention.measures import WINDOW, Measures, Share
+from heedful.attention.measures import WINDOW, AttentionShare, HeadMeasures
 from heedful.nn.multi_head import Kind
 
 RoleName = Literal[
@@ -59,12 +59,12 @@ class Role:
     figure: str  # the number of the evidence, for where there is no room for a sentence
 
 
-def name_roles(measures: Mapping[Head, Measures]) -> dict[Head, Role]:
+def name_roles(measures: Mapping[Head, HeadMeasures]) -> dict[Head, Role]:
     """The role of each head."""
     return {head: name_role(head.kind, measured) for head, measured in measures.items()}
 
 
-def name_role(kind: Kind, measured: Measures) -> Role:
+def name_role(kind: Kind, measured: HeadMeasures) -> Role:
     """The role of a head of this attention."""
     candidates = _candidates(kind, measured)
     reached = [candidate for candidate in candidates if candidate.share.over_chance >= candidate.threshold]
@@ -93,7 +93,7 @@ def percent(share: float) -> str:
 @dataclass(frozen=True, slots=True)
 class _Candidate:
     name: RoleName
-    share: Share
+    share: AttentionShare
     threshold: float
     where: str
 
@@ -102,7 +102,7 @@ class _Candidate:
         return f"{percent(self.share.share)} of its weight {self.where} (by chance {percent(self.share.chance)})"
 
 
-def _candidates(kind: Kind, measured: Measures) -> list[_Candidate]:
+def _candidates(kind: Kind, measured: HeadMeasures) -> list[_Candidate]:
     """In the order that decides between equals."""
     previous = "on the token just generated" if kind == "decoder" else "on the previous token"
     places = [

@@ -11,12 +11,12 @@ from heedful.cli.low_confidence import tell_doubts
 from heedful.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
-    from heedful.attention.alignment import Aligner
+    from heedful.attention.aligner import Aligner
     from heedful.config import SearchConfig
     from heedful.documents.document import Document
     from heedful.documents.segmentation import TranslatedSentence
     from heedful.storage.run_folder import RunFolder
-    from heedful.text.constraints import Wishes
+    from heedful.text.constraints import Constraints
     from heedful.translation.result import Translation
     from heedful.translation.translator import Translator
 
@@ -60,7 +60,7 @@ class DocumentJob:
     model: "Callable[[Callable[[], Iterable[str]]], Path]"  # which one, given what tells how the text begins
     source: Path
     target: Path | None
-    wishes: "Wishes"
+    constraints: "Constraints"
     search: "Callable[[SearchConfig], SearchConfig]"
 
 
@@ -86,7 +86,7 @@ def translate_document(job: DocumentJob, load: "Callable[[Path], Translator]") -
                 texts,
                 search=job.search(translator.search),
                 aligner=aligner,
-                wishes=job.wishes,
+                constraints=job.constraints,
                 done=lambda count: shown.progress("translating", before + count, total),
             )
             return list(found)

@@ -35,10 +35,10 @@ from heedful.cli.model_choice import told_apart
 from heedful.errors import ConfigError
 
 if TYPE_CHECKING:
-    from heedful.attention.alignment import Aligner
+    from heedful.attention.aligner import Aligner
     from heedful.data.stream import Arriving
     from heedful.metrics.alignment import Link
-    from heedful.text.constraints import Wishes
+    from heedful.text.constraints import Constraints
     from heedful.translation.result import Translation
     from heedful.translation.translator import Translator
 
@@ -106,14 +106,14 @@ def translate(
     if source and is_document(source):
         lines_only = {"--n-best": n_best > 1, "--alignments": alignments, "--draw": draw, "--json": as_json}
         refuse_with_documents(source, {**lines_only, "--confidence": confidence, "--prefix": prefix})
-        wishes = _wishes(glossary, keep, "")
-        job = DocumentJob(which.model, source, target, wishes, lambda own: search_with(own, beam, options))
+        constraints = _make_constraints(glossary, keep, "")
+        job = DocumentJob(which.model, source, target, constraints, lambda own: search_with(own, beam, options))
         translate_document(job, lambda run: load_translator(run, device, engine, others))
         return
     _check_outputs(target, draw, source, numbers=confidence, as_json=as_json)
     given = texts or _lines(source)
     lines = _only_one(given) if draw else given
-    wishes = _wishes(glossary, keep, prefix)
+    constraints = _make_constraints(glossary, keep, prefix)
     run = which.model(lambda: _beginning(lines, source))
     translator = load_translator(run, device, engine, others)
     if draw:
@@ -127,7 +127,7 @@ def translate(
             search=search,
             n_best=n_best,
             aligner=aligner,
-            wishes=wishes,
+            constraints=constraints,
             confidence=confidence,
             done=lambda count: shown.progress("translating", count, total),
         )
@@ -167,15 +167,15 @@ def _drawing(method: str, seed: int | None) -> list[str]:
     return [f"search.{key}={value}" for key, value in given.items() if value != ""]
 
 
-def _wishes(glossary: Path | None, keep: list[str] | None, prefix: str) -> "Wishes":
+def _make_constraints(glossary: Path | None, keep: list[str] | None, prefix: str) -> "Constraints":
     from heedful.data.pairs import read_lines
-    from heedful.text.constraints import Wishes, read_glossary
+    from heedful.text.constraints import Constraints, read_glossary
 
     kept = {term.strip(): term.strip() for term in keep or []}
     if "" in kept:
         raise ConfigError("--keep is empty; name a term that is to be kept as it is")
     listed = read_glossary(read_lines(glossary), str(glossary)) if glossary else {}
-    return Wishes(listed | kept, prefix)
+    return Constraints(listed | kept, prefix)
 
 
 def _beginning(lines: "Iterable[str] | Arriving", source: Path | None) -> list[str]:

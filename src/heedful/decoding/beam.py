@@ -1,36 +1,114 @@
 """Beam search as in section 6.1, over any step function."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from heedful.config.experiment import SearchConfig
-from heedful.decoding.candidates import Candidates, Trace, empty_pool
-from heedful.decoding.checks import NOT_NUMBERS, check_search
-from heedful.decoding.hypothesis import Hypothesis
-from heedful.decoding.penalty_table import penalty_table
-from heedful.decoding.stepping import NEVER, S, Step, Symbols, select_rows
-from heedful.decoding.token_rules import rules_of
+from heedful.decoding.hypothesis import NOT_FINITE, Hypothesis, check_search_options, length_penalty
+from heedful.decoding.step_function import NEVER, S, SpecialTokens, StepFunction, select_rows
+from heedful.decoding.token_rules import make_token_rules
 from heedful.errors import Diverged
 
 
 @dataclass(frozen=True, slots=True)
-class Live:
-    """The hypotheses that may still win: one row of the model's state each."""
+class ActiveHypotheses:
+    """The hypotheses that may still win; each is one row of the model's state."""
 
-    places: Int[Tensor, " rows"]  # sentence x beam + rank in it
+    slots: Int[Tensor, " rows"]  # sentence x beam + rank within the sentence
     log_probs: Float[Tensor, " rows"]
-    tokens: Int[Tensor, " rows"]  # the last of each
+    tokens: Int[Tensor, " rows"]  # the last token of each
     history: Int[Tensor, "rows produced"]
 
 
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """Hypotheses by sentence, best first; a slot with log-probability -inf is empty.
+
+    A hypothesis is `token` after `row`, the row of its parent among those that the step at `length` was given.
+    """
+
+    score: Float[Tensor, "sentences slots"]
+    log_prob: Float[Tensor, "sentences slots"]
+    length: Int[Tensor, "sentences slots"]
+    row: Int[Tensor, "sentences slots"]
+    token: Int[Tensor, "sentences slots"]
+
+    def keep(self, wanted: Bool[Tensor, "sentences slots"]) -> "Candidates":
+        """The same slots, with all but the wanted ones emptied."""
+        score = self.score.where(wanted, NEVER)
+        return Candidates(score, self.log_prob.where(wanted, NEVER), self.length, self.row, self.token)
+
+    def merge_by_score(self, more: "Candidates") -> "Candidates":
+        """The best of both, in as many slots as these have; of equal scores, these come first."""
+        order = torch.cat([self.score, more.score], dim=1).sort(dim=1, descending=True, stable=True).indices
+        return self._merge(more, order)
+
+    def fill_up_with(self, more: "Candidates") -> "Candidates":
+        """These, and the others only in empty slots, whatever their scores."""
+        empty = torch.cat([self.score, more.score], dim=1) == NEVER
+        return self._merge(more, empty.to(torch.uint8).sort(dim=1, stable=True).indices)
+
+    def _merge(self, more: "Candidates", order: Int[Tensor, "sentences both"]) -> "Candidates":
+        order = order[:, : self.score.shape[1]]
+
+        def pick(ours: Tensor, theirs: Tensor) -> Tensor:
+            return torch.cat([ours, theirs], dim=1).gather(1, order)
+
+        return Candidates(
+            pick(self.score, more.score),
+            pick(self.log_prob, more.log_prob),
+            pick(self.length, more.length),
+            pick(self.row, more.row),
+            pick(self.token, more.token),
+        )
+
+
+def empty_candidates(sentences: int, slots: int, device: torch.device) -> Candidates:
+    """Empty slots for each sentence."""
+    nothing = torch.full((sentences, slots), NEVER, device=device)
+    zero = torch.zeros(sentences, slots, dtype=torch.long, device=device)
+    return Candidates(nothing, nothing, zero, zero, zero)
+
+
+@dataclass(frozen=True, slots=True)
+class Backpointers:
+    """Each step's tokens and the rows of their parents, so that no step copies the tokens before it."""
+
+    parents: list[Int[Tensor, " rows"]] = field(default_factory=list)
+    tokens: list[Int[Tensor, " rows"]] = field(default_factory=list)
+
+    def append(self, parents: Int[Tensor, " rows"], tokens: Int[Tensor, " rows"]) -> None:
+        """Add the rows that the next step will be given."""
+        self.parents.append(parents)
+        self.tokens.append(tokens)
+
+    def trace(self, ended: Candidates, eos: int) -> list[list[Hypothesis]]:
+        """The hypotheses of these candidates with all their tokens."""
+        parents = [rows.tolist() for rows in self.parents]
+        tokens = [row_tokens.tolist() for row_tokens in self.tokens]
+
+        def follow(score: float, log_prob: float, length: int, row: int, token: int) -> Hypothesis:
+            backwards = [token]
+            for position in reversed(range(length - 1)):
+                backwards.append(tokens[position][row])
+                row = parents[position][row]
+            return Hypothesis(tuple(reversed(backwards)), log_prob, score, finished=token == eos)
+
+        columns = (ended.score, ended.log_prob, ended.length, ended.row, ended.token)
+        return [
+            [follow(*slot) for slot in zip(*sentence, strict=True) if slot[0] > NEVER]
+            for sentence in zip(*(column.tolist() for column in columns), strict=True)
+        ]
+
+
 def beam_search(
-    step: Step[S],
+    step: StepFunction[S],
     state: S,
-    symbols: Symbols,
+    special: SpecialTokens,
     max_lengths: Int[Tensor, " sentences"],
     config: SearchConfig,
     *,
@@ -39,65 +117,73 @@ def beam_search(
 ) -> list[list[Hypothesis]]:
     """The best hypotheses of each sentence, best first; `state` has one row a sentence, `max_lengths` count EOS.
 
-    At each step the best 2 x beam continuations of a sentence are candidates: those that end go to its pool, the best
-    `beam` of the others live on. A live hypothesis can at best keep its log-probability up to the maximum length; once
-    its score would be too low for the pool even then, it is dropped, and all that could come of it would have ranked
-    below every one that isn't. So what is dropped never changes the result, and the pool needs `n_best` places only.
-    What is cut off at the maximum length counts only where fewer than `n_best` have finished.
+    At each step the best 2 x beam continuations of a sentence are candidates. Those that end go to a pool; the best
+    `beam` of the others stay active. An active hypothesis can at best keep its log-probability up to the maximum
+    length. Once its score would be too low for the pool even then, it is dropped: everything that could follow from it
+    would rank below everything that is kept. So dropping never changes the result, and the pool needs only `n_best`
+    slots.
+    Hypotheses that are cut off at the maximum length count only where fewer than `n_best` have finished.
 
-    With a beam of 1 there is one candidate, so that it is greedy search: an EOS in second place isn't taken.
+    With a beam of 1 there is one candidate, which makes it greedy search: an EOS in second place is not taken.
     Each output begins with its sentence's prefix, if there are any.
     """
-    check_search(config, n_best)
+    check_search_options(config, n_best)
     device, sentences = max_lengths.device, len(max_lengths)
-    rules = rules_of(symbols, config, device, prefixes)
+    rules = make_token_rules(special, config, device, prefixes)
     max_lengths = max_lengths.clamp(min=1)
     penalties = penalty_table(int(max_lengths.max()) if sentences else 0, config, device)
     largest = penalties[max_lengths]
-    pool = cut_off = empty_pool(sentences, n_best, device)
-    trace = Trace()
-    live = start(sentences, symbols, config.beam, device)
+    pool = cut_off = empty_candidates(sentences, n_best, device)
+    backpointers = Backpointers()
+    active = start_hypotheses(sentences, special, config.beam, device)
     length = 0
-    while len(live.tokens):
+    while len(active.tokens):
         length += 1
-        logits, state = step(live.tokens, state)
-        best = rules.best(logits, length, live.history, live.places // config.beam, candidates(config.beam))
-        found = grow(live, *best, sentences, config.beam, length=length, penalty=penalties[length])
+        logits, state = step(active.tokens, state)
+        best = rules.best(logits, length, active.history, active.slots // config.beam, count_candidates(config.beam))
+        found = extend_hypotheses(active, *best, sentences, config.beam, length=length, penalty=penalties[length])
 
-        ends = found.token == symbols.eos
+        ends = found.token == special.eos
         if ends.any():
-            pool = pool.joined_by_score(found.only(ends))
-        goes_on = can_win(found, pool, ends, largest, config.beam)
+            pool = pool.merge_by_score(found.keep(ends))
+        survives = select_survivors(found, pool, ends, largest, config.beam)
         last = max_lengths <= length
         if last.any():
-            cut_off = cut_off.joined_by_score(found.only(goes_on & last.unsqueeze(1)))
-            goes_on = goes_on & ~last.unsqueeze(1)
+            cut_off = cut_off.merge_by_score(found.keep(survives & last.unsqueeze(1)))
+            survives = survives & ~last.unsqueeze(1)
 
-        parents, before = found.row[goes_on], live
-        live = _survivors(found, goes_on, config.beam, rules.remember(before.history, parents, found.token[goes_on]))
-        trace.append(parents, live.tokens)
+        parents, before = found.row[survives], active
+        history = rules.extend_history(before.history, parents, found.token[survives])
+        active = _activate(found, survives, config.beam, history)
+        backpointers.append(parents, active.tokens)
         if len(parents):
             state = select_rows(state, parents, len(before.tokens))
-    results = trace.read(pool.filled_up_with(cut_off), symbols.eos)
+    results = backpointers.trace(pool.fill_up_with(cut_off), special.eos)
     if not all(results):
-        raise Diverged(NOT_NUMBERS)
+        raise Diverged(NOT_FINITE)
     return results
 
 
-def start(sentences: int, symbols: Symbols, beam: int, device: torch.device) -> Live:
-    """One hypothesis a sentence, with nothing said."""
-    places = torch.arange(sentences, device=device) * beam
-    tokens = torch.full_like(places, symbols.start)
-    return Live(places, torch.zeros(sentences, device=device), tokens, tokens.new_empty(sentences, 0))
+def penalty_table(longest: int, config: SearchConfig, device: torch.device) -> Float[Tensor, " lengths"]:
+    """The penalty of every length from 0 to `longest`, at its own index."""
+    lengths = torch.arange(longest + 1, dtype=torch.float32, device=device)
+    return length_penalty(lengths, config.alpha, config.penalty)
 
 
-def candidates(beam: int) -> int:
-    """How many continuations of a sentence are looked at: half of them may end it."""
+def start_hypotheses(sentences: int, special: SpecialTokens, beam: int, device: torch.device) -> ActiveHypotheses:
+    """One empty hypothesis a sentence."""
+    slots = torch.arange(sentences, device=device) * beam
+    tokens = torch.full_like(slots, special.start)
+    return ActiveHypotheses(slots, torch.zeros(sentences, device=device), tokens, tokens.new_empty(sentences, 0))
+
+
+def count_candidates(beam: int) -> int:
+    """The number of continuations to consider for each sentence: half of them may end it."""
     return 2 * beam if beam > 1 else 1
 
 
-def grow(
-    live: Live,
+def extend_hypotheses(
+    active: ActiveHypotheses,
     values: Float[Tensor, "rows each"],
     ids: Int[Tensor, "rows each"],
     sentences: int,
@@ -106,42 +192,42 @@ def grow(
     length: int,
     penalty: Float[Tensor, ""],
 ) -> Candidates:
-    """Of the best continuations of each row those of each sentence; equal ones by the parent's rank, then by id."""
-    count, each = candidates(beam), values.shape[1]
-    # A place without a row has no continuation, so sentences need not have equally many rows.
+    """The best continuations of each sentence out of those of each row; ties go by the parent's rank, then by id."""
+    count, each = count_candidates(beam), values.shape[1]
+    # A slot without a row has no continuation, so sentences need not have equally many rows.
     totals = values.new_full((sentences * beam, each), NEVER)
-    totals[live.places] = values + live.log_probs.unsqueeze(1)
+    totals[active.slots] = values + active.log_probs.unsqueeze(1)
     best, order = totals.view(sentences, -1).sort(dim=1, descending=True, stable=True)
     best, order = best[:, :count], order[:, :count]
 
-    rows = live.places.new_zeros(sentences * beam)
-    rows[live.places] = torch.arange(len(live.places), device=rows.device)
+    rows = active.slots.new_zeros(sentences * beam)
+    rows[active.slots] = torch.arange(len(active.slots), device=rows.device)
     row = rows.view(sentences, beam).gather(1, order // each)
     token = ids.flatten()[row * each + order % each]
     return Candidates(best / penalty, best, torch.full_like(row, length), row, token)
 
 
-def can_win(
+def select_survivors(
     found: Candidates,
     pool: Candidates,
     ends: Bool[Tensor, "sentences candidates"],
     largest: Float[Tensor, " sentences"],
     beam: int,
 ) -> Bool[Tensor, "sentences candidates"]:
-    """Which live on: of the best `beam` that don't end, those that would win with the `largest` penalty."""
+    """Which of the best `beam` candidates that do not end could still win with the `largest` penalty."""
     bound = found.log_prob / largest.unsqueeze(1)
-    open_ones = ~ends
-    return open_ones & (open_ones.cumsum(dim=1) <= beam) & (bound > pool.score[:, -1:])
+    unfinished = ~ends
+    return unfinished & (unfinished.cumsum(dim=1) <= beam) & (bound > pool.score[:, -1:])
 
 
-def _survivors(
+def _activate(
     found: Candidates,
-    goes_on: Bool[Tensor, "sentences candidates"],
+    survives: Bool[Tensor, "sentences candidates"],
     beam: int,
     history: Int[Tensor, "rows produced"],
-) -> Live:
-    """The chosen candidates as rows, by sentence and then by rank."""
-    ranks = goes_on.cumsum(dim=1) - 1
+) -> ActiveHypotheses:
+    """The survivors as rows, by sentence and then by rank."""
+    ranks = survives.cumsum(dim=1) - 1
     sentence = torch.arange(len(ranks), device=ranks.device).unsqueeze(1)
-    places = (sentence * beam + ranks)[goes_on]
-    return Live(places, found.log_prob[goes_on], found.token[goes_on], history)
+    slots = (sentence * beam + ranks)[survives]
+    return ActiveHypotheses(slots, found.log_prob[survives], found.token[survives], history)

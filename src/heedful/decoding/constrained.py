@@ -1,8 +1,8 @@
-"""Beam search whose every output has the phrases that are demanded of it.
+"""Beam search whose outputs all contain the phrases that are required of them.
 
-After Post and Vilar (2018): what continues a phrase is always among the candidates, and the beam is shared out between
-those that have more and those that have less of their phrases, so that the improbable first step into a phrase isn't
-lost to outputs without it. Where there is only just room left, nothing but phrases is said.
+After Post and Vilar (2018): the tokens that continue a phrase are always candidates, and the beam is shared between
+hypotheses that have more and those that have fewer tokens of their phrases. So the improbable first token of a phrase
+is not lost to hypotheses without it. Where the output has just enough room left, only phrases continue.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,13 +14,11 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from heedful.config.experiment import SearchConfig
-from heedful.decoding.automaton import START, Automaton
-from heedful.decoding.checks import NOT_NUMBERS, check_search
-from heedful.decoding.constraints import Borders, Demand, check_demands, too_long
-from heedful.decoding.hypothesis import Hypothesis
-from heedful.decoding.length_penalty import length_penalty
-from heedful.decoding.stepping import NEVER, S, Step, Symbols, select_rows
-from heedful.decoding.token_rules import rules_of
+from heedful.decoding.automaton import START, PhraseAutomaton
+from heedful.decoding.hypothesis import NOT_FINITE, Hypothesis, check_search_options, length_penalty
+from heedful.decoding.step_function import NEVER, S, SpecialTokens, StepFunction, select_rows
+from heedful.decoding.token_constraints import TokenConstraints, WordBoundaries, check_constraints, no_room_error
+from heedful.decoding.token_rules import make_token_rules
 from heedful.decoding.topk import top_log_probs
 from heedful.errors import Diverged
 
@@ -32,142 +30,146 @@ class _Row:
     parent: int
     log_prob: float
     tokens: tuple[int, ...]
-    place: int  # of its sentence's automaton
+    progress: int  # the state of its sentence's automaton
 
 
 @dataclass(slots=True)
-class _Sentence:
-    """One sentence's search so far; its best outputs, as many as were asked for."""
+class _SentenceSearch:
+    """The search of one sentence so far, with its `n_best` best outputs."""
 
-    automaton: Automaton
+    automaton: PhraseAutomaton
     prefix: tuple[int, ...]
     max_length: int
-    live: list[_Row] = field(default_factory=lambda: [_Row(0, 0.0, (), START)])
+    active: list[_Row] = field(default_factory=lambda: [_Row(0, 0.0, (), START)])
     finished: list[Hypothesis] = field(default_factory=list)
     cut_off: list[Hypothesis] = field(default_factory=list)
 
 
 def constrained_search(
-    step: Step[S],
+    step: StepFunction[S],
     state: S,
-    symbols: Symbols,
+    special: SpecialTokens,
     max_lengths: Int[Tensor, " sentences"],
     config: SearchConfig,
-    demands: Sequence[Demand],
-    borders: Borders,
+    constraints: Sequence[TokenConstraints],
+    boundaries: WordBoundaries,
     *,
     n_best: int = 1,
 ) -> list[list[Hypothesis]]:
-    """The best hypotheses of each sentence, best first, each with all that is demanded of it."""
-    check_search(config, n_best)
-    check_demands(demands, symbols, borders)
+    """The best hypotheses of each sentence that meet its constraints, best first."""
+    check_search_options(config, n_best)
+    check_constraints(constraints, special, boundaries)
     sentences = [
-        _begin(demand, borders, limit) for demand, limit in zip(demands, max_lengths.clamp(min=1).tolist(), strict=True)
+        _start_sentence(each, boundaries, limit)
+        for each, limit in zip(constraints, max_lengths.clamp(min=1).tolist(), strict=True)
     ]
-    rules = rules_of(symbols, config, max_lengths.device, [demand.prefix for demand in demands])
+    rules = make_token_rules(special, config, max_lengths.device, [each.prefix for each in constraints])
     history = max_lengths.new_empty(len(sentences), 0)
-    tokens = torch.full_like(max_lengths, symbols.start)
+    tokens = torch.full_like(max_lengths, special.start)
     length = 0
     while len(tokens):
         length += 1
         logits, state = step(tokens, state)
-        owners = [number for number, sentence in enumerate(sentences) for _ in sentence.live]
+        owners = [number for number, sentence in enumerate(sentences) for _ in sentence.active]
         log_probs = rules.log_probs(logits, length, history, tokens.new_tensor(owners))
-        offers = _offers(logits, log_probs, sentences, symbols.eos, length, config)
+        continuations = _list_continuations(logits, log_probs, sentences, special.eos, length, config)
         for sentence in sentences:
-            found = [_grown(sentence, *next(offers)) for _ in sentence.live]
-            _go_on(sentence, list(chain.from_iterable(found)), symbols.eos, config, n_best)
-        rows = [row for sentence in sentences for row in sentence.live]
+            found = [_extend(sentence, *next(continuations)) for _ in sentence.active]
+            _select(sentence, list(chain.from_iterable(found)), special.eos, config, n_best)
+        rows = [row for sentence in sentences for row in sentence.active]
         parents = tokens.new_tensor([row.parent for row in rows])
         if rows:
             state = select_rows(state, parents, len(tokens))
         tokens = tokens.new_tensor([row.tokens[-1] for row in rows])
-        history = rules.remember(history, parents, tokens)
+        history = rules.extend_history(history, parents, tokens)
     results = [(sentence.finished + sentence.cut_off)[:n_best] for sentence in sentences]
     if not all(results):
-        raise Diverged(NOT_NUMBERS)
+        raise Diverged(NOT_FINITE)
     return results
 
 
-def _begin(demand: Demand, borders: Borders, max_length: int) -> _Sentence:
-    """Refuses what there is no room for."""
-    automaton = Automaton(demand.phrases, borders)
-    place = START
-    for token in demand.prefix:
-        place = automaton.move(place, token)
-    needed = len(demand.prefix) + automaton.left(place)
-    if needed >= max_length:
-        raise too_long(needed, max_length - 1)
-    return _Sentence(automaton, demand.prefix, max_length)
+def _start_sentence(constraints: TokenConstraints, boundaries: WordBoundaries, max_length: int) -> _SentenceSearch:
+    """Refuses constraints that do not fit into `max_length`."""
+    automaton = PhraseAutomaton(constraints.phrases, boundaries)
+    progress = START
+    for token in constraints.prefix:
+        progress = automaton.advance(progress, token)
+    required = len(constraints.prefix) + automaton.remaining(progress)
+    if required >= max_length:
+        raise no_room_error(required, max_length - 1)
+    return _SentenceSearch(automaton, constraints.prefix, max_length)
 
 
-def _offers(
+def _list_continuations(
     logits: Float[Tensor, "rows vocabulary"],
     log_probs: Float[Tensor, "rows vocabulary"],
-    sentences: Sequence[_Sentence],
+    sentences: Sequence[_SentenceSearch],
     eos: int,
     length: int,
     config: SearchConfig,
 ) -> Iterator[tuple[int, _Row, dict[int, float]]]:
     """For each row its number, itself, and the tokens that may follow with their log-probabilities.
 
-    These are the likeliest, whatever goes on with a phrase, and the end where all phrases are met.
+    These are the likeliest tokens, all that continue a phrase, and EOS.
     """
     values, ids = (column.tolist() for column in top_log_probs(log_probs, 2 * config.beam))
-    plain = logits.float().log_softmax(dim=1)  # a rule against repeats must not keep out what is demanded
-    rows = [(sentence, row) for sentence in sentences for row in sentence.live]
-    asked: list[tuple[int, int]] = []
+    plain = logits.float().log_softmax(dim=1)  # a rule against repeats must not exclude a required token
+    rows = [(sentence, row) for sentence in sentences for row in sentence.active]
+    required: list[tuple[int, int]] = []
     for number, (sentence, row) in enumerate(rows):
         if length > len(sentence.prefix):
-            asked += [(number, token) for token in sentence.automaton.wanted(row.place)]
+            required += [(number, token) for token in sentence.automaton.continuations(row.progress)]
             if length > config.min_length or length == sentence.max_length:
-                asked.append((number, eos))
+                required.append((number, eos))
     more: list[dict[int, float]] = [{} for _ in rows]
-    if asked:
-        places, tokens = zip(*asked, strict=True)
-        for (number, token), value in zip(asked, plain[list(places), list(tokens)].tolist(), strict=True):
+    if required:
+        numbers, tokens = zip(*required, strict=True)
+        for (number, token), value in zip(required, plain[list(numbers), list(tokens)].tolist(), strict=True):
             more[number][token] = value
     for number, (_, row) in enumerate(rows):
         likely = {token: value for token, value in zip(ids[number], values[number], strict=True) if token != eos}
         yield number, row, likely | more[number]
 
 
-def _grown(sentence: _Sentence, number: int, row: _Row, offers: dict[int, float]) -> Iterator[_Row]:
-    for token, value in offers.items():
+def _extend(sentence: _SentenceSearch, number: int, row: _Row, continuations: dict[int, float]) -> Iterator[_Row]:
+    for token, value in continuations.items():
         if value > NEVER:
-            place = sentence.automaton.move(row.place, token)
-            yield _Row(number, row.log_prob + min(value, 0.0), (*row.tokens, token), place)
+            progress = sentence.automaton.advance(row.progress, token)
+            yield _Row(number, row.log_prob + min(value, 0.0), (*row.tokens, token), progress)
 
 
-def _go_on(sentence: _Sentence, found: list[_Row], eos: int, config: SearchConfig, n_best: int) -> None:
-    """Put those that end where they belong, and choose who lives on."""
+def _select(sentence: _SentenceSearch, found: list[_Row], eos: int, config: SearchConfig, n_best: int) -> None:
+    """Collect the rows that end, and choose those that stay active."""
     found.sort(key=lambda row: -row.log_prob)
-    left = sentence.automaton.left
-    open_ones = []
+    remaining = sentence.automaton.remaining
+    unfinished = []
     for row in found:
         length = len(row.tokens)
         score = row.log_prob / length_penalty(float(length), config.alpha, config.penalty)
         if row.tokens[-1] == eos:
-            if left(row.place) == 0:
+            if remaining(row.progress) == 0:
                 sentence.finished.append(Hypothesis(row.tokens, row.log_prob, score))
         elif length == sentence.max_length:
-            if left(row.place) == 0:
+            if remaining(row.progress) == 0:
                 sentence.cut_off.append(Hypothesis(row.tokens, row.log_prob, score, finished=False))
-        elif length <= len(sentence.prefix) or length + left(row.place) < sentence.max_length:
-            open_ones.append(row)
+        elif length <= len(sentence.prefix) or length + remaining(row.progress) < sentence.max_length:
+            unfinished.append(row)
     for several in (sentence.finished, sentence.cut_off):
         several.sort(key=lambda hypothesis: -hypothesis.score)
         del several[n_best:]
     if len(sentence.finished) == n_best:
-        # As in plain beam search: what could not win even if it stayed as probable up to the maximum is dropped.
+        # As in plain beam search: drop what could not win even if it stayed as probable up to the maximum length.
         largest = length_penalty(float(sentence.max_length), config.alpha, config.penalty)
-        open_ones = [row for row in open_ones if row.log_prob / largest > sentence.finished[-1].score]
-    sentence.live = _shared_out(open_ones, sentence.automaton, config.beam)
+        unfinished = [row for row in unfinished if row.log_prob / largest > sentence.finished[-1].score]
+    sentence.active = _allocate_beam(unfinished, sentence.automaton, config.beam)
 
 
-def _shared_out(rows: list[_Row], automaton: Automaton, beam: int) -> list[_Row]:
-    """The best of each bank, then the second of each, and so on. A bank has equally much left; the fullest is first."""
-    rows.sort(key=lambda row: automaton.left(row.place))  # stable: within a bank the likeliest stay in front
-    banks = [list(bank) for _, bank in groupby(rows, key=lambda row: automaton.left(row.place))]
+def _allocate_beam(rows: list[_Row], automaton: PhraseAutomaton, beam: int) -> list[_Row]:
+    """The best row of each bank, then the second of each, and so on.
+
+    The rows of a bank have equally many tokens left; the bank with the fewest comes first.
+    """
+    rows.sort(key=lambda row: automaton.remaining(row.progress))  # stable: within a bank the likeliest stay in front
+    banks = [list(bank) for _, bank in groupby(rows, key=lambda row: automaton.remaining(row.progress))]
     turns = chain.from_iterable(zip_longest(*banks))
     return [row for row in turns if row is not None][:beam]

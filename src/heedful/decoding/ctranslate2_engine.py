@@ -1,11 +1,11 @@
-"""CTranslate2: Transformers on a CPU, several times as fast as PyTorch, which is not even imported.
+"""The CTranslate2 engine: it runs Transformers on a CPU several times as fast as PyTorch, without importing PyTorch.
 
-Its beam search grows the same hypotheses as ours, step by step. It differs in these ways, and they are dealt with here:
+Its beam search extends the same hypotheses as ours, step by step. It differs in three ways, which this module corrects:
 
-- It ranks by length^alpha, so it is asked for all that it found, and they are ranked anew by our penalty.
-- One maximum length holds for a whole batch. A sentence that went past its own is searched again alone.
-- A token that is forbidden gives its probability to the others. So PAD, which no trained model produces, is allowed;
-  if it comes up nevertheless, the sentence is searched again without it and scored with it.
+- It ranks by length^alpha. So it returns all hypotheses that it found, and they are ranked again by our penalty.
+- One maximum length holds for a whole batch. A sentence whose output exceeds its own is searched again alone.
+- The probability of a forbidden token goes to the others. So PAD, which no trained model produces, is allowed; if it
+  occurs nevertheless, the sentence is searched again without it and scored with it.
 
 It also stops earlier: see `PATIENCE`.
 """
@@ -19,22 +19,19 @@ from pathlib import Path
 from typing import Any
 
 from heedful.config import SearchConfig
-from heedful.decoding.checks import NOT_NUMBERS, check_search
-from heedful.decoding.constraints import ANYWHERE, Borders, Demand
 from heedful.decoding.engine import EngineName, Ids
-from heedful.decoding.hypothesis import Hypothesis
-from heedful.decoding.length_penalty import length_penalty
+from heedful.decoding.hypothesis import NOT_FINITE, Hypothesis, check_search_options, length_penalty
+from heedful.decoding.token_constraints import NO_BOUNDARIES, UNCONSTRAINED, TokenConstraints, WordBoundaries
 from heedful.errors import ConfigError, DataError, Diverged, FolderError
 from heedful.process_memory import keep_freed_memory
 
-# It stops when this times the beam have finished, ours when none that goes on can win any more. To wait for more gives
-# more translations that are ours; of 8-bit numbers it does not, for their rounding changes many times as many.
+# It stops when this times the beam have finished; ours stops when no active hypothesis can win any more. Waiting for
+# more makes more translations equal to ours, but not with 8-bit numbers: their rounding changes many times as many.
 PATIENCE, PATIENCE_INT8 = 1.25, 1.0
-_LEAST_PENALTY = 1e-6  # without one it would stop by another rule, in which sentences of a batch get mixed up
-# Source tokens times beam of what one worker decodes at a time.
-_TOGETHER, _TOGETHER_INT8 = 6000, 3000
-_SCORED = 1000  # target tokens that are scored at a time; each needs room for the whole vocabulary
-_Found = list[tuple[Ids, float]]  # tokens and log-probability of each hypothesis of one sentence
+_MIN_PENALTY = 1e-6  # without a penalty it stops by another rule, which mixes up the sentences of a batch
+_BATCH_TOKENS, _BATCH_TOKENS_INT8 = 6000, 3000  # source tokens times beam that one worker decodes at a time
+_SCORE_TOKENS = 1000  # target tokens to score at a time; each needs room for the whole vocabulary
+_Scored = list[tuple[Ids, float]]  # tokens and log-probability of each hypothesis of one sentence
 
 
 class CTranslate2Engine:
@@ -43,73 +40,78 @@ class CTranslate2Engine:
     name: EngineName = "ctranslate2"
 
     def __init__(self, folder: Path, workers: int = 0) -> None:
-        """Load it for so many workers of one thread each; 0: one a core, for that is faster than one that has all."""
-        self.workers = workers or _cores()
-        self._source, self._target = _vocabularies(folder)
+        """Load it for so many workers of one thread each; 0: one a core, which is faster than one for all."""
+        self.workers = workers or _count_cores()
+        self._source, self._target = _read_vocabularies(folder)
         self._ids = {piece: number for number, piece in enumerate(self._target)}
-        match _read(folder / "config.json"):
+        match _read_json(folder / "config.json"):
             case {
                 "eos_token": str(eos),
                 "decoder_start_token": str(pad),
                 "heedful": {"numbers": str(numbers), "positions": int(positions)},
             }:
-                self._eos, self._pad, self.numbers, self._longest = self._ids[eos], self._ids[pad], numbers, positions
+                self._eos, self._pad, self.numbers, self._max_length = (
+                    self._ids[eos],
+                    self._ids[pad],
+                    numbers,
+                    positions,
+                )
             case _:
-                raise FolderError(f"{folder}/config.json is not heedful's; export the model again")
-        rounded = self.numbers == "int8"
-        self.batch_tokens = _TOGETHER_INT8 if rounded else _TOGETHER
-        self._patience = PATIENCE_INT8 if rounded else PATIENCE
+                raise FolderError(f"{folder}/config.json was not written by heedful; export the model again")
+        quantised = self.numbers == "int8"
+        self.batch_tokens = _BATCH_TOKENS_INT8 if quantised else _BATCH_TOKENS
+        self._patience = PATIENCE_INT8 if quantised else PATIENCE
         keep_freed_memory()
-        self._translator = _load(folder, "int8" if rounded else "float32", self.workers)
+        self._translator = _load(folder, "int8" if quantised else "float32", self.workers)
 
-    def shared(self, workers: int) -> AbstractContextManager[None]:
-        """It has threads of its own."""
+    def share_threads(self, workers: int) -> AbstractContextManager[None]:
+        """Does nothing: it has threads of its own."""
         return nullcontext()
 
-    def cannot(self, search: SearchConfig, demand: Demand, length: int = 0) -> str:
-        """It could do some of these in its own way, which gives other results than ours."""
+    def find_limitation(self, search: SearchConfig, constraints: TokenConstraints, length: int = 0) -> str:
+        """The reason why it cannot do this search. Some it could do in its own way, with other results than ours."""
         plain = {"method": "beam", "groups": 1, "min_length": 0}
-        for key, usual in plain.items():
-            if (value := getattr(search, key)) != usual:
+        for key, default in plain.items():
+            if (value := getattr(search, key)) != default:
                 return f"search.{key} is {value}"
-        if (most := length + search.max_extra) > self._longest:
-            return f"a text may become {most} pieces, over the {self._longest} of the export"
-        if demand.leaves:
-            return "a tree must be over the words of its sentence"
-        return "a translation must have a certain beginning or terms" if demand != Demand() else ""
+        if (most := length + search.max_extra) > self._max_length:
+            return f"a translation may have up to {most} pieces, over the {self._max_length} of the exported model"
+        if constraints.leaves:
+            return "the output must be a tree over the words of its sentence"
+        return "the translation must contain given terms or a prefix" if constraints != UNCONSTRAINED else ""
 
     def decode(
         self,
         sources: Sequence[Ids],
         search: SearchConfig,
         n_best: int,
-        demands: Sequence[Demand] = (),
-        borders: Borders = ANYWHERE,
+        constraints: Sequence[TokenConstraints] = (),
+        boundaries: WordBoundaries = NO_BOUNDARIES,
     ) -> list[list[Hypothesis]]:
-        """The best hypotheses of each sentence, best first; nothing may be demanded of them."""
-        check_search(search, n_best)
-        for demand in demands or [Demand()]:
-            if reason := self.cannot(search, demand):
+        """The best hypotheses of each sentence, best first; it refuses all constraints."""
+        check_search_options(search, n_best)
+        for each in constraints or [UNCONSTRAINED]:
+            if reason := self.find_limitation(search, each):
                 raise ConfigError(f"{reason}, which the ctranslate2 engine cannot do; use --engine torch")
         limits = [len(source) + search.max_extra for source in sources]
         self._check_length(limits)
         found = self._search(sources, max(limits, default=1), search)
         for index, (source, limit) in enumerate(zip(sources, limits, strict=True)):
-            if not any(tokens for tokens, _ in found[index]):  # it does not search for what has no piece but EOS
-                found[index] = self._nothing(source)
+            if not any(tokens for tokens, _ in found[index]):  # CTranslate2 skips a source that is only EOS
+                found[index] = self._score_empty_output(source)
             if any(len(tokens) > limit for tokens, _ in found[index]):
                 (found[index],) = self._search([source], limit, search)
             if any(self._pad in tokens for tokens, _ in found[index]):
                 found[index] = self._search_without_pad(source, limit, search)
-        return [self._ranked(several, search)[:n_best] for several in found]
+        return [self._rank(several, search)[:n_best] for several in found]
 
     def score(self, sources: Sequence[Ids], targets: Sequence[Ids]) -> list[list[float]]:
-        """The log-probability of every token of each target, which ends in EOS, after those before it."""
+        """The log-probability of every token of each target, given those before it; targets end in EOS."""
         self._check_length([max(len(source), len(target)) for source, target in zip(sources, targets, strict=True)])
         results = self._translator.score_batch(
             [self._pieces(source) for source in sources],
             [[self._target[number] for number in target[:-1]] for target in targets],  # it adds EOS itself
-            max_batch_size=_SCORED,
+            max_batch_size=_SCORE_TOKENS,
             batch_type="tokens",
             max_input_length=0,
         )
@@ -120,9 +122,9 @@ class CTranslate2Engine:
 
     def _search(
         self, sources: Sequence[Ids], limit: int, search: SearchConfig, without: Iterable[str] = ()
-    ) -> list[_Found]:
-        """All hypotheses that have ended, or that were cut off, up to this length."""
-        penalty = max(search.alpha, _LEAST_PENALTY)
+    ) -> list[_Scored]:
+        """All hypotheses that ended or were cut off, up to this length."""
+        penalty = max(search.alpha, _MIN_PENALTY)
         ends = math.floor(search.beam * self._patience + 0.5) if search.beam > 1 else 1
         results = self._translator.translate_batch(
             [self._pieces(source) for source in sources],
@@ -135,7 +137,7 @@ class CTranslate2Engine:
             return_scores=True,
             return_end_token=True,
             suppress_sequences=[[piece] for piece in without],
-            max_input_length=0,  # else it would cut a long source without a word
+            max_input_length=0,  # otherwise it would silently cut a long source
             no_repeat_ngram_size=search.no_repeat_ngram,
             max_decoding_length=limit,
             min_decoding_length=0,
@@ -148,39 +150,39 @@ class CTranslate2Engine:
             for result in results
         ]
 
-    def _search_without_pad(self, source: Ids, limit: int, search: SearchConfig) -> _Found:
-        """Where PAD is forbidden, the others take over its probability; so they are scored where it is not."""
+    def _search_without_pad(self, source: Ids, limit: int, search: SearchConfig) -> _Scored:
+        """Forbidding PAD gives its probability to the others, so the hypotheses are scored again with PAD allowed."""
         (found,) = self._search([source], limit, search, without=[self._target[self._pad]])
         ended = [tokens if tokens[-1] == self._eos else [*tokens, self._eos] for tokens, _ in found]
         scores = self.score([source] * len(ended), ended)
         return [(tokens, sum(scored[: len(tokens)])) for (tokens, _), scored in zip(found, scores, strict=True)]
 
-    def _nothing(self, source: Ids) -> _Found:
-        """Of nothing comes nothing: EOS at once, with its probability."""
-        nothing = [self._eos]
-        ((score,),) = self.score([source], [nothing])
-        return [(nothing, score)]
+    def _score_empty_output(self, source: Ids) -> _Scored:
+        """EOS at once, with its probability."""
+        empty = [self._eos]
+        ((score,),) = self.score([source], [empty])
+        return [(empty, score)]
 
-    def _ranked(self, found: _Found, search: SearchConfig) -> list[Hypothesis]:
-        """By our own penalty, the best first; what was cut off comes after all that ended."""
+    def _rank(self, found: _Scored, search: SearchConfig) -> list[Hypothesis]:
+        """By our own penalty, the best first; outputs that were cut off come last."""
         hypotheses = []
         for tokens, log_prob in found:
             if not math.isfinite(log_prob):
-                raise Diverged(NOT_NUMBERS)
+                raise Diverged(NOT_FINITE)
             score = log_prob / length_penalty(float(len(tokens)), search.alpha, search.penalty)
             hypotheses.append(Hypothesis(tuple(tokens), log_prob, score, finished=tokens[-1] == self._eos))
         return sorted(hypotheses, key=lambda hypothesis: (not hypothesis.finished, -hypothesis.score))
 
     def _check_length(self, lengths: Sequence[int]) -> None:
-        if (longest := max(lengths, default=0)) > self._longest:
+        if (longest := max(lengths, default=0)) > self._max_length:
             raise DataError(
-                f"a text may become {longest} pieces, but this model was exported for {self._longest}; "
-                "split it into sentences, or use --engine torch"
+                f"a translation may have up to {longest} pieces, but this model was exported for {self._max_length}; "
+                "split the text into sentences, or use --engine torch"
             )
 
 
-def _cores() -> int:
-    """Those that this process may use, where the system tells."""
+def _count_cores() -> int:
+    """The cores that this process may use, where the system says."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -195,26 +197,26 @@ def _load(folder: Path, compute_type: str, workers: int) -> Any:
     try:
         return Translator(str(folder), compute_type=compute_type, inter_threads=workers, intra_threads=1)
     except RuntimeError as error:
-        raise FolderError(f"{folder} is not a model that CTranslate2 can load ({error}); export it again") from error
+        raise FolderError(f"CTranslate2 cannot load {folder} ({error}); export the model again") from error
 
 
-def _vocabularies(folder: Path) -> tuple[list[str], list[str]]:
-    """The pieces of both sides."""
+def _read_vocabularies(folder: Path) -> tuple[list[str], list[str]]:
+    """The pieces of source and target."""
     if (shared := folder / "shared_vocabulary.json").exists():
-        pieces = _pieces_in(shared)
+        pieces = _read_pieces(shared)
         return pieces, pieces
-    return _pieces_in(folder / "source_vocabulary.json"), _pieces_in(folder / "target_vocabulary.json")
+    return _read_pieces(folder / "source_vocabulary.json"), _read_pieces(folder / "target_vocabulary.json")
 
 
-def _pieces_in(path: Path) -> list[str]:
-    pieces = _read(path)
+def _read_pieces(path: Path) -> list[str]:
+    pieces = _read_json(path)
     if not isinstance(pieces, list):
         raise FolderError(f"{path} is not a list of pieces; export the model again")
     return pieces
 
 
-def _read(path: Path) -> object:
+def _read_json(path: Path) -> object:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise FolderError(f"{path} cannot be read ({error}); export the model again") from error
+        raise FolderError(f"cannot read {path} ({error}); export the model again") from error

@@ -1,4 +1,4 @@
-"""Diverse beam search (Vijayakumar et al., 2018): groups of a beam that are kept apart from each other."""
+"""Diverse beam search (Vijayakumar et al., 2018): a beam in groups that are kept apart from each other."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -9,95 +9,102 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from heedful.config.experiment import SearchConfig
-from heedful.decoding.beam import Live, can_win, candidates, grow, start
-from heedful.decoding.candidates import Candidates, Trace, empty_pool
-from heedful.decoding.checks import NOT_NUMBERS, check_search
-from heedful.decoding.hypothesis import Hypothesis
-from heedful.decoding.penalty_table import penalty_table
-from heedful.decoding.stepping import S, Step, Symbols, select_rows
-from heedful.decoding.token_rules import rules_of
+from heedful.decoding.beam import (
+    ActiveHypotheses,
+    Backpointers,
+    Candidates,
+    count_candidates,
+    empty_candidates,
+    extend_hypotheses,
+    penalty_table,
+    select_survivors,
+    start_hypotheses,
+)
+from heedful.decoding.hypothesis import NOT_FINITE, Hypothesis, check_search_options
+from heedful.decoding.step_function import S, SpecialTokens, StepFunction, select_rows
+from heedful.decoding.token_rules import make_token_rules
 from heedful.decoding.topk import top_log_probs
 from heedful.errors import ConfigError, Diverged
 
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """One part of the beam: the best that it has found, and what of it goes on."""
+    """One part of the beam: its best outputs so far, and its active hypotheses."""
 
     pool: Candidates
     cut_off: Candidates
-    live: Live
-    rows: Int[Tensor, " rows"]  # of the whole batch; after a step: the rows that its own come from
+    active: ActiveHypotheses
+    rows: Int[Tensor, " rows"]  # of the whole batch; after a step: the parents' rows
 
 
 def diverse_search(
-    step: Step[S],
+    step: StepFunction[S],
     state: S,
-    symbols: Symbols,
+    special: SpecialTokens,
     max_lengths: Int[Tensor, " sentences"],
     config: SearchConfig,
     *,
     n_best: int = 1,
     prefixes: Sequence[Sequence[int]] = (),
 ) -> list[list[Hypothesis]]:
-    """Hypotheses of each sentence, best first, of as many groups as can be; there may be fewer than were asked for.
+    """Hypotheses of each sentence, best first, from as many groups as possible; there may be fewer than `n_best`.
 
-    The groups search one after the other at each position. To a group, a token counts as less probable by `diversity`
-    for every hypothesis of the groups before that has it there; this decides who lives on, and goes into no score.
-    One group is plain beam search.
+    The groups search one after the other at each position. For a group, each hypothesis of an earlier group that has a
+    token at this position makes that token less probable by `diversity`. This decides which hypotheses stay active, and
+    enters no score. One group is plain beam search.
     """
-    check_search(config, n_best)
+    check_search_options(config, n_best)
     if config.beam % config.groups:
         raise ConfigError(f"search.beam is {config.beam}, which {config.groups} groups do not divide; change either")
     device, sentences, width = max_lengths.device, len(max_lengths), config.beam // config.groups
-    rules = rules_of(symbols, config, device, prefixes)
+    rules = make_token_rules(special, config, device, prefixes)
     max_lengths = max_lengths.clamp(min=1)
     penalties = penalty_table(int(max_lengths.max()) if sentences else 0, config, device)
-    trace, length = Trace(), 0
-    groups = _beginning(sentences, symbols, width, config.groups, n_best, device)
-    tokens = torch.cat([group.live.tokens for group in groups])
+    backpointers, length = Backpointers(), 0
+    groups = _start_groups(sentences, special, width, config.groups, n_best, device)
+    tokens = torch.cat([group.active.tokens for group in groups])
     history = tokens.new_empty(len(tokens), 0)
     state = select_rows(state, torch.arange(sentences, device=device).repeat(config.groups), sentences)
     while len(tokens):
         length += 1
         logits, state = step(tokens, state)
-        owners = torch.cat([group.live.places // width for group in groups])
+        owners = torch.cat([group.active.slots // width for group in groups])
         log_probs = rules.log_probs(logits, length, history, owners)
         counts = log_probs.new_zeros(sentences, log_probs.shape[1])
         groups = [
-            _searched(group, log_probs[group.rows], counts, max_lengths, penalties, length, symbols.eos, config)
+            _extend_group(group, log_probs[group.rows], counts, max_lengths, penalties, length, special.eos, config)
             for group in groups
         ]
         parents, before = torch.cat([group.rows for group in groups]), len(tokens)
-        tokens = torch.cat([group.live.tokens for group in groups])
-        trace.append(parents, tokens)
-        history = rules.remember(history, parents, tokens)
+        tokens = torch.cat([group.active.tokens for group in groups])
+        backpointers.append(parents, tokens)
+        history = rules.extend_history(history, parents, tokens)
         if len(parents):
             state = select_rows(state, parents, before)
-        groups = _numbered(groups)
-    outputs = [trace.read(group.pool.filled_up_with(group.cut_off), symbols.eos) for group in groups]
-    results = [_best_of(several, n_best) for several in zip(*outputs, strict=True)]
+        groups = _number_rows(groups)
+    outputs = [backpointers.trace(group.pool.fill_up_with(group.cut_off), special.eos) for group in groups]
+    results = [_choose_best(several, n_best) for several in zip(*outputs, strict=True)]
     if not all(results):
-        raise Diverged(NOT_NUMBERS)
+        raise Diverged(NOT_FINITE)
     return results
 
 
-def _beginning(
-    sentences: int, symbols: Symbols, width: int, count: int, n_best: int, device: torch.device
+def _start_groups(
+    sentences: int, special: SpecialTokens, width: int, count: int, n_best: int, device: torch.device
 ) -> list[_Group]:
-    nothing, live = empty_pool(sentences, n_best, device), start(sentences, symbols, width, device)
-    return _numbered([_Group(nothing, nothing, live, live.places)] * count)
+    nothing, active = empty_candidates(sentences, n_best, device), start_hypotheses(sentences, special, width, device)
+    return _number_rows([_Group(nothing, nothing, active, active.slots)] * count)
 
 
-def _numbered(groups: Sequence[_Group]) -> list[_Group]:
-    """The groups' rows one after the other, as the next step is given them."""
+def _number_rows(groups: Sequence[_Group]) -> list[_Group]:
+    """Number the groups' rows one after the other, as the next step is given them."""
     device = groups[0].rows.device
-    rows = torch.arange(sum(len(group.live.tokens) for group in groups), device=device)
-    parts = rows.split([len(group.live.tokens) for group in groups])
+    rows = torch.arange(sum(len(group.active.tokens) for group in groups), device=device)
+    parts = rows.split([len(group.active.tokens) for group in groups])
     return [replace(group, rows=part) for group, part in zip(groups, parts, strict=True)]
 
 
-def _searched(
+def _extend_group(
     group: _Group,
     log_probs: Float[Tensor, "rows vocabulary"],
     counts: Float[Tensor, "sentences vocabulary"],
@@ -107,31 +114,32 @@ def _searched(
     eos: int,
     config: SearchConfig,
 ) -> _Group:
-    """One group one token further; what it takes is added to `counts`."""
-    live, width, sentences = group.live, config.beam // config.groups, len(max_lengths)
-    if not len(live.tokens):
+    """Extend one group by one token, and add the tokens that it takes to `counts`."""
+    active, width, sentences = group.active, config.beam // config.groups, len(max_lengths)
+    if not len(active.tokens):
         return group
-    disliked = log_probs - config.diversity * counts[live.places // width]
-    best = top_log_probs(disliked, candidates(width))
-    found = grow(live, *best, sentences, width, length=length, penalty=penalties[length])
+    penalised = log_probs - config.diversity * counts[active.slots // width]
+    best = top_log_probs(penalised, count_candidates(width))
+    found = extend_hypotheses(active, *best, sentences, width, length=length, penalty=penalties[length])
     total = found.log_prob + config.diversity * counts.gather(1, found.token)
     found = Candidates(total / penalties[length], total, found.length, group.rows[found.row], found.token)
 
     pool, cut_off, ends = group.pool, group.cut_off, found.token == eos
-    pool = pool.joined_by_score(found.only(ends))
-    goes_on = can_win(found, pool, ends, penalties[max_lengths], width)
+    pool = pool.merge_by_score(found.keep(ends))
+    survives = select_survivors(found, pool, ends, penalties[max_lengths], width)
     last = (max_lengths <= length).unsqueeze(1)
-    cut_off = cut_off.joined_by_score(found.only(goes_on & last))
-    goes_on = goes_on & ~last
-    counts.scatter_add_(1, found.token, goes_on.to(counts.dtype))
-    rows = found.row[goes_on]
-    places = (torch.arange(sentences, device=rows.device).unsqueeze(1) * width + goes_on.cumsum(dim=1) - 1)[goes_on]
-    after = Live(places, found.log_prob[goes_on], found.token[goes_on], live.history.new_empty(len(rows), 0))
+    cut_off = cut_off.merge_by_score(found.keep(survives & last))
+    survives = survives & ~last
+    counts.scatter_add_(1, found.token, survives.to(counts.dtype))
+    rows = found.row[survives]
+    slots = (torch.arange(sentences, device=rows.device).unsqueeze(1) * width + survives.cumsum(dim=1) - 1)[survives]
+    history = active.history.new_empty(len(rows), 0)
+    after = ActiveHypotheses(slots, found.log_prob[survives], found.token[survives], history)
     return _Group(pool, cut_off, after, rows)
 
 
-def _best_of(several: Sequence[Sequence[Hypothesis]], n_best: int) -> list[Hypothesis]:
-    """The best of each group, then the next of each that differs, until there are enough; what ended goes first."""
+def _choose_best(several: Sequence[Sequence[Hypothesis]], n_best: int) -> list[Hypothesis]:
+    """The best of each group, then the next of each that differs, until there are enough; finished ones come first."""
     chosen: dict[tuple[int, ...], Hypothesis] = {}
     for finished in (True, False):
         groups = [[hypothesis for hypothesis in group if hypothesis.finished == finished] for group in several]

@@ -1,12 +1,12 @@
-"""The one face of all engines."""
+"""The interface of all engines."""
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Literal, Protocol
 
 from heedful.config import SearchConfig
-from heedful.decoding.constraints import ANYWHERE, Borders, Demand
 from heedful.decoding.hypothesis import Hypothesis
+from heedful.decoding.token_constraints import NO_BOUNDARIES, TokenConstraints, WordBoundaries
 
 EngineName = Literal["torch", "ctranslate2"]
 
@@ -14,34 +14,34 @@ Ids = Sequence[int]
 
 
 class Engine(Protocol):
-    """Runs one model. The same sentence gives the same result in every engine and every company, up to rounding.
+    """Runs one model. A sentence gives the same result in every engine and every batch, up to rounding.
 
-    What an engine cannot do it refuses with a ConfigError.
+    An engine refuses what it cannot do with a ConfigError.
     """
 
     @property
     def name(self) -> EngineName:
-        """What people choose it by."""
+        """The name that people choose it by."""
         ...
 
     @property
     def batch_tokens(self) -> int:
-        """Source tokens times beam that it wants to be given together, so that it is neither idle nor out of memory."""
+        """The best size of a batch, in source tokens times beam: neither idle nor out of memory."""
         ...
 
     @property
     def workers(self) -> int:
-        """How many batches it searches at the same time, each asked for by a thread of its own."""
+        """How many threads may call it at the same time, each with a batch of its own."""
         ...
 
-    def shared(self, workers: int) -> AbstractContextManager[None]:
-        """Within this, so many threads ask it at the same time."""
+    def share_threads(self, workers: int) -> AbstractContextManager[None]:
+        """A context in which so many threads call it at the same time."""
         ...
 
-    def cannot(self, search: SearchConfig, demand: Demand, length: int = 0) -> str:
-        """What is asked for that it would do in another way than the rest, or not at all; empty: nothing.
+    def find_limitation(self, search: SearchConfig, constraints: TokenConstraints, length: int = 0) -> str:
+        """The reason why it cannot search like this, or would give other results than the rest; empty: it can.
 
-        `length` are the pieces of the source.
+        `length` is the number of source tokens.
         """
         ...
 
@@ -50,12 +50,12 @@ class Engine(Protocol):
         sources: Sequence[Ids],
         search: SearchConfig,
         n_best: int,
-        demands: Sequence[Demand] = (),
-        borders: Borders = ANYWHERE,
+        constraints: Sequence[TokenConstraints] = (),
+        boundaries: WordBoundaries = NO_BOUNDARIES,
     ) -> list[list[Hypothesis]]:
-        """The best hypotheses of each sentence, best first; `demands` are none, or one a sentence."""
+        """The best hypotheses of each sentence, best first; `constraints` are empty, or one for each sentence."""
         ...
 
     def score(self, sources: Sequence[Ids], targets: Sequence[Ids]) -> list[list[float]]:
-        """The log-probability of every token of each target, which ends in EOS, after those before it."""
+        """The log-probability of every token of each target, given those before it; targets end in EOS."""
         ...

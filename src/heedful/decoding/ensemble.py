@@ -1,4 +1,4 @@
-"""Several models as one: at each step the mean of their probabilities."""
+"""Several models as one: each step averages their probabilities."""
 
 import math
 from collections.abc import Sequence
@@ -9,26 +9,28 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from heedful.decoding.stepping import Step
+from heedful.decoding.step_function import StepFunction
 
 
 @dataclass(frozen=True, slots=True)
-class Together:
+class EnsembleState:
     """The states of several models over the same hypotheses."""
 
     states: tuple[Any, ...]
 
-    def select(self, rows: Int[Tensor, " chosen"]) -> "Together":
-        """Keep these rows of each."""
-        return Together(tuple(state.select(rows) for state in self.states))
+    def select(self, rows: Int[Tensor, " chosen"]) -> "EnsembleState":
+        """Keep these rows of each state."""
+        return EnsembleState(tuple(state.select(rows) for state in self.states))
 
 
-def together(steps: Sequence[Step[Any]]) -> Step[Together]:
-    """A step of all models at once, for any search. What it gives are log-probabilities, which are logits too."""
+def make_ensemble_step(steps: Sequence[StepFunction[Any]]) -> StepFunction[EnsembleState]:
+    """A step function of all models together, for any search. It gives log-probabilities, which are logits too."""
 
-    def step(tokens: Int[Tensor, " rows"], state: Together) -> tuple[Float[Tensor, "rows vocabulary"], Together]:
+    def step(
+        tokens: Int[Tensor, " rows"], state: EnsembleState
+    ) -> tuple[Float[Tensor, "rows vocabulary"], EnsembleState]:
         pairs = [one(tokens, own) for one, own in zip(steps, state.states, strict=True)]
         each = torch.stack([logits.float().log_softmax(dim=1) for logits, _ in pairs])
-        return each.logsumexp(dim=0) - math.log(len(steps)), Together(tuple(after for _, after in pairs))
+        return each.logsumexp(dim=0) - math.log(len(steps)), EnsembleState(tuple(after for _, after in pairs))
 
     return step

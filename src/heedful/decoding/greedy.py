@@ -1,30 +1,95 @@
-"""Greedy search: the most probable token, again and again."""
+"""Greedy search, and the loop that it shares with sampling: one token after another, one hypothesis a sentence."""
 
 from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
 
+import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from heedful.config.experiment import SearchConfig
-from heedful.decoding.hypothesis import Hypothesis
-from heedful.decoding.stepping import S, Step, Symbols
-from heedful.decoding.stepwise import Picked, walk
+from heedful.decoding.beam import penalty_table
+from heedful.decoding.hypothesis import NOT_FINITE, Hypothesis
+from heedful.decoding.step_function import S, SpecialTokens, StepFunction, select_rows
+from heedful.decoding.token_rules import make_token_rules
 from heedful.decoding.topk import top_log_probs
+from heedful.errors import Diverged
+
+PickedTokens = tuple[Float[Tensor, " rows"], Int[Tensor, " rows"]]
+
+
+@runtime_checkable
+class TokenPicker(Protocol):
+    """Picks one token for each row and gives its log-probability; `active` has the number of each row's sentence."""
+
+    def __call__(
+        self, log_probs: Float[Tensor, "rows vocabulary"], active: Int[Tensor, " rows"], length: int
+    ) -> PickedTokens: ...
 
 
 def greedy_search(
-    step: Step[S],
+    step: StepFunction[S],
     state: S,
-    symbols: Symbols,
+    special: SpecialTokens,
     max_lengths: Int[Tensor, " sentences"],
     config: SearchConfig,
     *,
     prefixes: Sequence[Sequence[int]] = (),
 ) -> list[Hypothesis]:
-    """One hypothesis a sentence, the same as of a beam of 1; of `config` only the beam is left out."""
-    return walk(step, state, symbols, max_lengths, config, _likeliest, prefixes)
+    """One hypothesis a sentence, the same as with a beam of 1; `config.beam` is ignored."""
+    return search_stepwise(step, state, special, max_lengths, config, _pick_likeliest, prefixes)
 
 
-def _likeliest(log_probs: Float[Tensor, "rows vocabulary"], live: Int[Tensor, " rows"], length: int) -> Picked:
+def _pick_likeliest(
+    log_probs: Float[Tensor, "rows vocabulary"], active: Int[Tensor, " rows"], length: int
+) -> PickedTokens:
     values, ids = top_log_probs(log_probs, 1)
     return values[:, 0], ids[:, 0]
+
+
+def search_stepwise(
+    step: StepFunction[S],
+    state: S,
+    special: SpecialTokens,
+    max_lengths: Int[Tensor, " sentences"],
+    config: SearchConfig,
+    pick: TokenPicker,
+    prefixes: Sequence[Sequence[int]] = (),
+) -> list[Hypothesis]:
+    """One hypothesis a sentence; `state` has one row for each. A sentence leaves the batch when it ends.
+
+    `max_lengths` count EOS. Each output begins with its sentence's prefix, if there are any.
+    """
+    device, sentences = max_lengths.device, len(max_lengths)
+    rules = make_token_rules(special, config, device, prefixes)
+    max_lengths = max_lengths.clamp(min=1)
+    outputs = max_lengths.new_empty(sentences, int(max_lengths.max()) if sentences else 0)
+    lengths = torch.zeros_like(max_lengths)
+    totals = torch.zeros(sentences, device=device)
+
+    active = torch.arange(sentences, device=device)
+    tokens = torch.full_like(active, special.start)
+    history = tokens.new_empty(sentences, 0)
+    length = 0
+    while len(active):
+        length += 1
+        logits, state = step(tokens, state)
+        values, tokens = pick(rules.log_probs(logits, length, history, active), active, length)
+        totals[active] += values
+        outputs[active, length - 1] = tokens
+        lengths[active] = length
+        kept = ((tokens != special.eos) & (max_lengths[active] > length)).nonzero()[:, 0]
+        if len(kept):
+            state = select_rows(state, kept, len(active))
+        active, tokens = active[kept], tokens[kept]
+        history = rules.extend_history(history, kept, tokens)
+
+    if not totals.isfinite().all():
+        raise Diverged(NOT_FINITE)
+    scores = totals / penalty_table(length, config, device)[lengths]
+    return [
+        Hypothesis(tuple(output[:n]), log_prob, score, finished=output[n - 1] == special.eos)
+        for output, n, log_prob, score in zip(
+            outputs.tolist(), lengths.tolist(), totals.tolist(), scores.tolist(), strict=True
+        )
+    ]

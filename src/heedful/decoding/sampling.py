@@ -1,7 +1,7 @@
-"""Outputs drawn by their probability.
+"""Sampling: draw outputs by their probability.
 
-What is drawn is a hash of the seed, the sentence, the number of the draw, the position and the token. So it depends
-neither on the sentences that are drawn together with it nor on how many are drawn of each.
+The random numbers are a hash of the seed, the sentence, the number of the draw, the position and the token. So a draw
+depends neither on the other sentences of its batch nor on how many are drawn of each.
 """
 
 from collections.abc import Sequence
@@ -13,9 +13,9 @@ from jaxtyping import Float, Float64, Int
 from torch import Tensor
 
 from heedful.config.experiment import SearchConfig
+from heedful.decoding.greedy import PickedTokens, search_stepwise
 from heedful.decoding.hypothesis import Hypothesis
-from heedful.decoding.stepping import NEVER, S, Step, Symbols, select_rows
-from heedful.decoding.stepwise import Picked, walk
+from heedful.decoding.step_function import NEVER, S, SpecialTokens, StepFunction, select_rows
 from heedful.decoding.topk import top_log_probs
 from heedful.errors import ConfigError
 from heedful.nn.noise import GOLDEN, LEVELS, MASK, mix, row_keys
@@ -24,15 +24,15 @@ _FIRST_LOOK = 64  # tokens among which nearly every nucleus lies
 
 
 def sentence_key(seed: int, source: Sequence[int]) -> int:
-    """A number of 32 bits for a source sentence, from what is in it."""
+    """A 32-bit hash of the seed and a source sentence."""
     words = " ".join(map(str, (seed, *source)))
     return int.from_bytes(blake2b(words.encode(), digest_size=4).digest(), "little")
 
 
 def sample_search(
-    step: Step[S],
+    step: StepFunction[S],
     state: S,
-    symbols: Symbols,
+    special: SpecialTokens,
     max_lengths: Int[Tensor, " sentences"],
     config: SearchConfig,
     keys: Int[Tensor, " sentences"],
@@ -40,47 +40,49 @@ def sample_search(
     draws: int = 1,
     prefixes: Sequence[Sequence[int]] = (),
 ) -> list[list[Hypothesis]]:
-    """As many outputs of each sentence as are to be drawn, in that order, not by score; some may be the same.
+    """`draws` outputs of each sentence, in the order of the draws, not by score; some may be equal.
 
-    `temperature` comes first, then `top_k`, then `top_p` of what is left. Log-probabilities are the model's own.
+    `temperature` applies first, then `top_k`, then `top_p` of the rest. Log-probabilities are the model's own.
     """
     if draws < 1:
-        raise ConfigError(f"{draws} translations were asked for; ask for at least 1")
+        raise ConfigError(f"you asked for {draws} translations; ask for at least 1")
     sentences = len(max_lengths)
     rows = torch.arange(sentences, device=max_lengths.device).repeat_interleave(draws)
     numbers = torch.arange(draws, device=max_lengths.device).repeat(sentences)
-    dice = _Dice(row_keys(keys[rows], numbers), config.temperature, config.top_k, config.top_p)
-    begun = [prefix for prefix in prefixes for _ in range(draws)]
+    sampler = _Sampler(row_keys(keys[rows], numbers), config.temperature, config.top_k, config.top_p)
+    repeated = [prefix for prefix in prefixes for _ in range(draws)]
     state = select_rows(state, rows, sentences)
-    found = walk(step, state, symbols, max_lengths[rows], config, dice.pick, begun)
+    found = search_stepwise(step, state, special, max_lengths[rows], config, sampler.pick, repeated)
     return [found[first : first + draws] for first in range(0, len(found), draws)]
 
 
 @dataclass(frozen=True, slots=True)
-class _Dice:
+class _Sampler:
     keys: Int[Tensor, " draws"]
     temperature: float
     top_k: int
     top_p: float
 
-    def pick(self, log_probs: Float[Tensor, "rows vocabulary"], live: Int[Tensor, " rows"], length: int) -> Picked:
-        """One token a row. The largest of log-probability plus Gumbel noise is distributed as the tokens are."""
+    def pick(
+        self, log_probs: Float[Tensor, "rows vocabulary"], active: Int[Tensor, " rows"], length: int
+    ) -> PickedTokens:
+        """Draw one token a row: the argmax of log-probabilities plus Gumbel noise is distributed as the tokens are."""
         log_probs = log_probs.nan_to_num(nan=NEVER, neginf=NEVER)
         if self.top_k:
             values, ids = top_log_probs(log_probs, self.top_k)
         else:
-            values, ids = log_probs, torch.arange(log_probs.shape[1], device=live.device).expand_as(log_probs)
+            values, ids = log_probs, torch.arange(log_probs.shape[1], device=active.device).expand_as(log_probs)
         if self.top_p < 1.0:
-            values, places = self._nucleus(values)
-            ids = ids.gather(1, places)
-        noise = _gumbel(row_keys(self.keys[live], torch.full_like(live, length)), ids)
+            values, columns = self._nucleus(values)
+            ids = ids.gather(1, columns)
+        noise = _gumbel(row_keys(self.keys[active], torch.full_like(active, length)), ids)
         best = (values / self.temperature + noise).argmax(dim=1, keepdim=True)
         return values.gather(1, best)[:, 0], ids.gather(1, best)[:, 0]
 
     def _nucleus(
         self, values: Float[Tensor, "rows columns"]
     ) -> tuple[Float[Tensor, "rows fewer"], Int[Tensor, "rows fewer"]]:
-        """The likeliest that together have `top_p`, and their columns. To sort all would take longer than the model."""
+        """The likeliest that together have `top_p`, and their columns. Sorting all would take longer than the model."""
         columns = values.shape[1]
         whole = (values / self.temperature).logsumexp(dim=1, keepdim=True)
         count = min(_FIRST_LOOK, columns)
@@ -89,7 +91,7 @@ class _Dice:
             share = (top / self.temperature - whole).exp()
             mass = share.cumsum(dim=1)
             if count == columns or bool((mass[:, -1] >= self.top_p).all()):
-                # What is likelier than a token has this much; the first has nothing before it and always stays.
+                # `mass - share` is the mass of all likelier tokens: 0 for the first, which therefore always stays.
                 return top.where(mass - share < self.top_p, NEVER), places
             count = min(8 * count, columns)
 

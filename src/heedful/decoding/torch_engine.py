@@ -1,19 +1,20 @@
-"""The engine that runs any model, on any device, and whose model can be looked into."""
+"""The PyTorch engine: it runs any model on any device, does every search, and lets you look into its model."""
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from typing import Any
 
 import torch
 
 from heedful.config import SearchConfig
 from heedful.data.batch import pack
-from heedful.decoding.constraints import ANYWHERE, Borders, Demand
 from heedful.decoding.engine import EngineName, Ids
-from heedful.decoding.ensemble import Together, together
+from heedful.decoding.ensemble import EnsembleState, make_ensemble_step
 from heedful.decoding.hypothesis import Hypothesis
-from heedful.decoding.search import find
-from heedful.decoding.stepping import Symbols
-from heedful.decoding.tree_constraints import only_trees
+from heedful.decoding.search import run_search
+from heedful.decoding.step_function import SpecialTokens, StepFunction
+from heedful.decoding.token_constraints import NO_BOUNDARIES, TokenConstraints, WordBoundaries
+from heedful.decoding.tree_constraints import constrain_to_trees
 from heedful.kernels.threads import count_workers, divide_threads
 from heedful.models.likelihood import token_log_probs
 from heedful.models.seq2seq import AnySeq2Seq
@@ -21,7 +22,7 @@ from heedful.process_memory import keep_freed_memory
 
 
 class TorchEngine:
-    """A model; with `others`, models of the same vocabulary, all of them as one."""
+    """Runs a model, or an ensemble of it and `others`, which have the same vocabulary."""
 
     name: EngineName = "torch"
     batch_tokens = 8000
@@ -30,19 +31,19 @@ class TorchEngine:
         keep_freed_memory()
         self.model = model
         self.models = (model, *others)
-        self.symbols = Symbols(model.pad_id, eos_id, (model.pad_id,))
+        self.special = SpecialTokens(model.pad_id, eos_id, (model.pad_id,))
 
     @property
     def workers(self) -> int:
-        """Small matrices do not keep several threads busy; so each thread has a batch of its own."""
+        """Small matrices do not keep several threads busy, so each thread has a batch of its own."""
         return count_workers(next(self.model.parameters()).device)
 
-    def shared(self, workers: int) -> AbstractContextManager[None]:
-        """Within this, so many threads ask it, and each has its share of PyTorch's."""
+    def share_threads(self, workers: int) -> AbstractContextManager[None]:
+        """A context in which each of so many threads has its share of PyTorch's threads."""
         return divide_threads(workers)
 
-    def cannot(self, search: SearchConfig, demand: Demand, length: int = 0) -> str:
-        """There is nothing that it cannot do."""
+    def find_limitation(self, search: SearchConfig, constraints: TokenConstraints, length: int = 0) -> str:
+        """Always empty: it has none."""
         return ""
 
     @torch.inference_mode()
@@ -51,24 +52,29 @@ class TorchEngine:
         sources: Sequence[Ids],
         search: SearchConfig,
         n_best: int,
-        demands: Sequence[Demand] = (),
-        borders: Borders = ANYWHERE,
+        constraints: Sequence[TokenConstraints] = (),
+        boundaries: WordBoundaries = NO_BOUNDARIES,
     ) -> list[list[Hypothesis]]:
-        """The best hypotheses of each sentence, best first; `demands` are none, or one a sentence."""
+        """The best hypotheses of each sentence, best first; `constraints` are empty, or one for each sentence."""
         device = next(self.model.parameters()).device
         ids, lengths = (tensor.to(device) for tensor in pack(sources))
         states = tuple(model.start(model.encode(ids, lengths)) for model in self.models)
+        single = len(states) == 1
+        step: StepFunction[Any] = (
+            self.model.step if single else make_ensemble_step([model.step for model in self.models])
+        )
+        state: Any = states[0] if single else EnsembleState(states)
+        leaves = [each.leaves for each in constraints]
+        if any(leaves):
+            step, state = constrain_to_trees(step, state, self.special, leaves)
         limits = lengths + search.max_extra
-        alone = len(states) == 1
-        step = self.model.step if alone else together([model.step for model in self.models])
-        state = states[0] if alone else Together(states)
-        given = (self.symbols, limits, search, sources)
-        trees = [demand.leaves for demand in demands]
-        if any(trees):
-            grow, growing = only_trees(step, state, self.symbols, trees)
-            return find(grow, growing, *given, n_best=n_best, demands=demands, borders=borders)
-        return find(step, state, *given, n_best=n_best, demands=demands, borders=borders)
+        return run_search(
+            *(step, state, self.special, limits, search, sources),
+            n_best=n_best,
+            constraints=constraints,
+            boundaries=boundaries,
+        )
 
     def score(self, sources: Sequence[Ids], targets: Sequence[Ids]) -> list[list[float]]:
-        """The log-probability of every token of each target, which ends in EOS, after those before it."""
+        """The log-probability of every token of each target, given those before it; targets end in EOS."""
         return token_log_probs(self.models, sources, targets)

@@ -1,10 +1,10 @@
-"""A search among trees alone: an output has exactly the words of its sentence, and brackets that match.
+"""A search whose outputs are all trees: they have exactly the words of their sentence, and brackets that match.
 
-It stands between a model and any search, as a step function of its own. At each step a model chooses what to do: to
-open a phrase, to close the innermost, or to write the next word. That word is known, so to write it has the
-probability of all words of the sentence together, and its pieces follow of themselves. What is illegal gives its
-probability to the rest. Other words do not count: label smoothing has taught a model to give each of the vocabulary's
-thousands a little at every step, and with their sum too few brackets are written.
+This is a step function that stands between a model and any search. At each step the model has a choice: open a phrase,
+close the innermost, or write the next word. The next word is known, so writing it has the probability of all words of
+the sentence together, and its remaining pieces follow automatically. The probability of illegal tokens goes to the
+legal ones. Words that are not in the sentence do not count: label smoothing teaches a model to give each of the
+vocabulary's thousands a little at every step, and with their sum the search would write too few brackets.
 """
 
 from collections.abc import Sequence
@@ -15,36 +15,36 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from heedful.decoding.constraints import Leaves
-from heedful.decoding.stepping import NEVER, S, Step, Symbols
+from heedful.decoding.step_function import NEVER, S, SpecialTokens, StepFunction
+from heedful.decoding.token_constraints import TreeLeaves
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """How far a tree has grown."""
+class TreeProgress:
+    """A tree as far as it is written."""
 
-    leaves: Leaves
+    leaves: TreeLeaves
     written: int = 0  # pieces of words
-    closing: tuple[int, ...] = ()  # what closes the phrases that are open, the innermost last
-    empty: bool = False  # whether nothing is in the innermost yet
+    closing: tuple[int, ...] = ()  # the tokens that close the open phrases, the innermost last
+    empty: bool = False  # whether the innermost phrase is still empty
 
     @property
     def next_piece(self) -> int | None:
-        """Of the words; None: all are written."""
+        """The next piece of the words; None: all are written."""
         return self.leaves.pieces[self.written] if self.written < len(self.leaves.pieces) else None
 
     @property
     def within_word(self) -> bool:
-        """Whether a word is begun and not over."""
+        """Whether a word has begun and is not over."""
         return self.next_piece is not None and self.written not in self.leaves.begins
 
     @property
     def closes(self) -> int | None:
-        """What may close a phrase now."""
+        """The token that may close a phrase now."""
         return self.closing[-1] if self.closing and not self.empty and not self.within_word else None
 
-    def after(self, token: int) -> "Place":
-        """The same with a legal token more."""
+    def after(self, token: int) -> "TreeProgress":
+        """The tree after one more legal token."""
         if not self.within_word:
             if closing := self.leaves.brackets.get(token):
                 return replace(self, closing=(*self.closing, closing), empty=True)
@@ -54,50 +54,52 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Growing(Generic[S]):
-    """A model's state, and how far the tree of each row is; None where anything may be written."""
+class TreeState(Generic[S]):
+    """A model's state, and the tree of each row; None for rows that are not constrained."""
 
     state: S
-    places: tuple[Place | None, ...]
+    trees: tuple[TreeProgress | None, ...]
 
-    def select(self, rows: Int[Tensor, " chosen"]) -> "Growing[S]":
+    def select(self, rows: Int[Tensor, " chosen"]) -> "TreeState[S]":
         """Keep these rows of both."""
-        return Growing(self.state.select(rows), tuple(self.places[row] for row in rows.tolist()))
+        return TreeState(self.state.select(rows), tuple(self.trees[row] for row in rows.tolist()))
 
 
-def only_trees(
-    step: Step[S], state: S, symbols: Symbols, trees: Sequence[Leaves | None]
-) -> tuple[Step[Growing[S]], Growing[S]]:
-    """A step function that allows nothing else, and its first state; `trees` has one a row."""
+def constrain_to_trees(
+    step: StepFunction[S], state: S, special: SpecialTokens, leaves: Sequence[TreeLeaves | None]
+) -> tuple[StepFunction[TreeState[S]], TreeState[S]]:
+    """A step function that allows only trees over `leaves`, one for each row, and its first state."""
 
-    def grow(tokens: Int[Tensor, " rows"], growing: Growing[S]) -> tuple[Float[Tensor, "rows vocabulary"], Growing[S]]:
-        logits, state = step(tokens, growing.state)
-        places = tuple(
-            place.after(token) if place and token != symbols.start else place
-            for place, token in zip(growing.places, tokens.tolist(), strict=True)
+    def tree_step(
+        tokens: Int[Tensor, " rows"], before: TreeState[S]
+    ) -> tuple[Float[Tensor, "rows vocabulary"], TreeState[S]]:
+        logits, state = step(tokens, before.state)
+        trees = tuple(
+            tree.after(token) if tree and token != special.start else tree
+            for tree, token in zip(before.trees, tokens.tolist(), strict=True)
         )
-        return _legal(logits.float(), places, symbols.eos), Growing(state, places)
+        return _allow_legal(logits.float(), trees, special.eos), TreeState(state, trees)
 
-    return grow, Growing(state, tuple(Place(leaves) if leaves else None for leaves in trees))
+    return tree_step, TreeState(state, tuple(TreeProgress(own) if own else None for own in leaves))
 
 
-def _legal(
-    logits: Float[Tensor, "rows vocabulary"], places: Sequence[Place | None], eos: int
+def _allow_legal(
+    logits: Float[Tensor, "rows vocabulary"], trees: Sequence[TreeProgress | None], eos: int
 ) -> Float[Tensor, "rows vocabulary"]:
-    """The logits of what may come next, and the sum of the sentence's words for the one that must be next."""
-    brackets = next((place.leaves.brackets for place in places if place), {})
+    """The logits of legal tokens, -inf elsewhere; the next word has the sum of all words of the sentence."""
+    brackets = next((tree.leaves.brackets for tree in trees if tree), {})
     opening = torch.tensor(list(brackets), dtype=torch.long, device=logits.device)
     legal = torch.full_like(logits, NEVER)
-    for row, place in enumerate(places):
-        if place is None:
+    for row, tree in enumerate(trees):
+        if tree is None:
             legal[row] = logits[row]
             continue
-        if place.next_piece is not None:
-            legal[row, place.next_piece] = logits[row, list(set(place.leaves.pieces))].logsumexp(dim=0)
-            if not place.within_word:
+        if tree.next_piece is not None:
+            legal[row, tree.next_piece] = logits[row, list(set(tree.leaves.pieces))].logsumexp(dim=0)
+            if not tree.within_word:
                 legal[row, opening] = logits[row, opening]
-        elif not place.closing:
+        elif not tree.closing:
             legal[row, eos] = logits[row, eos]
-        if place.closes is not None:
-            legal[row, place.closes] = logits[row, place.closes]
+        if tree.closes is not None:
+            legal[row, tree.closes] = logits[row, tree.closes]
     return legal

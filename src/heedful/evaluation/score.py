@@ -9,7 +9,7 @@ from heedful.data.pairs import Pair
 from heedful.data.stream import WINDOW, batches_by_length
 from heedful.errors import DataError
 from heedful.progress import Reporter
-from heedful.translation.confidence import WordConfidence, word_confidence
+from heedful.translation.confidence import WordConfidence, measure_word_confidence
 from heedful.translation.translator import Translator
 
 _LONGEST = 8192  # pieces of both sides
@@ -78,7 +78,7 @@ def _window(translator: Translator, pairs: Sequence[Pair], before: int) -> list[
             sum(found[i]),
             tuple(tokenizer.pieces(targets[i])),
             tuple(found[i]),
-            word_confidence(tokenizer, targets[i], found[i]),
+            measure_word_confidence(tokenizer, targets[i], found[i]),
         )
         for i, pair in enumerate(pairs)
     ]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from heedful.attention.forced_decoding import START, Forced, HeadWeights
+from heedful.attention.forced_decoding import START_PIECE, ForcedDecoding, HeadWeights
 from heedful.attention.head_names import KINDS
 from heedful.config import SearchConfig
 from heedful.storage.run_folder import RunFolder
@@ -32,7 +32,7 @@ class Lens:
 
     def look(self, text: str, off: Sequence[str] = (), n_best: int = 1) -> Look:
         """A text and its translations, without the heads that are off."""
-        with self.translator.heads_off(off):
+        with self.translator.switch_off_heads(off):
             return self.translator.look(text, search=self.search, n_best=n_best)
 
     def baseline(self, text: str) -> str:
@@ -78,12 +78,14 @@ def document(look: Look, target: Tokenizer, model: str, layers: Layers) -> dict[
         "model": model,
         "source": {"text": translation.source, "pieces": list(translation.source_pieces)},
         "encoder": layers(look.inside[0].attention.encoder),
-        "inputs_start": START,
+        "inputs_start": START_PIECE,
         "hypotheses": [_hypothesis(alternative, inside, target, layers) for alternative, inside in pairs],
     }
 
 
-def _hypothesis(alternative: Alternative, inside: Forced, target: Tokenizer, layers: Layers) -> dict[str, object]:
+def _hypothesis(
+    alternative: Alternative, inside: ForcedDecoding, target: Tokenizer, layers: Layers
+) -> dict[str, object]:
     return {
         "text": alternative.text,
         "score": alternative.score,
@@ -96,7 +98,7 @@ def _hypothesis(alternative: Alternative, inside: Forced, target: Tokenizer, lay
     }
 
 
-def _tokens(inside: Forced, target: Tokenizer) -> list[dict[str, object]]:
+def _tokens(inside: ForcedDecoding, target: Tokenizer) -> list[dict[str, object]]:
     """How sure the model was of each piece, and what else it thought of."""
     return [
         {

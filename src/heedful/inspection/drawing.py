@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Float
 
-from heedful.attention.forced_decoding import START, Attention, HeadWeights
+from heedful.attention.forced_decoding import START_PIECE, Attention, HeadWeights
 from heedful.attention.head_names import KINDS, Head
 from heedful.attention.roles import ROLE_COLOURS, Role
 from heedful.errors import ConfigError, extra
@@ -45,7 +45,7 @@ def draw_attention(
     kinds = [one for one in KINDS if attention.of(one) and kind in (None, one)]
     if not kinds:
         raise ConfigError(f"there is no {kind or 'recorded'} attention to draw: this model has none")
-    fed_in = [START, *target_pieces[:-1]]
+    fed_in = [START_PIECE, *target_pieces[:-1]]
     axes: dict[Kind, tuple[Sequence[str], Sequence[str]]] = {
         "encoder": (source_pieces, source_pieces),
         "decoder": (target_pieces, fed_in),

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from html import escape
 
 from heedful.attention.head_names import KINDS, Head
-from heedful.attention.measures import Measures, Share
+from heedful.attention.measures import AttentionShare, HeadMeasures
 from heedful.attention.roles import ROLE_COLOURS, Role, RoleName, percent
 from heedful.inspection.drawing import TITLES
 from heedful.nn.multi_head import Kind
@@ -32,7 +32,7 @@ _ROLES: dict[RoleName, str] = {
 class _Column:
     title: str
     meaning: str
-    value: Callable[[Measures], float | Share]
+    value: Callable[[HeadMeasures], float | AttentionShare]
 
 
 _COLUMNS = (
@@ -70,7 +70,7 @@ _COLUMNS = (
 
 
 def report_text(
-    measures: Mapping[Head, Measures], roles: Mapping[Head, Role], importance: Importance | None = None
+    measures: Mapping[Head, HeadMeasures], roles: Mapping[Head, Role], importance: Importance | None = None
 ) -> list[tuple[str, ...]]:
     """Rows for a terminal, the first of them the titles."""
     extra = ("importance",) if importance is not None else ()
@@ -83,7 +83,7 @@ def report_text(
 
 
 def report_json(
-    measures: Mapping[Head, Measures], roles: Mapping[Head, Role], importance: Importance | None = None
+    measures: Mapping[Head, HeadMeasures], roles: Mapping[Head, Role], importance: Importance | None = None
 ) -> dict[str, object]:
     """The same with all numbers, by the names of the heads."""
     return {
@@ -99,7 +99,7 @@ def report_json(
 
 def report_page(
     model_name: str,
-    measures: Mapping[Head, Measures],
+    measures: Mapping[Head, HeadMeasures],
     roles: Mapping[Head, Role],
     importance: Importance | None = None,
 ) -> str:
@@ -166,7 +166,7 @@ def _cell(head: Head, roles: Mapping[Head, Role]) -> str:
     )
 
 
-def _table(measures: Mapping[Head, Measures], roles: Mapping[Head, Role], importance: Importance | None) -> str:
+def _table(measures: Mapping[Head, HeadMeasures], roles: Mapping[Head, Role], importance: Importance | None) -> str:
     titles = ["head", "role", *(["importance"] if importance is not None else [])]
     titles += [column.title for column in _COLUMNS]
     header = "".join(f'<th scope="col"><button type="button">{title}</button></th>' for title in titles)
@@ -178,7 +178,7 @@ def _table(measures: Mapping[Head, Measures], roles: Mapping[Head, Role], import
     )
 
 
-def _row(number: int, head: Head, measured: Measures, role: Role, importance: Importance | None) -> str:
+def _row(number: int, head: Head, measured: HeadMeasures, role: Role, importance: Importance | None) -> str:
     matters = ""
     if importance is not None:
         matters = f'<td data-value="{importance.get(head, "-Infinity")}">{_importance(importance, head)}</td>'
@@ -190,7 +190,7 @@ def _row(number: int, head: Head, measured: Measures, role: Role, importance: Im
     )
 
 
-def _number(value: float | Share) -> str:
+def _number(value: float | AttentionShare) -> str:
     if isinstance(value, float):
         return f'<td data-value="{value:.6f}">{value:.2f}</td>'
     if value.chance == 0.0:  # nothing to look at

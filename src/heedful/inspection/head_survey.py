@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-from heedful.attention.forced_decoding import forced
+from heedful.attention.forced_decoding import force_decode
 from heedful.attention.head_names import Head, all_heads
-from heedful.attention.importance import ablation
-from heedful.attention.measures import Measures, Tally, marks, rare_pieces
+from heedful.attention.importance import ablate_heads
+from heedful.attention.measures import HeadMeasures, HeadStatistics, find_rare_pieces, mark_pieces
 from heedful.attention.roles import Role, name_roles
 from heedful.data.pairs import Pair
 from heedful.data.stream import batches_by_length
@@ -24,7 +24,7 @@ Ids = Sequence[int]
 class Survey:
     """All heads that were measured."""
 
-    measures: Mapping[Head, Measures]
+    measures: Mapping[Head, HeadMeasures]
     roles: Mapping[Head, Role]
     left_out: int  # lines that are empty or too long
 
@@ -57,16 +57,18 @@ def _translated(lens: Lens, sources: Sequence[Ids], report: Reporter) -> list[Id
     return [found[i] for i in range(len(sources))]
 
 
-def _measured(lens: Lens, sources: Sequence[Ids], targets: Sequence[Ids], report: Reporter) -> Tally:
-    tokenizers, tally, done = lens.translator.tokenizers, Tally(), 0
+def _measured(lens: Lens, sources: Sequence[Ids], targets: Sequence[Ids], report: Reporter) -> HeadStatistics:
+    tokenizers, tally, done = lens.translator.tokenizers, HeadStatistics(), 0
     source_pieces = [tokenizers.source.pieces(ids) for ids in sources]
     target_pieces = [tokenizers.target.pieces(ids) for ids in targets]
-    rare_source, rare_target = rare_pieces(source_pieces), rare_pieces(target_pieces)
+    rare_source, rare_target = find_rare_pieces(source_pieces), find_rare_pieces(target_pieces)
     longest = [max(source, target, key=len) for source, target in zip(sources, targets, strict=True)]
     for batch in batches_by_length(range(len(sources)), longest, 1, lens.translator.engine.batch_tokens):
-        views = forced(lens.translator.model, [sources[i] for i in batch], [targets[i] for i in batch])
+        views = force_decode(lens.translator.model, [sources[i] for i in batch], [targets[i] for i in batch])
         for i, view in zip(batch, views, strict=True):
-            tally.add(view.attention, marks(source_pieces[i], rare_source), marks(target_pieces[i], rare_target))
+            tally.add(
+                view.attention, mark_pieces(source_pieces[i], rare_source), mark_pieces(target_pieces[i], rare_target)
+            )
         done += len(batch)
         report.progress("measuring heads", done, len(sources))
     return tally
@@ -75,6 +77,6 @@ def _measured(lens: Lens, sources: Sequence[Ids], targets: Sequence[Ids], report
 def worth(lens: Lens, pairs: Sequence[Pair], report: Reporter) -> dict[Head, float]:
     """What the loss of these pairs rises by without each head."""
     model, batches = lens.translator.model, paired_batches(RunFolder(lens.run), lens.translator, pairs)
-    return ablation(
+    return ablate_heads(
         model, batches, all_heads(model), lambda count, total: report.progress("switching off heads", count, total)
     )

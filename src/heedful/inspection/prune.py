@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from heedful.attention.head_names import Head, all_heads
-from heedful.attention.head_removal import least_important, pruned
-from heedful.attention.importance import head_importance
+from heedful.attention.importance import estimate_importance
+from heedful.attention.pruning import choose_least_important, remove_heads
 from heedful.config import BleuTokens, ModelConfig, SearchConfig
 from heedful.data.batch import Batch
 from heedful.data.batching import Batching, epoch_batches
@@ -29,7 +29,7 @@ from heedful.storage.files import clear_folder, write_atomically
 from heedful.storage.model_card import make_model_card
 from heedful.storage.run_folder import RunFolder, fill_model, software_versions
 from heedful.translation.translator import Translator
-from heedful.translation.word_alignment import keep_aligner
+from heedful.translation.word_alignment import save_best_aligner
 
 _BATCH_TOKENS = 2048  # heads with gates take the plain path, which keeps all attention weights in memory
 _ROUNDS = 10  # importance is estimated anew after each tenth of the heads
@@ -72,11 +72,11 @@ def prune(
     count = heads_to_remove(model, keep)
     with _new_folder(out) as folder:  # a place that cannot be written to is refused before the long work
         removed = choose(model, paired_batches(run, translator, pairs), count, report)
-        config, weights = pruned(model, removed)
+        config, weights = remove_heads(model, removed)
         smaller = _translator(translator, config, weights)
         pruning = _compared(translator, smaller, removed, pairs, search, run.experiment().evaluate.tokenize, report)
         _write(run, folder, config, weights, pruning)
-        keep_aligner(folder, smaller, pairs)
+        save_best_aligner(folder, smaller, pairs)
     return pruning
 
 
@@ -144,8 +144,8 @@ def choose(model: AnySeq2Seq, batches: Sequence[Batch], count: int, report: Repo
         def tell(done: int, total: int, start: int = number) -> None:
             report.progress("weighing heads", start * total + done, rounds * total)
 
-        importance = head_importance(model, batches, removed, tell)
-        removed += least_important(importance, min(portion, count - len(removed)))
+        importance = estimate_importance(model, batches, removed, tell)
+        removed += choose_least_important(importance, min(portion, count - len(removed)))
     return removed
 
 

@@ -12,7 +12,7 @@ from heedful.progress import SilentReporter
 from heedful.serve.batcher import Piece
 from heedful.serve.http_errors import Refused
 from heedful.serve.model_registry import Model
-from heedful.text.constraints import Wishes
+from heedful.text.constraints import Constraints
 from heedful.translation.result import Translation
 
 _DIVERSITY = 2.0  # what a token costs for every other translation that has it at the same place
@@ -58,10 +58,15 @@ class Translating:
 
     def do(self, items: Sequence[str]) -> list[Translation]:
         """Translate them together, in this thread."""
-        wishes = Wishes(dict(self.glossary), self.prefix)
+        constraints = Constraints(dict(self.glossary), self.prefix)
         if not self.alignments:
             return self.model.translator.translate(
-                items, search=self.search, n_best=self.n_best, wishes=wishes, confidence=self.confidence, workers=1
+                items,
+                search=self.search,
+                n_best=self.n_best,
+                constraints=constraints,
+                confidence=self.confidence,
+                workers=1,
             )
         with self.model.alone:
             return self.model.inner.translate(
@@ -69,7 +74,7 @@ class Translating:
                 search=self.search,
                 n_best=self.n_best,
                 aligner=self.model.aligner,
-                wishes=wishes,
+                constraints=constraints,
                 confidence=self.confidence,
                 workers=1,
             )

@@ -19,7 +19,7 @@ from heedful.text.language_detection import count_trigrams, known_languages
 from heedful.translation.translator import Translator
 
 if TYPE_CHECKING:
-    from heedful.attention.alignment import Aligner
+    from heedful.attention.aligner import Aligner
 
 Load = Callable[[Path], Translator]
 _LOG = logging.getLogger(__name__)
@@ -110,7 +110,7 @@ class Shelf:
         """Have every engine ready for several threads that ask it at once; give their number."""
         workers = max(model.translator.engine.workers for model in self.models)
         for model in self.models:
-            self._sharing.enter_context(model.translator.engine.shared(workers))
+            self._sharing.enter_context(model.translator.engine.share_threads(workers))
         return workers
 
     def close(self) -> None:

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from heedful.attention.forced_decoding import forced
+from heedful.attention.forced_decoding import force_decode
 from heedful.attention.head_names import Head, all_heads
 from heedful.attention.record import record_attention
 from heedful.config import ModelConfig, TrainConfig
@@ -113,7 +113,7 @@ def measure_right_words(translator: Translator, held_out: list[Pair]) -> tuple[d
     heads = [head for head in all_heads(translator.model) if head.kind == "cross"]
     weights: dict[Head, list[float]] = {head: [] for head in heads}
     even: list[float] = []
-    for pair, inside, ids in zip(held_out, forced(translator.model, source, target), source, strict=True):
+    for pair, inside, ids in zip(held_out, force_decode(translator.model, source, target), source, strict=True):
         english = pair.source.split()
         for row, word in enumerate(pair.target.split()):
             keys = [place for place, one in enumerate(english) if comes_from(word, one)]

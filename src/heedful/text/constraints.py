@@ -12,7 +12,7 @@ _PART = re.compile(r"<0x[0-9A-F]{2}>")  # how a piece shows a byte that is no wh
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class Constraints:
     """What translations must have: terms where the source has theirs, and a beginning."""
 
     glossary: Mapping[str, str] = field(default_factory=dict)  # source terms, and what stands for them in the target
@@ -53,7 +53,7 @@ class TermIds:
     close: tuple[int, ...]
 
 
-def term_ids(tokenizer: Tokenizer, term: str) -> TermIds:
+def encode_term(tokenizer: Tokenizer, term: str) -> TermIds:
     """Refuses a term that these ids would not give back as it is."""
     spaced = _ids_after(tokenizer, "a", f" {term}")
     if not term.strip() or spaced is None:
@@ -62,7 +62,7 @@ def term_ids(tokenizer: Tokenizer, term: str) -> TermIds:
     return TermIds(spaced, _ids_after(tokenizer, "(", term) or ())
 
 
-def word_borders(tokenizer: Tokenizer) -> tuple[frozenset[int], frozenset[int]]:
+def find_word_boundaries(tokenizer: Tokenizer) -> tuple[frozenset[int], frozenset[int]]:
     """The ids after which a word may begin without a space, and those that go on with the word before them."""
     opens, glues = set(), set()
     for number in range(tokenizer.vocabulary_size):

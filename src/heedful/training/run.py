@@ -53,7 +53,7 @@ from heedful.training.process_group import ProcessGroup
 from heedful.training.updates import UpdateSplit, make_updates
 from heedful.training.validation import compute_validation_loss, compute_validation_score, use_weights
 from heedful.translation.translator import Translator
-from heedful.translation.word_alignment import keep_aligner
+from heedful.translation.word_alignment import save_best_aligner
 
 # When it ends, how often it looks, where it runs, and what a diverged one is advised to.
 _MAY_CHANGE = (
@@ -363,7 +363,7 @@ class Fit:
         draw_curve(self.folder)
         write_atomically(self.folder.path / "README.md", make_model_card(self.folder))
         try:
-            keep_aligner(self.folder, Translator.of(self.folder, self.device), self.prepared.valid_pairs)
+            save_best_aligner(self.folder, Translator.of(self.folder, self.device), self.prepared.valid_pairs)
         except Exception as error:
             if not out_of_memory(error):
                 raise

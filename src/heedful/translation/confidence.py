@@ -10,7 +10,7 @@ from heedful.text.words import words_of_ids
 # A translation is marked as unsure where its pieces have less than this probability, in the geometric mean. It costs
 # nothing to know, for the search adds these up anyway. Of the validation sentences of the built-in en-de and fr-en this
 # marks 15 and 4 %, with a mean chrF of 31 and 28; the others have 57 and 62.
-UNSURE = 0.4
+LOW_CONFIDENCE = 0.4
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,9 @@ class WordConfidence:
     least: float
 
 
-def word_confidence(tokenizer: Tokenizer, ids: Sequence[int], log_probs: Sequence[float]) -> tuple[WordConfidence, ...]:
+def measure_word_confidence(
+    tokenizer: Tokenizer, ids: Sequence[int], log_probs: Sequence[float]
+) -> tuple[WordConfidence, ...]:
     """The words of what these ids decode to; `log_probs` has one number for each id."""
     words = words_of_ids(tokenizer, ids)
     chances: list[list[float]] = [[] for _ in words.texts]
@@ -36,6 +38,6 @@ def word_confidence(tokenizer: Tokenizer, ids: Sequence[int], log_probs: Sequenc
     )
 
 
-def is_unsure(log_prob: float, pieces: int) -> bool:
+def is_low_confidence(log_prob: float, pieces: int) -> bool:
     """Whether an output of this log-probability and so many pieces had better be checked."""
-    return log_prob < pieces * log(UNSURE)
+    return log_prob < pieces * log(LOW_CONFIDENCE)

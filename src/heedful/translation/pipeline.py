@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, cast
 
 from heedful.config import SearchConfig
 from heedful.data.stream import at_once, batches_by_length
-from heedful.decoding.constraints import Demand
 from heedful.decoding.engine import Engine, Ids
 from heedful.decoding.hypothesis import Hypothesis
-from heedful.decoding.repetition import loops
+from heedful.decoding.token_constraints import TokenConstraints
 from heedful.errors import ConfigError
 from heedful.metrics.alignment import Link
 from heedful.storage.run_folder import Tokenizers
 from heedful.tasks import Task
-from heedful.translation.confidence import WordConfidence, word_confidence
-from heedful.translation.constraint_encoding import Demands
+from heedful.translation.confidence import WordConfidence, measure_word_confidence
+from heedful.translation.constraint_encoding import ConstraintEncoder
+from heedful.translation.repetition import has_loop
 
 if TYPE_CHECKING:  # with another engine nothing waits for PyTorch
-    from heedful.attention.alignment import Aligner
+    from heedful.attention.aligner import Aligner
     from heedful.decoding.torch_engine import TorchEngine
 
 _GUARD_NGRAM = 3  # what may not come twice when an output that loops is searched for again
@@ -33,7 +33,7 @@ class Job:
 
     search: SearchConfig
     n_best: int
-    demands: Demands
+    encoder: ConstraintEncoder
     aligner: "Aligner | None" = None
     confidence: bool = False
     workers: int = 0  # that may work on it at the same time; 0: as many as the engine can have
@@ -50,7 +50,7 @@ class Asked:
 
     text: str
     source: Ids
-    demand: Demand
+    constraints: TokenConstraints
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ class Searcher:
             most = job.workers or engine.workers
             batches = list(batches_by_length(numbers, sources, job.rows, engine.batch_tokens, most))
             workers = min(most, len(batches))
-            with engine.shared(workers):
+            with engine.share_threads(workers):
                 yield from at_once(search, batches, workers)
 
     def _shares(
@@ -131,7 +131,8 @@ class Searcher:
     ) -> Iterator[tuple[Engine, list[int]]]:
         """What each engine is to do: the torch engine has what the other cannot."""
         reasons = {
-            number: self.engine.cannot(search, asked[number].demand, len(asked[number].source)) for number in wanted
+            number: self.engine.find_limitation(search, asked[number].constraints, len(asked[number].source))
+            for number in wanted
         }
         if able := [number for number, reason in reasons.items() if not reason]:
             yield self.engine, able
@@ -140,7 +141,7 @@ class Searcher:
 
     def engine_for(self, search: SearchConfig) -> Engine:
         """The engine to use for a search that nothing is demanded of."""
-        return self._engine_despite(self.engine.cannot(search, Demand()))
+        return self._engine_despite(self.engine.find_limitation(search, TokenConstraints()))
 
     @contextmanager
     def only_torch(self) -> Iterator[None]:
@@ -171,7 +172,9 @@ class Searcher:
     def _searched(self, engine: Engine, asked: Sequence[Asked], job: Job) -> list[Found]:
         """Search, and tell of the hypotheses what is asked for."""
         texts, sources = [one.text for one in asked], [one.source for one in asked]
-        found = engine.decode(sources, job.search, job.n_best, [one.demand for one in asked], job.demands.borders)
+        found = engine.decode(
+            sources, job.search, job.n_best, [one.constraints for one in asked], job.encoder.boundaries
+        )
         if job.search.method == "mbr":
             found = [self._agreed(text, several, job.n_best) for text, several in zip(texts, found, strict=True)]
         links = self._align(texts, found, job.aligner) if job.aligner else None
@@ -191,7 +194,7 @@ class Searcher:
         if not guarded or 0 < search.no_repeat_ngram <= _GUARD_NGRAM:
             return False
         best = found.hypotheses[0]
-        return not best.finished or (loops(best.tokens) and not loops(asked.source))
+        return not best.finished or (has_loop(best.tokens) and not has_loop(asked.source))
 
     def _agreed(self, text: str, several: Sequence[Hypothesis], n_best: int) -> list[Hypothesis]:
         """Of samples, those that the others agree with most; each text once."""
@@ -209,7 +212,7 @@ class Searcher:
         pairs = [(source, h.tokens) for source, several in zip(sources, found, strict=True) for h in several]
         log_probs = engine.score([source for source, _ in pairs], [tokens for _, tokens in pairs])
         words = (
-            word_confidence(self._tokenizers.target, tokens, own)
+            measure_word_confidence(self._tokenizers.target, tokens, own)
             for (_, tokens), own in zip(pairs, log_probs, strict=True)
         )
         return [list(islice(words, len(several))) for several in found]
@@ -218,15 +221,15 @@ class Searcher:
         self, texts: Sequence[str], hypotheses: Sequence[Sequence[Hypothesis]], aligner: "Aligner"
     ) -> list[list[tuple[Link, ...]]]:
         """The links of every hypothesis of each text."""
-        from heedful.attention.alignment import align, word_pair
+        from heedful.attention.aligner import align_words, make_word_pair
 
         source, target = self._tokenizers.source, self._tokenizers.target
         pairs = [
-            word_pair(source, target, self._task.source_symbols(text), hypothesis.tokens)
+            make_word_pair(source, target, self._task.source_symbols(text), hypothesis.tokens)
             for text, several in zip(texts, hypotheses, strict=True)
             for hypothesis in several
         ]
-        links = iter(align(self.torch.model, aligner, pairs))
+        links = iter(align_words(self.torch.model, aligner, pairs))
         return [list(islice(links, len(several))) for several in hypotheses]
 
 

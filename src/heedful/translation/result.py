@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from heedful.metrics.alignment import Link
-from heedful.translation.confidence import WordConfidence, is_unsure
+from heedful.translation.confidence import WordConfidence, is_low_confidence
 
 if TYPE_CHECKING:
-    from heedful.attention.forced_decoding import Forced
+    from heedful.attention.forced_decoding import ForcedDecoding
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Alternative:
     @property
     def unsure(self) -> bool:
         """Whether the model had so many other ideas that this had better be checked."""
-        return is_unsure(self.log_prob, len(self.pieces))
+        return is_low_confidence(self.log_prob, len(self.pieces))
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,4 +61,4 @@ class Look:
     """A translation and what went on inside the model, for each of its alternatives."""
 
     translation: Translation
-    inside: "tuple[Forced, ...]"
+    inside: "tuple[ForcedDecoding, ...]"

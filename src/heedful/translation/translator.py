@@ -12,22 +12,22 @@ from heedful.config import Device, SearchConfig
 from heedful.data.stream import Arriving, windows
 from heedful.decoding.engine import Engine, EngineName, Ids
 from heedful.decoding.hypothesis import Hypothesis
-from heedful.decoding.repetition import loops
 from heedful.errors import ConfigError, DataError
 from heedful.storage.files import check_manifest
 from heedful.storage.model_names import find_model
 from heedful.storage.run_folder import RunFolder, Tokenizers, require_compatible
 from heedful.tasks import Task, find_task
 from heedful.tasks.translation import TRANSLATION
-from heedful.text.constraints import Wishes
-from heedful.translation.constraint_encoding import Demands, Trees
+from heedful.text.constraints import Constraints
+from heedful.translation.constraint_encoding import ConstraintEncoder, TreeConstraintEncoder
 from heedful.translation.pipeline import Asked, Found, Job, Searcher
+from heedful.translation.repetition import has_loop
 from heedful.translation.result import Alternative, Look, Translation
 
 if TYPE_CHECKING:  # with another engine nothing waits for PyTorch
     import torch
 
-    from heedful.attention.alignment import Aligner
+    from heedful.attention.aligner import Aligner
     from heedful.decoding.torch_engine import TorchEngine
     from heedful.models.seq2seq import AnySeq2Seq
 
@@ -61,7 +61,7 @@ class Translator:
         self.tokenizers = tokenizers
         self.search = search
         self.task = task
-        self._trees = Trees(tokenizers.target) if task.searches_trees else None
+        self._trees = TreeConstraintEncoder(tokenizers.target) if task.searches_trees else None
         self._searcher = Searcher(engine, tokenizers, task, spare, insist, notice)
 
     @classmethod
@@ -153,7 +153,7 @@ class Translator:
         search: SearchConfig | None = None,
         n_best: int = 1,
         aligner: "Aligner | None" = None,
-        wishes: Wishes | None = None,
+        constraints: Constraints | None = None,
         confidence: bool = False,
         workers: int = 0,
     ) -> list[Translation]:
@@ -161,14 +161,14 @@ class Translator:
 
         The search is the model's own unless another is given; `beam` changes only its width. With an aligner, words
         are linked to those that they come from; `translation.word_alignment.find_aligner` knows the best one of a run.
-        `wishes` are terms and a beginning that translations must have; `confidence` tells how sure each word is.
+        `constraints` are terms and a beginning that translations must have; `confidence` tells how sure each word is.
         `workers` may work on it at the same time, 0: one a core; who asks from several threads of their own gives 1.
         """
         _require_several(texts)
         search = search or self.search
         search = search if beam is None else replace(search, beam=beam)
-        demands = Demands(self.tokenizers.target, wishes or Wishes(), self._trees)
-        job = Job(search, n_best, demands, aligner, confidence, workers)
+        encoder = ConstraintEncoder(self.tokenizers.target, constraints or Constraints(), self._trees)
+        job = Job(search, n_best, encoder, aligner, confidence, workers)
         return list(self._all(texts, job))
 
     def translate_lines(
@@ -178,7 +178,7 @@ class Translator:
         search: SearchConfig | None = None,
         n_best: int = 1,
         aligner: "Aligner | None" = None,
-        wishes: Wishes | None = None,
+        constraints: Constraints | None = None,
         confidence: bool = False,
         done: Callable[[int], None] = lambda _: None,
     ) -> Iterator[Translation]:
@@ -187,8 +187,8 @@ class Translator:
         Of a stream that is `Arriving`, nothing is waited for: what has arrived is translated.
         """
         _require_several(texts)
-        demands = Demands(self.tokenizers.target, wishes or Wishes(), self._trees)
-        yield from self._all(texts, Job(search or self.search, n_best, demands, aligner, confidence), done)
+        encoder = ConstraintEncoder(self.tokenizers.target, constraints or Constraints(), self._trees)
+        yield from self._all(texts, Job(search or self.search, n_best, encoder, aligner, confidence), done)
 
     def _all(
         self, texts: Iterable[str] | Arriving, job: Job, done: Callable[[int], None] = lambda _: None
@@ -211,7 +211,7 @@ class Translator:
         for number, source in enumerate(sources, before + 1):
             if len(source) > _LONGEST:
                 raise DataError(f"text {number} has {len(source)} pieces, over {_LONGEST}; split it into sentences")
-        asked = [Asked(*both, job.demands.of(both[0])) for both in zip(texts, sources, strict=True)]
+        asked = [Asked(*both, job.encoder.of(both[0])) for both in zip(texts, sources, strict=True)]
         # A foreign tokenizer may leave nothing of a text but its end.
         wanted = [number for number, one in enumerate(asked) if one.text.strip() and len(one.source) > 1]
         empty = sorted(set(range(len(asked))).difference(wanted))
@@ -226,7 +226,7 @@ class Translator:
 
     def look(self, text: str, *, search: SearchConfig | None = None, n_best: int = 1) -> Look:
         """Translate one text and look inside: what every head attended to, and how sure the model was of each piece."""
-        from heedful.attention.forced_decoding import forced
+        from heedful.attention.forced_decoding import force_decode
 
         if not self.model.attentions:
             raise ConfigError("this model has no attention, so there are no heads to look at; it can only translate")
@@ -237,21 +237,21 @@ class Translator:
             raise DataError(
                 f"the text has {len(source)} pieces, over the {LONGEST_LOOK} that can be shown; give it in sentences"
             )
-        demands = Demands(self.tokenizers.target, Wishes(), self._trees)
+        encoder = ConstraintEncoder(self.tokenizers.target, Constraints(), self._trees)
         found = self._searcher.look_for(
-            Asked(text, source, demands.of(text)), Job(search or self.search, n_best, demands)
+            Asked(text, source, encoder.of(text)), Job(search or self.search, n_best, encoder)
         )
         hypotheses = found.hypotheses
-        inside = forced(self.model, [source] * len(hypotheses), [hypothesis.tokens for hypothesis in hypotheses])
+        inside = force_decode(self.model, [source] * len(hypotheses), [hypothesis.tokens for hypothesis in hypotheses])
         return Look(self._finish(text, source, found), tuple(inside))
 
     @contextmanager
-    def heads_off(self, names: Iterable[str]) -> Iterator[None]:
-        """Translate and look without these heads, for a while: `with translator.heads_off(["encoder.1.2"]): ...`."""
-        from heedful.attention.gates import heads_off
-        from heedful.attention.head_names import heads_named
+    def switch_off_heads(self, names: Iterable[str]) -> Iterator[None]:
+        """Within this context, the model runs without these heads, such as `["cross.1.2"]`."""
+        from heedful.attention.head_names import find_heads
+        from heedful.attention.pruning import switch_off_heads
 
-        with self._searcher.only_torch(), heads_off(self.model, heads_named(self.model, names)):
+        with self._searcher.only_torch(), switch_off_heads(self.model, find_heads(self.model, names)):
             yield
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
@@ -264,7 +264,7 @@ class Translator:
 
     def _finish(self, text: str, source: Sequence[int], found: Found) -> Translation:
         target, hypotheses = self.tokenizers.target, found.hypotheses
-        calm = not self.task.repeats_by_mistake or loops(source)
+        calm = not self.task.repeats_by_mistake or has_loop(source)
         nothing = [None] * len(hypotheses)
         alternatives = tuple(
             Alternative(
@@ -274,7 +274,7 @@ class Translator:
                 tuple(target.pieces(h.tokens)),
                 h.finished,
                 links,
-                not calm and loops(h.tokens),
+                not calm and has_loop(h.tokens),
                 sure,
             )
             for h, links, sure in zip(hypotheses, found.links or nothing, found.confidence or nothing, strict=True)

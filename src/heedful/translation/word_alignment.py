@@ -3,7 +3,15 @@
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
-from heedful.attention.alignment import USUAL, Aligner, Choice, WordPair, aligners, choose_aligner, word_pair
+from heedful.attention.aligner import (
+    DEFAULT_ALIGNER,
+    Aligner,
+    AlignerChoice,
+    WordPair,
+    choose_aligner,
+    list_aligners,
+    make_word_pair,
+)
 from heedful.data.pairs import Pair
 from heedful.errors import ConfigError, HeedfulError
 from heedful.models.seq2seq import AnySeq2Seq
@@ -32,8 +40,8 @@ def find_aligner(run: RunFolder, translator: Translator, report: Reporter) -> Al
     pairs = read_valid_pairs(run) if (run.data / "valid.json").exists() else ()
     choice = _choose(translator, pairs)
     if not choice:
-        report.say(f"no validation pairs to choose by: alignments are read from {USUAL}, over all heads")
-        return USUAL
+        report.say(f"no validation pairs to choose by: alignments are read from {DEFAULT_ALIGNER}, over all heads")
+        return DEFAULT_ALIGNER
     report.say(f"alignments are read from {choice.aligner}, as the validation pairs show")
     try:
         _keep(run, choice)
@@ -42,7 +50,7 @@ def find_aligner(run: RunFolder, translator: Translator, report: Reporter) -> Al
     return choice.aligner
 
 
-def keep_aligner(run: RunFolder, translator: Translator, pairs: Iterable[Pair]) -> None:
+def save_best_aligner(run: RunFolder, translator: Translator, pairs: Iterable[Pair]) -> None:
     """Find the best aligner and note it in the folder; a model without attention to the source has none."""
     if can_align(translator) and (choice := _choose(translator, pairs)):
         _keep(run, choice)
@@ -53,7 +61,7 @@ def can_align(translator: Translator) -> bool:
     return bool(translator.model.attentions.get("cross")) and translator.task.aligns_words
 
 
-def _choose(translator: Translator, pairs: Iterable[Pair]) -> Choice | None:
+def _choose(translator: Translator, pairs: Iterable[Pair]) -> AlignerChoice | None:
     seen = (translator.task.symbols(pair) for pair in pairs)
     sample = list(islice(_short(translator.tokenizers, seen), _PAIRS))
     return choose_aligner(translator.model, sample) if sample else None
@@ -63,12 +71,12 @@ def _short(tokenizers: Tokenizers, pairs: Iterable[Pair]) -> Iterator[WordPair]:
     source, target = tokenizers.source, tokenizers.target
     for pair in pairs:
         if pair.source.strip() and pair.target.strip():
-            found = word_pair(source, target, pair.source, target.encode(pair.target))
+            found = make_word_pair(source, target, pair.source, target.encode(pair.target))
             if max(len(found.source), len(found.target)) <= _LONGEST:
                 yield found
 
 
-def _keep(run: RunFolder, choice: Choice) -> None:
+def _keep(run: RunFolder, choice: AlignerChoice) -> None:
     """With a note of the weights that it is true of: they may be trained on."""
     facts = {"from": str(choice.aligner), "agreement": choice.agreement, "words": choice.words, "model": run.note()}
     run.write_about({"alignment": facts})
@@ -78,5 +86,5 @@ def _kept(run: RunFolder, model: AnySeq2Seq) -> Aligner | None:
     """What the folder remembers, if it is of these weights."""
     match run.about().get("alignment"):
         case {"from": str(name), "model": str(note)} if note == run.note():
-            return next((aligner for aligner in aligners(model) if str(aligner) == name), None)
+            return next((aligner for aligner in list_aligners(model) if str(aligner) == name), None)
     return None

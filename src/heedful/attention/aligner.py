@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from jaxtyping import Float
 
-from heedful.attention.forced_decoding import HeadWeights, forced
+from heedful.attention.forced_decoding import HeadWeights, force_decode
 from heedful.attention.record import record_attention
 from heedful.data.batch import pack
 from heedful.errors import ConfigError
@@ -36,7 +36,7 @@ class WordPair:
     target_words: Words
 
 
-def word_pair(source: Tokenizer, target: Tokenizer, text: str, ids: Sequence[int]) -> WordPair:
+def make_word_pair(source: Tokenizer, target: Tokenizer, text: str, ids: Sequence[int]) -> WordPair:
     """A text and the ids of its translation; one that was cut off gets its end, so that its last piece is fed in."""
     ended = [*ids] if ids and ids[-1] == target.eos_id else [*ids, target.eos_id]
     return WordPair(source.encode(text), ended, words_of_text(source, text), words_of_ids(target, ended))
@@ -70,7 +70,7 @@ class Aligner:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class AlignerChoice:
     """The best of all aligners, and on what it was found."""
 
     aligner: Aligner
@@ -78,7 +78,7 @@ class Choice:
     words: int  # how many were looked at
 
 
-def aligners(model: AnySeq2Seq) -> list[Aligner]:
+def list_aligners(model: AnySeq2Seq) -> list[Aligner]:
     """All that could be read: every head, the means of each layer and of all, at both rows."""
     counts = [attention.num_heads for attention in model.attentions.get("cross", ())]
     if not any(counts):
@@ -90,18 +90,18 @@ def aligners(model: AnySeq2Seq) -> list[Aligner]:
 
 
 # For a model that nothing is known of: where none of those measured was far from its best (docs/how-to/alignments.md).
-USUAL = Aligner(None, None, shifted=False, squared=True)
+DEFAULT_ALIGNER = Aligner(None, None, shifted=False, squared=True)
 
 
-def align(model: AnySeq2Seq, aligner: Aligner, pairs: Sequence[WordPair]) -> list[tuple[Link, ...]]:
+def align_words(model: AnySeq2Seq, aligner: Aligner, pairs: Sequence[WordPair]) -> list[tuple[Link, ...]]:
     """Link each target word to the source word that it attends to most; the links are sorted."""
     found = zip(pairs, _cross_attention(model, pairs), strict=True)
-    return [links(word_weights(aligner.read(cross), pair)) for pair, cross in found]
+    return [strongest_links(word_weights(aligner.read(cross), pair)) for pair, cross in found]
 
 
-def choose_aligner(model: AnySeq2Seq, pairs: Sequence[WordPair]) -> Choice:
+def choose_aligner(model: AnySeq2Seq, pairs: Sequence[WordPair]) -> AlignerChoice:
     """Find what agrees with the prediction difference most often; needs no alignment made by people."""
-    known = aligners(model)
+    known = list_aligners(model)
     agreed = np.zeros(len(known))
     words = 0
     for pair, cross in zip(pairs, _cross_attention(model, pairs), strict=True):
@@ -111,7 +111,7 @@ def choose_aligner(model: AnySeq2Seq, pairs: Sequence[WordPair]) -> Choice:
         agreed += (weights.argmax(2) == difference.argmax(1))[:, judged].sum(1)
         words += int(judged.sum())
     best = int(agreed.argmax())
-    return Choice(known[best], float(agreed[best]) / max(words, 1), words)
+    return AlignerChoice(known[best], float(agreed[best]) / max(words, 1), words)
 
 
 def prediction_difference(model: AnySeq2Seq, pair: WordPair) -> WordWeights:
@@ -120,7 +120,7 @@ def prediction_difference(model: AnySeq2Seq, pair: WordPair) -> WordWeights:
     shorter = [
         [number for number, of_word in of_pieces if of_word != word] for word in range(len(pair.source_words.texts))
     ]
-    found = forced(model, [pair.source, *shorter], [pair.target] * (1 + len(shorter)), ranks=1)
+    found = force_decode(model, [pair.source, *shorter], [pair.target] * (1 + len(shorter)), ranks=1)
     log_probs = np.stack([each.log_probs for each in found]) @ _membership(pair.target_words)
     return (log_probs[0] - log_probs[1:]).T
 
@@ -136,7 +136,7 @@ def word_weights(weights: PieceWeights, pair: WordPair) -> WordWeights:
     return (of_words.T @ to_words) / np.maximum(of_words.sum(0)[:, None], 1.0)
 
 
-def links(weights: WordWeights) -> tuple[Link, ...]:
+def strongest_links(weights: WordWeights) -> tuple[Link, ...]:
     """Each target word with the strongest source word; one without a piece of its own has none."""
     return tuple(sorted((int(row.argmax()), target) for target, row in enumerate(weights) if row.max() > 0.0))
 

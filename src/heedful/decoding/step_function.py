@@ -1,4 +1,4 @@
-"""What a search needs of a model: a step function and a state whose rows can be chosen. Nothing else is asked of it."""
+"""All that a search needs of a model: a step function, and a state whose rows can be selected."""
 
 from dataclasses import dataclass
 from typing import Protocol, TypeVar, runtime_checkable
@@ -8,34 +8,34 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 Same = TypeVar("Same")
-NEVER = float("-inf")  # the log-probability of what cannot be
+NEVER = float("-inf")  # the log-probability of the impossible
 
 
 @runtime_checkable
-class State(Protocol):
-    """What a decoder remembers of its hypotheses, one row each."""
+class SearchState(Protocol):
+    """The memory of a step function, one row for each hypothesis."""
 
     def select(self: Same, rows: Int[Tensor, " chosen"]) -> Same:
         """Keep these rows, in this order; a row may come more than once or not at all."""
         ...
 
 
-S = TypeVar("S", bound=State)
+S = TypeVar("S", bound=SearchState)
 
 
 @runtime_checkable
-class Step(Protocol[S]):
-    """Takes the last token of each row; gives the logits of the next, and the state after it."""
+class StepFunction(Protocol[S]):
+    """Takes the last token of each row; gives the logits of the next token, and the state after it."""
 
     def __call__(self, tokens: Int[Tensor, " rows"], state: S, /) -> tuple[Float[Tensor, "rows vocabulary"], S]: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Symbols:
-    """The ids that a search treats apart."""
+class SpecialTokens:
+    """The ids that a search treats specially."""
 
-    start: int  # what the first step is given
-    eos: int  # what ends an output
+    start: int  # given to the first step
+    eos: int  # ends an output
     banned: tuple[int, ...] = ()  # never produced, such as padding; they keep their share of the probability
 
 
