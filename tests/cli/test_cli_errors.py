@@ -133,7 +133,10 @@ FOLDERS = [
     ("train --resume {d}/later", "{d}/later has format 2"),
     ("train --resume {d}/run --out {d}/new", "--resume goes on with what its folder says"),
     ("train --resume {d}/run --set model.d_model=64", "model.d_model cannot change from 32 to 64 in a resumed run"),
-    ("train --resume {d}/run --set train.beta1=0.5", "train.beta1 cannot change from 0.9 to 0.5 in a resumed run"),
+    (
+        "train --resume {d}/run --set train.clip_norm=0.5",
+        "train.clip_norm cannot change from 1.0 to 0.5 in a resumed run",
+    ),
     ("train --resume {d}/run --set train.max_stepz=5", "unknown key: train.max_stepz"),
 ]
 

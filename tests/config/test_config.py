@@ -96,7 +96,7 @@ class TestRanges:
         "model.d_model": 2, "model.d_ff": 1, "model.num_heads": 1, "model.d_k": 0, "model.d_v": 0,
         "model.encoder_layers": 1, "model.decoder_layers": 1, "model.max_positions": 1,
         "model.window": 0, "model.kernel_width": 1,
-        "text.bpe_variants": 1, "text.sample_lines": 1,
+        "text.bpe_variants": 1,
         "data.hold_out": -1, "data.max_length": 1, "data.max_ratio": 0,
         "train.max_steps": 1, "train.max_minutes": 0, "train.batch_tokens": 1, "train.accumulate": 1,
         "train.warmup_steps": 0, "train.weight_decay": 0, "train.clip_norm": 0, "train.save_every": 1,
@@ -106,9 +106,9 @@ class TestRanges:
     }  # fmt: skip
     BELOW_ONE = (
         "model.dropout", "model.attention_dropout", "model.activation_dropout", "text.bpe_dropout",
-        "train.label_smoothing", "train.beta1", "train.beta2", "train.ema_decay",
+        "train.label_smoothing", "train.ema_decay",
     )  # fmt: skip
-    ABOVE_ZERO = ("train.learning_rate", "train.epsilon", "train.timeout_minutes", "search.temperature")
+    ABOVE_ZERO = ("train.learning_rate", "train.timeout_minutes", "search.temperature")
     # Below; and where the text is known, in `text`.
     ELSEWHERE = ("seed", "search.seed", "search.top_p", "text.vocabulary_size")
 
@@ -185,6 +185,31 @@ class TestFit:
     def test_heads_with_widths_of_their_own_need_not(self) -> None:
         model = make_experiment({"model": {"d_model": 10, "num_heads": 4, "d_k": 3, "d_v": 5}}).model
         assert (model.d_k, model.d_v) == (3, 5)
+
+
+class TestRemoved:
+    """Options of version 0.1 that are gone; its run folders name all of them with their defaults."""
+
+    @pytest.mark.parametrize(
+        "setting",
+        ["text.sample_lines=2000000", "train.beta1=0.9", "train.beta2=0.98", "train.epsilon=1e-09"],
+    )
+    def test_the_former_default_is_accepted(self, setting: str) -> None:
+        assert make_experiment(parse_setting(setting)) == Experiment()
+
+    @pytest.mark.parametrize(
+        ("setting", "sentence"),
+        [
+            (
+                "train.beta2=0.5",
+                "train.beta2 is no longer an option: Adam has the constants of the paper; leave it out",
+            ),
+        ],
+    )
+    def test_another_value_is_refused_with_the_reason(self, setting: str, sentence: str) -> None:
+        with pytest.raises(ConfigError) as caught:
+            make_experiment(parse_setting(setting))
+        assert str(caught.value) == sentence
 
     def test_the_width_is_even(self) -> None:
         assert mistake("[model]\nd_model = 9\nnum_heads = 3") == "model.d_model must be even, but is 9 instead"

@@ -8,7 +8,7 @@ import pytest
 
 from heedful.config.experiment import TextConfig, TokenizerKind
 from heedful.errors import ConfigError, DataError
-from heedful.text import learn_tokenizer
+from heedful.text import learn_tokenizer, tokenizer_training
 
 KINDS: tuple[TokenizerKind, ...] = get_args(TokenizerKind)
 
@@ -109,7 +109,8 @@ def test_no_text_is_an_error(kind: TokenizerKind, lines: list[str]) -> None:
         learn_tokenizer(lines, TextConfig(kind=kind))
 
 
-def test_lines_are_read_once_and_no_further_than_the_sample() -> None:
+def test_lines_are_read_once_and_no_further_than_the_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tokenizer_training, "SAMPLE_LINES", 37)
     read: list[int] = []
 
     def lines() -> Iterator[str]:
@@ -117,7 +118,7 @@ def test_lines_are_read_once_and_no_further_than_the_sample() -> None:
             read.append(number)
             yield "some words of text"
 
-    learn_tokenizer(lines(), TextConfig(kind="bpe", vocabulary_size=262, sample_lines=37))
+    learn_tokenizer(lines(), TextConfig(kind="bpe", vocabulary_size=262))
     assert read == list(range(37))
 
 

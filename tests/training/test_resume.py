@@ -212,7 +212,7 @@ def test_what_a_resumed_run_changed_stays_changed(whole: Path, tmp_path: Path) -
 
 def test_a_mistake_in_what_is_changed_changes_nothing(whole: Path, tmp_path: Path) -> None:
     run = Path(shutil.copytree(whole, tmp_path / "run"))
-    ran = toy.run("train", "--resume", run, "--set", "train.max_steps=19", "--set", "train.beta2=0.5")
+    ran = toy.run("train", "--resume", run, "--set", "train.max_steps=19", "--set", "train.label_smoothing=0.5")
     assert (ran.code, ran.err.count("\n")) == (2, 1)
     assert Drive(run).resume().finished.step == STEPS
 

@@ -363,7 +363,8 @@ def test_a_vocabulary_is_learnt_from_lines_all_over_the_files(
         return learn_tokenizer(iter(kept), config)
 
     monkeypatch.setattr(preparing, "learn_tokenizer", watched)
-    trained_in(tmp_path / "run", wanted(pairs, "text.sample_lines=40", "train.max_steps=1"))
+    monkeypatch.setattr(preparing, "SAMPLE_LINES", 40)
+    trained_in(tmp_path / "run", wanted(pairs, "train.max_steps=1"))
     source = (pairs / "train.en").read_text(encoding="utf-8").splitlines()
     assert seen[::2] == source[::7]
 

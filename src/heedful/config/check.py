@@ -18,7 +18,7 @@ _LEAST = {
         "window": 0,
         "kernel_width": 1,
     },
-    "text": {"bpe_variants": 1, "sample_lines": 1},
+    "text": {"bpe_variants": 1},
     "data": {"hold_out": -1, "max_length": 1, "max_ratio": 0},
     "train": {
         "max_steps": 1,
@@ -50,7 +50,7 @@ _SEEDS = 1 << 63  # what every generator and TOML itself can hold
 _PROBABILITIES = {
     "model": ("dropout", "attention_dropout", "activation_dropout"),
     "text": ("bpe_dropout",),
-    "train": ("label_smoothing", "beta1", "beta2", "ema_decay"),
+    "train": ("label_smoothing", "ema_decay"),
 }
 
 
@@ -163,9 +163,6 @@ def _check_sharing(model: ModelConfig, text: TextConfig) -> None:
 def _check_train(train: TrainConfig) -> None:
     if not train.learning_rate > 0.0:
         raise ConfigError(f"train.learning_rate must be above 0, but is {train.learning_rate} instead")
-    # Adam divides by it where a weight, such as the row of PAD, never had a gradient.
-    if not train.epsilon > 0.0:
-        raise ConfigError(f"train.epsilon must be above 0, but is {train.epsilon} instead")
     if not train.timeout_minutes > 0.0:
         raise ConfigError(f"train.timeout_minutes must be above 0, but is {train.timeout_minutes} instead")
     if train.optimizer == "muon" and train.parallel == "shards":

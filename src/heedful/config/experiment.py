@@ -65,7 +65,6 @@ class TextConfig:
     tokenizer_file: str = ""  # an existing tokenizer.json to use instead of training one
     bpe_dropout: float = 0.0  # probability that a merge is left out while training (kind "bpe")
     bpe_variants: int = 8  # how many segmentations of the corpus BPE dropout draws
-    sample_lines: int = 2_000_000  # lines that the vocabulary is learnt from, at most
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,9 +103,6 @@ class TrainConfig:
     learning_rate: float = 1.0  # paper: a factor on the schedule; others: the peak
     warmup_steps: int = 4000
     optimizer: OptimizerKind = "adam"  # muon: for matrices Muon, for all else Adam
-    beta1: float = 0.9
-    beta2: float = 0.98
-    epsilon: float = 1e-9
     weight_decay: float = 0.0
     clip_norm: float = 0.0  # 0: no clipping
     ema_decay: float = 0.0  # 0: none; else validation and the saved model use the moving average

@@ -29,6 +29,7 @@ _SIZES: Mapping[str, Preset] = {
     "base": {},
     "tiny": _model(d_model=128, d_ff=256, num_heads=4, encoder_layers=4, decoder_layers=4),
     "small": _model(d_model=256, d_ff=1024, num_heads=4, encoder_layers=6, decoder_layers=6),
+    "restricted": _model(window=32),  # section 4: each position sees its neighbourhood alone
     "big": {
         "model": {"d_model": 1024, "d_ff": 4096, "num_heads": 16, "dropout": 0.3},
         "train": {"max_steps": 300_000, "average_checkpoints": 20},
@@ -99,7 +100,7 @@ _RIVALS: Mapping[str, Preset] = {
     "gru": _rival(family="recurrent", cell="gru", attention="none"),
     "bahdanau": _rival(family="recurrent", cell="gru", attention="additive", encoder_layers=1, decoder_layers=1),
     "luong": _rival(family="recurrent", cell="lstm", attention="multiplicative"),
-    "convs2s": _rival(family="convolutional", positions="learned", encoder_layers=4, decoder_layers=3),
+    "convs2s": _rival(family="convolutional", positions="learned", kernel_width=3, encoder_layers=4, decoder_layers=3),
 }
 
 PRESETS: Mapping[str, Preset] = {**_SIZES, **_TABLE_3, **_SINCE, **_RIVALS}

@@ -16,6 +16,14 @@ from heedful.errors import ConfigError, did_you_mean
 
 Tables = dict[str, Any]
 
+# Options of version 0.1 that nobody set. Run folders name every option, so the former default is still accepted.
+_REMOVED: Mapping[str, tuple[object, str]] = {
+    "text.sample_lines": (2_000_000, "a vocabulary is learned from at most 2 million lines"),
+    "train.beta1": (0.9, "Adam has the constants of the paper"),
+    "train.beta2": (0.98, "Adam has the constants of the paper"),
+    "train.epsilon": (1e-9, "Adam has the constants of the paper"),
+}
+
 
 def load_recipe(path: Path) -> Tables:
     """Read a recipe; its keys are checked when it becomes an experiment."""
@@ -114,10 +122,21 @@ def _plain(value: Any) -> Any:
 
 def _parse_table(kind: type[Any], table: Mapping[str, Any], prefix: str) -> Any:
     hints = typing.get_type_hints(kind)
+    table = {key: value for key, value in table.items() if not _was_removed(f"{prefix}{key}", value)}
     for key in table:
         if key not in hints:
             raise ConfigError(f"unknown key: {prefix}{key}{_elsewhere(key) or did_you_mean(key, hints)}")
     return kind(**{key: _parse(hints[key], value, f"{prefix}{key}") for key, value in table.items()})
+
+
+def _was_removed(key: str, value: object) -> bool:
+    """Whether an option of version 0.1 can be dropped, because it has the value that is now fixed."""
+    if key not in _REMOVED:
+        return False
+    default, reason = _REMOVED[key]
+    if value != default:
+        raise ConfigError(f"{key} is no longer an option: {reason}; leave it out")
+    return True
 
 
 def _elsewhere(key: str) -> str:

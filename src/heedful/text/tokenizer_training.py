@@ -17,15 +17,17 @@ from heedful.text.tokenizer import EOS_NAMES, PAD_NAMES, Tokenizer, first_of
 from heedful.text.tokenizer_allowlist import STRETCH_LENGTH, checked
 from heedful.text.tokenizer_kinds import CONTINUATION, EOS, PAD, empty_model, shell
 
+SAMPLE_LINES = 2_000_000  # more lines hardly change a vocabulary
+
 
 def learn_tokenizer(lines: Iterable[str], config: TextConfig) -> Tokenizer:
-    """Learn the pieces of a text from its first `sample_lines` lines, which are read once and not kept.
+    """Learn the pieces of a text from its first `SAMPLE_LINES` lines, which are read once and not kept.
 
     The same lines give the same tokenizer. Kinds that learn pieces have exactly `vocabulary_size` of them; "words",
     "symbols", "characters" and "bytes" have at most as many.
     """
     _require_room(config)
-    sample = _with_text(islice(lines, config.sample_lines))
+    sample = _with_text(islice(lines, SAMPLE_LINES))
     with rust_errors("no vocabulary could be learnt from this text"):
         model = _learnt_model(sample, config)
     rust = shell(config.kind, model)

@@ -17,7 +17,7 @@ Facts = Mapping[str, object]
 # Of [model] and [text]: what the weights don't depend on.
 _MAY_CHANGE = (
     *("model.dropout", "model.attention_dropout", "model.activation_dropout"),
-    *("text.bpe_dropout", "text.bpe_variants", "text.sample_lines"),
+    *("text.bpe_dropout", "text.bpe_variants"),
 )
 # Of [train]: where and how long the other run was trained, not how.
 _OF_THE_PLACE = (

@@ -17,6 +17,7 @@ MOMENTS = (*_OF_ADAM, *_OF_MUON)
 
 # Muon
 _MOMENTUM = 0.95
+_BETAS, _EPSILON = (0.9, 0.98), 1e-9  # of Adam, section 5.3
 _ROUNDS = 5
 _COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # theirs: singular values come to lie between 0.7 and 1.2, and soon
 _SIZE = 0.2  # about that of Adam's updates (Liu et al., 2025), so that the same learning rate suits both
@@ -33,14 +34,13 @@ def make_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimiz
 
 def _adam(parameters: Sequence[nn.Parameter], config: TrainConfig) -> torch.optim.Optimizer:
     """Weight decay, where a recipe asks for it, is decoupled and spares vectors."""
-    betas = (config.beta1, config.beta2)
     if config.weight_decay == 0.0:
-        return torch.optim.Adam(parameters, lr=0.0, betas=betas, eps=config.epsilon, fused=True)
+        return torch.optim.Adam(parameters, lr=0.0, betas=_BETAS, eps=_EPSILON, fused=True)
     groups = [
         {"params": [p for p in parameters if p.ndim > 1], "weight_decay": config.weight_decay},
         {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0},
     ]
-    return torch.optim.AdamW(groups, lr=0.0, betas=betas, eps=config.epsilon, fused=True)
+    return torch.optim.AdamW(groups, lr=0.0, betas=_BETAS, eps=_EPSILON, fused=True)
 
 
 def _matrices(model: nn.Module) -> list[nn.Parameter]:

@@ -23,7 +23,7 @@ from heedful.storage.files import (
 )
 from heedful.storage.run_folder import RunFolder, Tokenizers, read_valid_pairs
 from heedful.tasks import Task, find_task
-from heedful.text import BpeDropout, Tokenizer, learn_tokenizer, reuse_tokenizer
+from heedful.text import SAMPLE_LINES, BpeDropout, Tokenizer, learn_tokenizer, reuse_tokenizer
 from heedful.training.autoconfig import default_hold_out
 
 _SAMPLED_PAIRS = 1000  # to see how well a vocabulary fits
@@ -229,7 +229,7 @@ def _tokenizers(run: RunFolder, experiment: Experiment, pairs: Pairs, total: int
         return Tokenizers(tokenizer, tokenizer)
     source_kind, target_kind = find_task(experiment.task).tokenizer_kinds(text.kind)
     # Every so many-th pair, so that a sample is of all files.
-    stride = -(-2 * total // text.sample_lines)
+    stride = -(-2 * total // SAMPLE_LINES)
 
     def sample(what: str) -> Iterator[Pair]:
         return (
