@@ -219,6 +219,6 @@ def test_an_unknown_preset_is_named_with_the_nearest() -> None:
     with pytest.raises(ConfigError) as caught:
         experiment("qqq")
     assert str(caught.value) == (
-        "unknown preset: qqq; there are paper, base, tiny, small, big, modern, lstm, gru, bahdanau, luong, convs2s "
-        "and the rows of Table 3"
+        "unknown preset: qqq; there are paper, base, tiny, small, restricted, big, modern, lstm, gru, bahdanau, "
+        "luong, convs2s and the rows of Table 3"
     )
