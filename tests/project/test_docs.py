@@ -1,4 +1,4 @@
-"""The documentation is held to the code: commands parse, links lead somewhere, every option is told of."""
+"""The documentation agrees with the code: commands parse, links lead somewhere, every option is documented."""
 
 import ast
 import re
@@ -27,7 +27,7 @@ FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 SPAN = re.compile(r"`([^`\n]+)`")
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 COMMAND = re.compile(r"^(?:\$ |srun )?heedful (.*)$")
-# What the British write with an s, or otherwise; "tokenizer" and "optimizer" are names of the libraries.
+# American spellings; "tokenizer" and "optimizer" are names of the libraries.
 AMERICAN = re.compile(
     r"\b(?:(?:tokeni|optimi)z(?:e[ds]?|ing|ation)|(?:un)?(?:normali|initiali|recogni|seriali|summari|organi|generali)z\w*"
     r"|analyz\w*|colou?red|color\w*|behavior\w*|favor\w*|center(?:s|ed)?|gray|licens(?:e|es)|catalog|modeling|labeled)\b",
@@ -105,7 +105,7 @@ def test_every_relative_link_leads_somewhere(path: Path) -> None:
             assert (path.parent / address.partition("#")[0]).exists(), address
 
 
-def test_every_option_is_told_of_with_its_default() -> None:
+def test_every_option_is_documented_with_its_default() -> None:
     rows = re.findall(r"^\| `([\w.]+)` \| `(.*?)` \| .+ \|$", read(ROOT / "docs/how-to/recipes.md"), re.MULTILINE)
     written = dict(rows)
     expected = {key: list(value) if isinstance(value, tuple) else value for key, value in flat(Experiment()).items()}
@@ -115,20 +115,20 @@ def test_every_option_is_told_of_with_its_default() -> None:
         assert written[key].replace("e-09", "e-9") == tomlkit.item(value).as_string().replace("e-09", "e-9"), key
 
 
-def test_every_choice_of_words_is_told_of() -> None:
+def test_every_preset_is_documented() -> None:
     text = read(ROOT / "docs/how-to/recipes.md")
     for preset in PRESETS:
         assert f"`{preset}`" in text or preset.startswith("table3-"), preset
 
 
-def test_what_a_resumed_run_may_change_is_told_of() -> None:
+def test_every_key_that_a_resumed_run_may_change_is_documented() -> None:
     from heedful.training.run import _MAY_CHANGE
 
     text = read(ROOT / "docs/how-to/train.md")
     assert [key for key in _MAY_CHANGE if f"`{key}`" not in text] == []
 
 
-def test_every_exit_code_is_told_of() -> None:
+def test_every_exit_code_is_documented() -> None:
     text = read(ROOT / "docs/how-to/exit-codes.md")
     kinds = (HeedfulError, UserError, OutOfSpace, Diverged)
     codes = [*(kind.exit_code for kind in kinds), _SAVED_AND_STOPPED, INTERRUPTED]
@@ -141,7 +141,7 @@ def test_every_recipe_is_listed() -> None:
 
 
 @each_of(RECIPES)
-def test_every_recipe_is_an_experiment_and_bears_its_own_name(path: Path) -> None:
+def test_every_recipe_is_an_experiment_with_its_own_name(path: Path) -> None:
     experiment = make_experiment(load_recipe(path))
     assert experiment.name == path.stem
     assert experiment.data.source
@@ -163,7 +163,7 @@ def test_the_readmes_python_runs_on_a_built_in_model_as_it_is_written(capsys: py
     assert "Ein Mann" in capsys.readouterr().out
 
 
-def test_every_part_of_the_package_stands_in_the_layers() -> None:
+def test_every_part_of_the_package_is_in_the_layers() -> None:
     layers = read(ROOT / "docs/architecture.md")
     parts = [entry for entry in (ROOT / "src/heedful").iterdir() if not entry.name.startswith(("_", "py.typed"))]
     for part in parts:
