@@ -227,7 +227,7 @@ class TestRemoved:
         self, setting: str, shown: str, preset: str, family: str
     ) -> None:
         assert mistake(f"[model]\npreset = '{preset}'\n{setting}") == (
-            f"model.{shown} but model.family is '{family}', which has no such thing; leave it out"
+            f"model.{shown} but model.family is '{family}', which does not use it; leave it out"
         )
 
     def test_without_attention_both_stacks_are_equally_deep(self) -> None:
@@ -239,7 +239,7 @@ class TestRemoved:
 
     def test_a_convolution_has_a_middle(self) -> None:
         assert mistake("[model]\npreset = 'convs2s'\nkernel_width = 4") == (
-            "model.kernel_width must be odd, so that it has a middle, but is 4 instead"
+            "model.kernel_width must be odd, but is 4 instead"
         )
 
     def test_convolutions_learn_their_positions(self) -> None:
@@ -314,7 +314,7 @@ class TestRecipes:
 
     def test_a_folder_is_no_recipe(self, tmp_path: Path) -> None:
         assert self.refused(tmp_path) == (
-            f"{tmp_path} is a folder, not a recipe; to go on with a run, use --resume {tmp_path}"
+            f"{tmp_path} is a folder, not a recipe; to resume a run, use --resume {tmp_path}"
         )
 
     def test_what_is_not_toml_is_named_with_the_place(self, tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from heedful.decoding.torch_engine import TorchEngine
 from heedful.errors import ConfigError, FolderError, HeedfulError
 from heedful.formats.export import export
 from heedful.formats.export_ctranslate2 import Numbers
-from heedful.formats.import_model import bring
+from heedful.formats.import_model import import_model
 from heedful.formats.parity import prove
 from heedful.storage.files import write_manifest
 from heedful.storage.run_folder import RunFolder
@@ -196,7 +196,7 @@ def test_a_proof_fails_where_two_models_disagree() -> None:
     assert proof.largest == pytest.approx(0.0005, rel=0.01)
     with pytest.raises(HeedfulError, match=r"log-probabilities differ by up to 0.002, over 0.001; nothing was written"):
         prove(engine, Otherwise(engine, 0.002), sources, EOS, 0.001)
-    with pytest.raises(HeedfulError, match="translates otherwise where ours is sure by"):
+    with pytest.raises(HeedfulError, match="translates differently where ours has a margin of"):
         prove(engine, Otherwise(engine, 0.0, backwards=True), sources, EOS, 0.001)
     with pytest.raises(HeedfulError, match="its log-probabilities differ by up to nan"):
         prove(engine, Otherwise(engine, math.nan), sources, EOS, 0.001)
@@ -283,7 +283,7 @@ def test_what_our_models_cannot_be_is_not_imported(tmp_path: Path) -> None:
     def refused(change: dict[str, object], message: str) -> None:
         (out / "config.json").write_text(json.dumps(config | change))
         with pytest.raises(FolderError, match=message):
-            bring(out, tmp_path / "again")
+            import_model(out, tmp_path / "again")
         assert not (tmp_path / "again").exists()
 
     refused({"model_type": "bart"}, "is a model of type bart; only marian can be imported")

@@ -23,7 +23,7 @@ from opus_examples import (
 from heedful.config import SearchConfig
 from heedful.errors import DataError, FolderError
 from heedful.formats.export import export
-from heedful.formats.import_model import bring
+from heedful.formats.import_model import import_model
 from heedful.storage.run_folder import RunFolder
 from heedful.text.sentencepiece import sentencepiece_tokenizer
 from heedful.translation.translator import Translator
@@ -40,7 +40,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def run(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     out = tmp_path_factory.mktemp("opus") / "run"
-    proof = bring(folder, out)
+    proof = import_model(folder, out)
     assert (proof.sentences, proof.same) == (16, 16)
     assert proof.largest < 1e-3
     return RunFolder.open(out)
@@ -131,7 +131,7 @@ def test_the_search_is_theirs_as_far_as_it_goes(run: RunFolder) -> None:
 
 def test_separate_embeddings_come_in_too(tmp_path: Path) -> None:
     changes = {"share_encoder_decoder_embeddings": False, "tie_word_embeddings": False, "activation_function": "silu"}
-    proof = bring(opus_folder(tmp_path / "opus", **changes), tmp_path / "run")
+    proof = import_model(opus_folder(tmp_path / "opus", **changes), tmp_path / "run")
     assert proof.same == 16
     config = RunFolder.open(tmp_path / "run").experiment().model
     assert (config.sharing, config.activation) == ("none", "swish")
@@ -149,7 +149,7 @@ def test_an_imported_run_goes_back_to_hugging_face_and_comes_again(run: RunFolde
     from transformers import AutoTokenizer
 
     assert export(run, "huggingface", tmp_path / "out").same == 16
-    bring(tmp_path / "out", tmp_path / "again")
+    import_model(tmp_path / "out", tmp_path / "again")
     assert toy.same_bits(toy.weights(run.path), toy.weights(tmp_path / "again"))
     again = RunFolder.open(tmp_path / "again")
     assert again.experiment().model == run.experiment().model
@@ -204,7 +204,7 @@ def test_what_is_damaged_or_cannot_be_is_refused(
     else:
         (tmp_path / name).write_bytes(content)
     with pytest.raises((FolderError, DataError), match=message):
-        bring(tmp_path, tmp_path / "out")
+        import_model(tmp_path, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 

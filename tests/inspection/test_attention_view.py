@@ -16,7 +16,7 @@ from heedful import Head, Translator
 from heedful.attention.head_names import KINDS
 from heedful.config import SearchConfig
 from heedful.errors import DataError, FolderError
-from heedful.inspection.attention_view import Lens, packed
+from heedful.inspection.attention_view import AttentionViewer, packed
 from heedful.models.transformer import Transformer
 from heedful.serve.explorer import Explorer
 from heedful.storage.run_folder import RunFolder
@@ -74,7 +74,7 @@ def test_what_cannot_be_looked_into_gets_a_sentence(translator: Translator, text
 
 
 def test_the_page_gets_all_weights_to_a_65535th(trained: Path, translator: Translator, text: str) -> None:
-    lens = Lens(trained / "run", translator, SearchConfig(beam=4))
+    lens = AttentionViewer(trained / "run", translator, SearchConfig(beam=4))
     look = lens.look(text, n_best=2)
     document = json.loads(json.dumps(lens.page(look)))
     assert document["source"] == {"text": text, "pieces": list(look.translation.source_pieces)}
@@ -241,7 +241,7 @@ def test_what_each_head_does_can_be_a_picture(trained: Path, copy: Path, tmp_pat
 
 
 def test_roles_of_other_weights_are_forgotten(copy: Path, translator: Translator) -> None:
-    lens = Lens(copy, translator, SearchConfig())
+    lens = AttentionViewer(copy, translator, SearchConfig())
     lens.keep_roles({"cross.1.1": {"name": "broad", "evidence": "", "figure": ""}})
     assert list(lens.roles()) == ["cross.1.1"]
     run = RunFolder(copy)

@@ -13,7 +13,7 @@ import toy
 from heedful.attention.head_names import Head
 from heedful.config import merge
 from heedful.errors import ConfigError
-from heedful.inspection.paper_figures import FIGURES, Found, Link
+from heedful.inspection.paper_figures import FIGURES, FigureLinks, Link
 from heedful.progress import SilentReporter
 from heedful.storage.run_folder import RunFolder
 from heedful.studies import figures
@@ -165,7 +165,7 @@ def test_heads_are_measured_on_the_right_words(outcome: tuple[StudyPlan, StudyRe
 def test_the_paper_sentences_have_a_picture_and_their_strongest_heads() -> None:
     look = mock.Mock(inside=[mock.Mock(attention="weights")])
     links = tuple(Link(Head("encoder", 4, index), 0.5 - index / 10) for index in range(4))
-    found = [Found(figure, look, links, 0.0625) for figure in FIGURES]
+    found = [FigureLinks(figure, look, links, 0.0625) for figure in FIGURES]
     with (
         mock.patch.object(figures, "find_figures", return_value=found),
         mock.patch.object(figures, "draw_attention", return_value=b"<svg/>") as drawn,

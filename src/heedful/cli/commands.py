@@ -16,7 +16,7 @@ from heedful.cli.doctor import doctor
 from heedful.cli.evaluate import evaluate
 from heedful.cli.export import export
 from heedful.cli.heads import heads
-from heedful.cli.import_model import bring
+from heedful.cli.import_model import import_model
 from heedful.cli.info import info
 from heedful.cli.models import models
 from heedful.cli.prune import prune
@@ -57,7 +57,7 @@ _SHORT: dict[Callable[..., None], str] = {  # what fits into a line of the list 
 }
 for command, short in _SHORT.items():
     app.command(short_help=short)(command)
-app.command("import", short_help="Make a run folder of a Marian model.")(bring)
+app.command("import", short_help="Import a Marian model as a run folder.")(import_model)
 
 
 def _version(wanted: bool) -> None:

@@ -23,7 +23,7 @@ from heedful.cli.translate import one_line
 from heedful.errors import ConfigError, HeedfulError, did_you_mean
 
 if TYPE_CHECKING:
-    from heedful.inspection.attention_view import Lens
+    from heedful.inspection.attention_view import AttentionViewer
     from heedful.translation.result import Look
 
 EXAMPLE = "The animal didn't cross the street because it was too tired."
@@ -63,13 +63,13 @@ def heads(
     _check_form("--out", out, _FORMS)
     _check_form("--report", report or Path("report.html"), _REPORT_FORMS)
     from heedful.device import use_threads
-    from heedful.inspection.attention_view import Lens
+    from heedful.inspection.attention_view import AttentionViewer
     from heedful.storage.model_names import find_model, is_built_in
     from heedful.translation.translator import Translator
 
     use_threads(0)
     translator = Translator.load(run, device_named(device))
-    lens = Lens(find_model(run), translator, search_with(translator.search, beam, settings))
+    lens = AttentionViewer(find_model(run), translator, search_with(translator.search, beam, settings))
     if serve:
         _serve(lens, text or EXAMPLE, off or [], n_best, port, show)
     elif source:
@@ -101,7 +101,9 @@ def _check_form(option: str, path: Path, forms: Sequence[str]) -> None:
     check_output(path, option)
 
 
-def _look(lens: "Lens", text: str, off: Sequence[str], n_best: int, out: Path, show: bool, as_json: bool) -> None:
+def _look(
+    lens: "AttentionViewer", text: str, off: Sequence[str], n_best: int, out: Path, show: bool, as_json: bool
+) -> None:
     """One sentence."""
     from heedful.storage.files import write_atomically
 
@@ -120,7 +122,7 @@ def _look(lens: "Lens", text: str, off: Sequence[str], n_best: int, out: Path, s
         _open(out.resolve().as_uri())
 
 
-def _written(lens: "Lens", look: "Look", off: Sequence[str], suffix: str) -> str | bytes:
+def _written(lens: "AttentionViewer", look: "Look", off: Sequence[str], suffix: str) -> str | bytes:
     """In the form that the name of the file asks for."""
     match suffix:
         case ".html":
@@ -140,7 +142,7 @@ def _written(lens: "Lens", look: "Look", off: Sequence[str], suffix: str) -> str
             return draw_attention(look.inside[0].attention, *pieces, "svg" if suffix == ".svg" else "png")
 
 
-def _serve(lens: "Lens", text: str, off: Sequence[str], n_best: int, port: int, show: bool) -> None:
+def _serve(lens: "AttentionViewer", text: str, off: Sequence[str], n_best: int, port: int, show: bool) -> None:
     """The page with the model behind it, until Ctrl-C."""
     from heedful.inspection.attention_page import page
     from heedful.serve.explorer import Explorer
@@ -163,7 +165,7 @@ def _open(url: str) -> None:
         console.say(f"no browser was found; open {url} yourself")
 
 
-def _figures(lens: "Lens", folder: Path, as_json: bool) -> None:
+def _figures(lens: "AttentionViewer", folder: Path, as_json: bool) -> None:
     """The paper's sentences: a page for each, and a table of the heads that link what belongs together."""
     from heedful.inspection.attention_page import page
     from heedful.inspection.paper_figures import find_figures
@@ -188,12 +190,14 @@ def _shown(value: object) -> str:
     return f"{100 * value:.1f} %" if isinstance(value, float) else str(value)
 
 
-def _survey(lens: "Lens", source: Path, target: Path | None, report: Path | None, as_json: bool, *, keep: bool) -> None:
+def _survey(
+    lens: "AttentionViewer", source: Path, target: Path | None, report: Path | None, as_json: bool, *, keep: bool
+) -> None:
     """A corpus: a table of what each head does, and a page of it."""
     from heedful.data.pairs import read_lines
     from heedful.inspection.drawing import draw_roles
     from heedful.inspection.head_report import report_json, report_page, report_text
-    from heedful.inspection.head_survey import survey, worth
+    from heedful.inspection.head_survey import measure_importance, survey_heads
     from heedful.storage.files import write_atomically
 
     task = lens.translator.task
@@ -202,8 +206,8 @@ def _survey(lens: "Lens", source: Path, target: Path | None, report: Path | None
     pairs = list(task.read_files([str(source)], given)) if target or both_sides else []
     lines = [pair.source for pair in pairs] if both_sides else list(read_lines(source))
     with console.display() as shown:
-        found = survey(lens, lines, shown)
-        importance = worth(lens, pairs, shown) if pairs else None
+        found = survey_heads(lens, lines, shown)
+        importance = measure_importance(lens, pairs, shown) if pairs else None
     if found.left_out:
         console.say(f"left out as empty or too long: {found.left_out} of {len(lines)} lines")
     known = found.measures, found.roles, importance

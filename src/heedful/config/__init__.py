@@ -1,4 +1,4 @@
-"""Every option, and how a recipe becomes one: TOML in, named errors out."""
+"""Every option, presets, and parsing of recipes."""
 
 from heedful.config.experiment import (
     Activation,

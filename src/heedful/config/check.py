@@ -1,4 +1,4 @@
-"""Values that no experiment can have, each with its sentence."""
+"""Check the values of an experiment; each mistake has its own message."""
 
 from typing import assert_never
 
@@ -46,7 +46,7 @@ _LEAST = {
         "top_k": 0,
     },
 }
-_SEEDS = 1 << 63  # what every generator and TOML itself can hold
+_SEEDS = 1 << 63  # the limit of random generators and of TOML
 _PROBABILITIES = {
     "model": ("dropout", "attention_dropout", "activation_dropout"),
     "text": ("bpe_dropout",),
@@ -75,7 +75,7 @@ def check_experiment(experiment: Experiment) -> None:
 
 
 def check_model(model: ModelConfig) -> None:
-    """Sizes that don't fit together, and keys that the family has no use for."""
+    """Refuse sizes that do not fit together, and keys that the model family does not use."""
     match model.family:
         case "transformer":
             _check_transformer(model)
@@ -99,7 +99,7 @@ def _check_transformer(model: ModelConfig) -> None:
         _check_heads(f"model.{key}_heads", getattr(model, f"{key}_heads"), layers, getattr(model, f"{layers}_layers"))
 
 
-# What only a Transformer has. Its sizes are not among them: presets of other families leave them as they are.
+# Keys that only a Transformer uses. Its sizes are not listed: presets of other families leave them at their defaults.
 _OF_TRANSFORMERS = (
     "window",
     "attention_dropout",
@@ -115,7 +115,7 @@ def _check_rival(model: ModelConfig) -> None:
         if value := getattr(model, key):
             shown = list(value) if isinstance(value, tuple) else value
             raise ConfigError(
-                f"model.{key} is {shown} but model.family is '{model.family}', which has no such thing; leave it out"
+                f"model.{key} is {shown} but model.family is '{model.family}', which does not use it; leave it out"
             )
 
 
@@ -124,16 +124,14 @@ def _check_recurrent(model: ModelConfig) -> None:
     if model.attention == "none" and model.encoder_layers != model.decoder_layers:
         raise ConfigError(
             f"model.encoder_layers is {model.encoder_layers} but model.decoder_layers is {model.decoder_layers}; "
-            "without attention each layer goes on from the encoder's, so make them equal, or set model.attention"
+            "without attention each decoder layer starts from an encoder layer: make them equal, or set model.attention"
         )
 
 
 def _check_convolutional(model: ModelConfig) -> None:
     _check_rival(model)
     if model.kernel_width % 2 == 0:
-        raise ConfigError(
-            f"model.kernel_width must be odd, so that it has a middle, but is {model.kernel_width} instead"
-        )
+        raise ConfigError(f"model.kernel_width must be odd, but is {model.kernel_width} instead")
     if model.positions != "learned":
         raise ConfigError(
             f"model.positions is '{model.positions}' but model.family is 'convolutional', "

@@ -1,6 +1,6 @@
-"""Named starting points: the paper's models by size and by row of Table 3, what has helped since, and the rivals.
+"""Named starting points: the paper's models, the rows of Table 3, a modern small model, and the rivals.
 
-A preset holds only what differs from the paper's base model, whose values are the defaults of `experiment.py`.
+A preset holds only its differences from the paper's base model, which is the default in `experiment.py`.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ def _model(**values: object) -> Preset:
 
 
 def _row(**values: object) -> Preset:
-    """A row of Table 3, which is without checkpoint averaging (section 6.2)."""
+    """A row of Table 3. The paper does not average checkpoints there (section 6.2)."""
     return {"model": values, "train": {"average_checkpoints": 1}}
 
 
@@ -29,7 +29,7 @@ _SIZES: Mapping[str, Preset] = {
     "base": {},
     "tiny": _model(d_model=128, d_ff=256, num_heads=4, encoder_layers=4, decoder_layers=4),
     "small": _model(d_model=256, d_ff=1024, num_heads=4, encoder_layers=6, decoder_layers=6),
-    "restricted": _model(window=32),  # section 4: each position sees its neighbourhood alone
+    "restricted": _model(window=32),  # section 4: each position sees only its neighbourhood
     "big": {
         "model": {"d_model": 1024, "d_ff": 4096, "num_heads": 16, "dropout": 0.3},
         "train": {"max_steps": 300_000, "average_checkpoints": 20},
@@ -58,8 +58,8 @@ _TABLE_3: Mapping[str, Preset] = {
 }
 
 _SINCE: Mapping[str, Preset] = {
-    # Small data overfits the paper's sizes and outlives its schedule: a small model, more dropout, a rate that falls
-    # to zero within the run, and a moving average in place of the mean of checkpoints.
+    # The paper's sizes overfit small corpora, and its schedule is too long for them. So: a small model, more dropout,
+    # a learning rate that falls to zero, and a moving average instead of checkpoint averaging.
     "modern": {
         "model": {
             "d_model": 128,
@@ -85,11 +85,11 @@ _SINCE: Mapping[str, Preset] = {
 }
 
 
-RIVAL_RATE = 0.002  # half of a small Transformer's; not tuned for each
+RIVAL_RATE = 0.002  # half that of a small Transformer; not tuned for each rival
 
 
 def _rival(**values: object) -> Preset:
-    """A rival in a size for small corpora, trained as `modern` is, at a lower rate."""
+    """A rival sized for small corpora, trained like `modern` but with a lower learning rate."""
     small = {"d_model": 256, "encoder_layers": 2, "decoder_layers": 2, "dropout": 0.3}
     train = {**_SINCE["modern"]["train"], "learning_rate": RIVAL_RATE}
     return {**_SINCE["modern"], "model": {**small, **values}, "train": train}

@@ -1,4 +1,4 @@
-"""TOML in, an `Experiment` out; every mistake is named."""
+"""Parse TOML into an `Experiment`; every mistake is named."""
 
 import dataclasses
 import math
@@ -26,14 +26,14 @@ _REMOVED: Mapping[str, tuple[object, str]] = {
 
 
 def load_recipe(path: Path) -> Tables:
-    """Read a recipe; its keys are checked when it becomes an experiment."""
+    """Read a recipe. `make_experiment` checks its keys."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         near = [p.name for p in path.parent.glob("*.toml")] if path.parent.is_dir() else []
         raise ConfigError(f"no recipe {path}{did_you_mean(path.name, near)}") from None
     except IsADirectoryError:
-        raise ConfigError(f"{path} is a folder, not a recipe; to go on with a run, use --resume {path}") from None
+        raise ConfigError(f"{path} is a folder, not a recipe; to resume a run, use --resume {path}") from None
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path} is not UTF-8 text (byte {error.start}); a recipe is a TOML file") from None
     except tomllib.TOMLDecodeError as error:
@@ -41,7 +41,7 @@ def load_recipe(path: Path) -> Tables:
 
 
 def parse_setting(setting: str) -> Tables:
-    """`train.max_steps=200` as tables. A value that is not TOML is taken as a string."""
+    """Parse a setting such as `train.max_steps=200`. A value that is not TOML is a string."""
     key, equals, text = setting.partition("=")
     if not equals or not key.strip():
         raise ConfigError(f"--set {setting}: write it as key=value, such as --set train.max_steps=200")
@@ -65,9 +65,9 @@ def merge(*layers: Mapping[str, Any]) -> Tables:
 
 
 def parse_experiment(tables: Mapping[str, Any], under: Mapping[str, Any]) -> Experiment:
-    """Parse and check tables; missing keys come from `under`, the preset that is named, and the paper.
+    """Parse and check tables. Missing keys come from `under`, then from the preset, then from the paper.
 
-    Call `heedful.tasks.make_experiment` instead: it adds the defaults of the task.
+    Callers use `heedful.tasks.make_experiment`, which adds the defaults of the task.
     """
     named = merge(under, tables)
     model = named.get("model", {})
@@ -75,23 +75,23 @@ def parse_experiment(tables: Mapping[str, Any], under: Mapping[str, Any]) -> Exp
     lower = merge(preset(str(name)), under)
     experiment: Experiment = _parse_table(Experiment, merge(lower, tables), "")
     if "schedule" in (train := tables.get("train", {})) and "learning_rate" not in train:
-        experiment = _with_the_same_peak(experiment, lower.get("train", {}).get("schedule", TrainConfig().schedule))
+        experiment = _keep_peak_rate(experiment, lower.get("train", {}).get("schedule", TrainConfig().schedule))
     check_experiment(experiment)
     return experiment
 
 
-def _with_the_same_peak(experiment: Experiment, before: str) -> Experiment:
-    """Another schedule has another shape. The paper's has a factor for a rate, which is no peak, nor the other way."""
+def _keep_peak_rate(experiment: Experiment, before: str) -> Experiment:
+    """Convert the learning rate between the paper's factor and the peak of other schedules, so that the peak stays."""
     train = experiment.train
     if (train.schedule == "paper") == (before == "paper"):
         return experiment
-    peak = (experiment.model.d_model * max(1, train.warmup_steps)) ** -0.5  # of equation 3
+    peak = (experiment.model.d_model * max(1, train.warmup_steps)) ** -0.5  # the maximum of equation 3
     rate = train.learning_rate / peak if train.schedule == "paper" else train.learning_rate * peak
     return dataclasses.replace(experiment, train=dataclasses.replace(train, learning_rate=float(f"{rate:.3g}")))
 
 
 def differences(experiment: Experiment, other: Experiment) -> list[tuple[str, object, object]]:
-    """Keys whose values differ, with both values."""
+    """The keys whose values differ, with both values."""
     ours, theirs = flat(experiment), flat(other)
     return [(key, ours[key], theirs[key]) for key in ours if ours[key] != theirs[key]]
 
@@ -108,7 +108,7 @@ def flat(experiment: Experiment) -> dict[str, object]:
 
 
 def dump_experiment(experiment: Experiment) -> str:
-    """The complete experiment as TOML; `make_experiment` makes the same experiment of it."""
+    """The complete experiment as TOML, from which `make_experiment` makes an equal one."""
     import tomlkit
 
     return tomlkit.dumps(_plain(dataclasses.asdict(experiment)))
@@ -140,7 +140,7 @@ def _was_removed(key: str, value: object) -> bool:
 
 
 def _elsewhere(key: str) -> str:
-    """A key without its table, or in the wrong one."""
+    """Suggest the right table for a key that is in the wrong one or in none."""
     places = [name for name in flat(Experiment()) if name.rpartition(".")[2] == key]
     return f"; did you mean '{places[0]}'?" if places else ""
 
@@ -154,10 +154,10 @@ def _parse(hint: Any, value: Any, key: str) -> Any:
         return _parse_choice(get_args(hint), value, key)
     if get_origin(hint) is tuple:
         return _parse_names(value, key) if str in get_args(hint) else _parse_counts(value, key)
-    # TOML's true is a Python bool, which is an int as well.
+    # A Python bool is also an int.
     if hint is float and type(value) is int:
         return float(value)
-    # TOML knows inf and nan; no option can be either.
+    # TOML has inf and nan, but no option accepts them.
     if type(value) is not hint or (hint is float and not math.isfinite(value)):
         raise ConfigError(f"{key} must be {_KIND_NAMES[hint]}, but is {value!r} instead")
     return value

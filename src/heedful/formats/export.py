@@ -1,4 +1,4 @@
-"""A run's model in the format of another program, proven to be the same."""
+"""Export a run's model to another program's format, and prove that both models agree."""
 
 import dataclasses
 from pathlib import Path
@@ -11,7 +11,7 @@ from heedful.errors import ConfigError, DataError, FolderError
 from heedful.formats.export_ctranslate2 import Numbers, Pieces, export_ctranslate2
 from heedful.formats.export_huggingface import MarianCopy, export_huggingface
 from heedful.formats.export_onnx import OnnxCopy, export_onnx
-from heedful.formats.parity import Model, Proof, prove, samples
+from heedful.formats.parity import ComparableModel, Proof, prove, samples
 from heedful.storage.files import disk_errors, new_folder, write_atomically, write_manifest
 from heedful.storage.model_card import make_model_card
 from heedful.storage.run_folder import RunAtCheckpoint, RunFolder, Tokenizers, software_versions
@@ -20,14 +20,14 @@ from heedful.translation.translator import Translator
 
 Format = Literal["ctranslate2", "huggingface", "onnx"]
 
-# How far the log-probability of a token may be from ours. What is beyond is no rounding.
+# The largest difference between log-probabilities of a token that rounding explains.
 _TOLERANCE: dict[Numbers, float] = {"float32": 1e-3, "float16": 0.1, "int8": 3.0}
 
 
 def export(run: RunFolder, to: Format, out: Path | None = None, numbers: Numbers = "float32") -> Proof:
-    """Write the run's model into a new folder, which is there afterwards only if the two models agree.
+    """Write the run's model into a new folder, which exists afterwards only if the two models agree.
 
-    Without `out`, a model for CTranslate2 goes into the run itself, which then has both.
+    Without `out`, a CTranslate2 model is written into the run folder itself.
     """
     if out and out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise FolderError(f"{out} exists already; choose another folder to export to")
@@ -73,13 +73,13 @@ def _to_onnx(run: RunFolder, translator: Translator, folder: Path) -> Proof:
     return _proven(run, translator, OnnxCopy(folder), _TOLERANCE["float32"])
 
 
-def _proven(run: RunFolder, translator: Translator, theirs: Model, tolerance: float) -> Proof:
+def _proven(run: RunFolder, translator: Translator, theirs: ComparableModel, tolerance: float) -> Proof:
     eos_id = translator.tokenizers.target.eos_id
     return prove(translator.engine, theirs, samples(run, translator), eos_id, tolerance)
 
 
 def _describe(run: RunFolder, folder: RunFolder, name: str, numbers: Numbers, proof: Proof) -> None:
-    """All that translating needs besides the weights, so that the folder can be used as the run was."""
+    """Write everything that translating needs besides the weights, so that the folder works like a run folder."""
     experiment = run.experiment()
     folder.begin(experiment)
     folder.describe(experiment, run.tokenizers())
@@ -99,7 +99,7 @@ def _vocabulary(tokenizer: Tokenizer) -> list[str]:
 
 
 def _piece(tokenizer: Tokenizer, number: int) -> str:
-    """Its name; an id that other people's tokenizers leave out gets one that no text has."""
+    """The piece of an id; an id without one gets a name that no text contains."""
     try:
         return tokenizer.piece_at(number)
     except DataError:

@@ -1,4 +1,4 @@
-"""A Transformer as a CTranslate2 model."""
+"""Write a Transformer as a CTranslate2 model."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,12 +22,12 @@ from heedful.storage.head_padding import PaddedHeads, fit_heads, pad_heads
 
 Numbers = Literal["float32", "float16", "int8"]
 
-POSITIONS = 2048  # rows of the table of positions: source and output may have as many pieces
+POSITIONS = 2048  # the longest source and output, in pieces
 
 
 @dataclass(frozen=True, slots=True)
 class Pieces:
-    """What the ids are called: the vocabularies of both sides, and the two special pieces."""
+    """The vocabularies of both sides and the two special pieces."""
 
     source: Sequence[str]
     target: Sequence[str]
@@ -36,7 +36,7 @@ class Pieces:
 
 
 def export_ctranslate2(model: AnySeq2Seq, pieces: Pieces, folder: Path, numbers: Numbers, weights: str) -> None:
-    """Write the model into an existing folder, its numbers rounded to these; `weights` is what they are called."""
+    """Write the model into an existing folder, with weights of this type."""
     if not isinstance(model, Transformer):
         raise ConfigError(
             f"CTranslate2 knows Transformers only, but this model is a {type(model).__name__}; "
@@ -62,7 +62,7 @@ def export_ctranslate2(model: AnySeq2Seq, pieces: Pieces, folder: Path, numbers:
 
 
 def _spec(model: Transformer) -> Any:
-    """All weights in CTranslate2's places."""
+    """Place all weights in a CTranslate2 specification."""
     from ctranslate2.specs import TransformerSpec, transformer_spec
 
     config, device = model.config, model.target_embedding.weight.device
@@ -99,7 +99,7 @@ def _activation(activation: Activation) -> Any:
 
 
 def _positions(positions: SinusoidalPositions | LearnedPositions, device: torch.device) -> Tensor:
-    """The table itself: CTranslate2's own sinusoids have other wavelengths."""
+    """Write our table of positions: CTranslate2's own sinusoids have other wavelengths."""
     return positions(torch.arange(POSITIONS, device=device), POSITIONS)
 
 
@@ -133,7 +133,7 @@ def _fill_cross_attention(theirs: Any, ours: CrossAttention, heads: PaddedHeads)
 
 
 def _fill_projections(theirs: Any, ours: nn.Linear, sizes: Sequence[int], count: int, heads: PaddedHeads) -> None:
-    """One matrix for several projections, each of which has `count` heads."""
+    """Join several projections of `count` heads each into one matrix."""
     for name in ("weight", "bias"):
         parts = getattr(ours, name).split(list(sizes))
         setattr(theirs, name, _array(torch.cat([pad_heads(part, count, heads) for part in parts])))
@@ -150,10 +150,10 @@ def _fill_feed_forward(theirs: Any, ours: FeedForward) -> None:
 
 
 def _fill_norm(theirs: Any, ours: nn.Module) -> None:
-    if isinstance(ours, nn.LayerNorm):  # always; the type checker can't know
+    if isinstance(ours, nn.LayerNorm):  # always true; this is for the type checker
         theirs.gamma, theirs.beta = _array(ours.weight), _array(ours.bias)
 
 
 def _array(tensor: Tensor) -> "np.ndarray[Any, np.dtype[np.float32]]":
-    # A copy: CTranslate2 rounds in place, and the model is still needed as it was.
+    # Copy, because CTranslate2 rounds in place.
     return tensor.detach().cpu().float().numpy().copy()

@@ -1,4 +1,4 @@
-"""A folder that plain `transformers` loads: a MarianMTModel and its tokenizer."""
+"""Write a folder that plain `transformers` loads: a MarianMTModel and its tokenizer."""
 
 import dataclasses
 import json
@@ -19,11 +19,11 @@ from heedful.storage.files import save_tensors, write_atomically
 from heedful.storage.run_folder import Tokenizers
 from heedful.text import Tokenizer
 
-POSITIONS = 1024  # rows of the table of positions, which Marian makes anew whenever it is loaded
+POSITIONS = 1024  # size of the table of positions, which Marian computes when it loads a model
 
 
 def export_huggingface(model: AnySeq2Seq, tokenizers: Tokenizers, search: SearchConfig, folder: Path) -> None:
-    """Write the model, its tokenizers and its search into an existing folder."""
+    """Write the model, its tokenizers and its search settings into an existing folder."""
     transformer = _checked(model)
     _write_json(folder / "config.json", _config(transformer, tokenizers))
     _write_json(folder / "generation_config.json", _generation(search, tokenizers))
@@ -35,7 +35,7 @@ def export_huggingface(model: AnySeq2Seq, tokenizers: Tokenizers, search: Search
 
 
 def _checked(model: AnySeq2Seq) -> Transformer:
-    """Refuse what MarianMTModel is not."""
+    """Refuse models that MarianMTModel cannot represent."""
     if not isinstance(model, Transformer):
         raise ConfigError(
             f"a Hugging Face Marian model is a Transformer, but this one is a {type(model).__name__}; "
@@ -92,7 +92,7 @@ def _config(model: Transformer, tokenizers: Tokenizers) -> dict[str, object]:
 
 
 def _generation(search: SearchConfig, tokenizers: Tokenizers) -> dict[str, object]:
-    """In the hub's words; its length penalty is a power of the length, so ours is told by name."""
+    """The generation config. The hub's length penalty is a power of the length, so ours is stored under its own key."""
     target = tokenizers.target
     return {
         "num_beams": search.beam,
@@ -114,7 +114,7 @@ def _write_tokenizer(folder: Path, tokenizer: Tokenizer) -> None:
         "eos_token": tokenizer.piece_at(tokenizer.eos_id),
         "model_max_length": POSITIONS,
         "clean_up_tokenization_spaces": False,
-        "split_special_tokens": True,  # "</s>" in a text is text
+        "split_special_tokens": True,  # "</s>" in a text is ordinary text
     }
     _write_json(folder / "tokenizer_config.json", config)
 
@@ -124,7 +124,7 @@ def _write_json(path: Path, content: dict[str, object]) -> None:
 
 
 class MarianCopy:
-    """What `transformers` makes of an exported folder, for comparison with ours; one sentence at a time, greedily."""
+    """An exported folder loaded by `transformers`, for comparison: one sentence at a time, greedy search."""
 
     def __init__(self, folder: Path, eos_id: int) -> None:
         if not find_spec("transformers"):
@@ -132,13 +132,13 @@ class MarianCopy:
         from transformers import MarianMTModel
         from transformers.utils.logging import disable_progress_bar
 
-        disable_progress_bar()  # a bar of its own in the middle of ours
+        disable_progress_bar()  # it would disturb our own progress bar
         self._model: Any = MarianMTModel.from_pretrained(folder, local_files_only=True, use_safetensors=True).eval()
         self._eos_id = eos_id
 
     @torch.inference_mode()
     def decode(self, sources: Sequence[Sequence[int]], search: SearchConfig, n_best: int) -> list[list[Hypothesis]]:
-        """The translation that `generate` gives, as a list of one; neither beam nor penalty is looked at."""
+        """The translation by `generate`, as a list of one; beam and penalty are ignored."""
         found = []
         for source in sources:
             limit = len(source) + search.max_extra
@@ -150,7 +150,7 @@ class MarianCopy:
 
     @torch.inference_mode()
     def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[list[float]]:
-        """The log-probability of every token of each target, which ends in EOS, after those before it."""
+        """The log-probability of every token of each target, including EOS."""
         found = []
         for source, target in zip(sources, targets, strict=True):
             wanted = torch.tensor([target])

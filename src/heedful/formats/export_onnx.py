@@ -1,4 +1,4 @@
-"""A Transformer as two ONNX graphs, and what a program of any language must know to translate with them."""
+"""Write a Transformer as two ONNX graphs, with everything a program needs to translate with them."""
 
 import dataclasses
 import json
@@ -32,7 +32,7 @@ README = """# A Transformer for ONNX Runtime
 
 
 def export_onnx(model: AnySeq2Seq, tokenizers: Tokenizers, search: SearchConfig, folder: Path) -> None:
-    """Write the model, its tokenizers and its search into an existing folder."""
+    """Write the model, its tokenizers and its search settings into an existing folder."""
     transformer = _checked(model)
     import onnx
 
@@ -73,7 +73,7 @@ def _shapes(values: Sequence[Any]) -> dict[str, list[str | int]]:
 
 
 class OnnxCopy:
-    """What ONNX Runtime makes of an exported folder, for comparison with ours; greedily."""
+    """An exported folder in ONNX Runtime, for comparison; greedy search."""
 
     def __init__(self, folder: Path) -> None:
         from onnxruntime import InferenceSession
@@ -85,7 +85,7 @@ class OnnxCopy:
         self._about = json.loads((folder / "heedful.json").read_text(encoding="utf-8"))
 
     def decode(self, sources: Sequence[Sequence[int]], search: SearchConfig, n_best: int) -> list[list[Hypothesis]]:
-        """The greedy translation of each sentence, as a list of one; neither beam nor penalty is looked at."""
+        """The greedy translation of each sentence, as a list of one; beam and penalty are ignored."""
         start, eos = self._about["start"], self._about["eos"]
         state = self._start(sources)
         limits = [len(source) + search.max_extra for source in sources]
@@ -103,7 +103,7 @@ class OnnxCopy:
         return [[Hypothesis(tuple(several), 0.0, 0.0, finished=several[-1] == eos)] for several in found]
 
     def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[list[float]]:
-        """The log-probability of every token of each target, which ends in EOS, after those before it."""
+        """The log-probability of every token of each target, including EOS."""
         shifted = _filled([[self._about["start"], *target[:-1]] for target in targets], self._about["pad"])
         logits = self._step(shifted, self._start(sources)).astype(np.float64)
         logits -= logits.max(axis=-1, keepdims=True)
@@ -111,7 +111,7 @@ class OnnxCopy:
         return [row[np.arange(len(target)), target].tolist() for row, target in zip(logits, targets, strict=False)]
 
     def _start(self, sources: Sequence[Sequence[int]]) -> dict[str, Any]:
-        """What the decoder is given besides tokens."""
+        """The decoder's inputs besides tokens."""
         mask = _filled([[1] * len(source) for source in sources], 0)
         given = {"source_ids": _filled(sources, self._about["pad"]), "source_mask": mask}
         names = [output.name for output in self._encoder.get_outputs()]
@@ -123,7 +123,7 @@ class OnnxCopy:
         return state
 
     def _step(self, tokens: Any, state: dict[str, Any]) -> Any:
-        """The logits after these tokens, which the state then remembers."""
+        """Run the decoder on these tokens, update the state, and return the logits."""
         names = [output.name for output in self._decoder.get_outputs()]
         logits, *new = self._decoder.run(names, state | {"target_ids": tokens})
         state |= {name.removeprefix("new_"): value for name, value in zip(names[1:], new, strict=True)}
@@ -131,6 +131,6 @@ class OnnxCopy:
 
 
 def _filled(rows: Sequence[Sequence[int]], value: int) -> Any:
-    """Rows of unequal length as a matrix."""
+    """Pad rows of unequal length to a matrix."""
     longest = max(map(len, rows))
     return np.array([[*row, *[value] * (longest - len(row))] for row in rows], dtype=np.int64)

@@ -1,4 +1,4 @@
-"""A Hugging Face Marian folder as one of our models: what `export_huggingface` wrote, and what OPUS-MT publishes."""
+"""Read a Hugging Face Marian folder, from `export_huggingface` or from OPUS-MT, as one of our models."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ _ACTIVATIONS: dict[str, Activation] = {"relu": "relu", "gelu": "gelu", "swish": 
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """All that a run folder is made of."""
+    """The contents of a run folder."""
 
     experiment: Experiment
     tokenizers: Tokenizers
@@ -28,7 +28,7 @@ class Imported:
 
 
 def import_huggingface(folder: Path) -> Imported:
-    """Read the folder; what our models cannot be is refused with a sentence."""
+    """Read the folder; refuse what our models cannot represent."""
     if not (folder / "config.json").exists():
         raise FolderError(f"{folder} has no config.json; name a folder of a Hugging Face Marian model")
     config = _table(folder / "config.json")
@@ -68,7 +68,7 @@ def _weights(folder: Path) -> dict[str, Tensor]:
 
 
 def _check(folder: Path, config: Mapping[str, Any]) -> None:
-    """Refuse what would come out as another model."""
+    """Refuse settings that would give a different model."""
     wanted = (
         ("scale_embedding", (True,)),
         ("activation_function", tuple(_ACTIVATIONS)),
@@ -97,7 +97,7 @@ def _tokenizers(folder: Path) -> Tokenizers:
 
 
 def _sentencepiece(folder: Path) -> Tokenizers:
-    """Both sides' own pieces, numbered by one vocabulary, or by two."""
+    """Read the pieces of both sides, numbered by one vocabulary or by two."""
     found = []
     for side in ("source", "target"):
         names = folder / "vocab.json", folder / "target_vocab.json"
@@ -134,7 +134,7 @@ def _model(config: Mapping[str, Any], output_bias: bool) -> ModelConfig:
 
 
 def _experiment(folder: Path, model: ModelConfig, tokenizers: Tokenizers, search: dict[str, Any]) -> Experiment:
-    # Two languages may have their own pieces and yet the same ids.
+    # Two languages may have separate pieces but shared ids.
     vocabularies: Vocabularies = "joint" if tokenizers.joint or model.sharing == "all" else "separate"
     text = TextConfig(vocabulary_size=tokenizers.source.vocabulary_size, vocabularies=vocabularies)
     try:
@@ -145,7 +145,7 @@ def _experiment(folder: Path, model: ModelConfig, tokenizers: Tokenizers, search
 
 
 def _search(folder: Path, model: dict[str, Any], pad_id: int) -> dict[str, Any]:
-    """Our own options, if the folder is ours; else theirs in our words. Old folders have them in config.json."""
+    """Read our own search settings, or translate theirs. Old folders have them in config.json."""
     path = folder / "generation_config.json"
     config = _table(path) if path.exists() else model
     if isinstance(own := config.get("heedful"), dict):

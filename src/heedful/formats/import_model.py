@@ -1,4 +1,4 @@
-"""Another program's model as a run folder, proven to be the same."""
+"""Import another program's model as a run folder, and prove that both models agree."""
 
 import dataclasses
 from pathlib import Path
@@ -13,11 +13,11 @@ from heedful.storage.files import new_folder
 from heedful.storage.run_folder import RunFolder, software_versions
 from heedful.translation.translator import Translator
 
-_TOLERANCE = 1e-3  # of the log-probability of a token
+_TOLERANCE = 1e-3  # largest difference between log-probabilities of a token
 
 
-def bring(folder: Path, out: Path) -> Proof:
-    """Write a Hugging Face Marian model as a new run folder, which is there afterwards only if the two agree."""
+def import_model(folder: Path, out: Path) -> Proof:
+    """Write a Hugging Face Marian model as a new run folder, which exists afterwards only if the two models agree."""
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise FolderError(f"{out} exists already; choose another folder to import to")
     imported = import_huggingface(folder)

@@ -1,8 +1,8 @@
-"""Our weights under the names and in the order of a Hugging Face Marian model, and back.
+"""Convert our weights to the names and the order of a Hugging Face Marian model, and back.
 
-Marian's positions are the paper's with all sines before all cosines. So the dimensions of the residual stream are put
-into another order, everywhere; what a model computes does not depend on it. Its layer normalisation has an epsilon of
-1e-5 and ours of 1e-6, which shows in the fifth digit at most.
+Marian's positions are the paper's, with all sines before all cosines. So the dimensions of the residual stream are
+reordered everywhere, which does not change what a model computes. Marian's layer normalisation has an epsilon of 1e-5,
+ours of 1e-6, which changes the fifth digit at most.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,32 +21,32 @@ _NORMS = {"attention": "self_attn_layer_norm", "cross_attention": "encoder_attn_
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
-    """Which dimension of the residual stream stands where."""
+class DimensionOrder:
+    """An order of the dimensions of the residual stream."""
 
     indices: Tensor
 
     def rows(self, tensor: Tensor) -> Tensor:
-        """What writes to the residual stream, or is a part of it."""
+        """Reorder the rows of a tensor that writes to the residual stream."""
         return tensor.index_select(0, self.indices)
 
     def columns(self, tensor: Tensor) -> Tensor:
-        """What reads from it."""
+        """Reorder the columns of a tensor that reads from the residual stream."""
         return tensor.index_select(1, self.indices)
 
 
-def to_marian(d_model: int) -> Order:
-    """All sines, then all cosines."""
-    return Order(torch.cat([torch.arange(0, d_model, 2), torch.arange(1, d_model, 2)]))
+def to_marian(d_model: int) -> DimensionOrder:
+    """The order of Marian: all sines, then all cosines."""
+    return DimensionOrder(torch.cat([torch.arange(0, d_model, 2), torch.arange(1, d_model, 2)]))
 
 
-def from_marian(d_model: int) -> Order:
-    """The way back: sines and cosines in turn."""
-    return Order(to_marian(d_model).indices.argsort())
+def from_marian(d_model: int) -> DimensionOrder:
+    """The reverse order: alternating sines and cosines."""
+    return DimensionOrder(to_marian(d_model).indices.argsort())
 
 
 def marian_weights(model: Transformer) -> dict[str, Tensor]:
-    """All weights of a post-norm model with heads of Marian's width, named as in MarianMTModel."""
+    """All weights of a post-norm model whose heads have Marian's width, named as in MarianMTModel."""
     order, config = to_marian(model.config.d_model), model.config
     heads = PaddedHeads(config.num_heads, config.d_model // config.num_heads)
     found = dict(_tables(model, order))
@@ -58,7 +58,7 @@ def marian_weights(model: Transformer) -> dict[str, Tensor]:
     return {name: tensor.detach().float().contiguous() for name, tensor in found.items()}
 
 
-def _tables(model: Transformer, order: Order) -> Iterator[tuple[str, Tensor]]:
+def _tables(model: Transformer, order: DimensionOrder) -> Iterator[tuple[str, Tensor]]:
     match model.config.sharing:
         case "all":
             yield "model.shared.weight", order.columns(model.target_embedding.weight)
@@ -71,7 +71,7 @@ def _tables(model: Transformer, order: Order) -> Iterator[tuple[str, Tensor]]:
     yield "final_logits_bias", torch.zeros(1, len(model.output_weight)) if bias is None else bias[None]
 
 
-def _part(name: str, part: torch.nn.Module, order: Order, heads: PaddedHeads) -> Iterator[tuple[str, Tensor]]:
+def _part(name: str, part: torch.nn.Module, order: DimensionOrder, heads: PaddedHeads) -> Iterator[tuple[str, Tensor]]:
     """The weights of one part of a layer."""
     weights = dict(part.named_parameters())
     match name:
@@ -84,13 +84,15 @@ def _part(name: str, part: torch.nn.Module, order: Order, heads: PaddedHeads) ->
             yield "fc1.bias", weights["inner.bias"]
             yield "fc2.weight", order.rows(weights["outer.weight"])
             yield "fc2.bias", order.rows(weights["outer.bias"])
-        case _:  # the residual connection around one of these, with its norm
+        case _:  # a residual connection with its norm
             theirs = _NORMS.get(name.removesuffix("_residual"), "final_layer_norm")
             yield f"{theirs}.weight", order.rows(weights["norm.weight"])
             yield f"{theirs}.bias", order.rows(weights["norm.bias"])
 
 
-def _attention(theirs: str, part: torch.nn.Module, order: Order, heads: PaddedHeads) -> Iterator[tuple[str, Tensor]]:
+def _attention(
+    theirs: str, part: torch.nn.Module, order: DimensionOrder, heads: PaddedHeads
+) -> Iterator[tuple[str, Tensor]]:
     if not isinstance(part, SelfAttention | CrossAttention):
         raise TypeError(f"{type(part).__name__} is no attention of a Transformer")
     count = part.num_heads
@@ -111,7 +113,7 @@ def _projections(part: SelfAttention | CrossAttention) -> tuple[Sequence[Tensor]
 
 
 def own_weights(theirs: Mapping[str, Tensor], config: ModelConfig) -> dict[str, Tensor]:
-    """The way back: the weights of our model."""
+    """Convert Marian's weights to ours."""
     order = from_marian(config.d_model)
     found = dict(_own_tables(theirs, config, order))
     for side, count in (("encoder", config.encoder_layers), ("decoder", config.decoder_layers)):
@@ -122,8 +124,10 @@ def own_weights(theirs: Mapping[str, Tensor], config: ModelConfig) -> dict[str, 
     return {name: tensor.float() for name, tensor in found.items()}
 
 
-def _own_tables(theirs: Mapping[str, Tensor], config: ModelConfig, order: Order) -> Iterator[tuple[str, Tensor]]:
-    # Of tables that are one and the same a file holds only some, in the order in which they are looked for here.
+def _own_tables(
+    theirs: Mapping[str, Tensor], config: ModelConfig, order: DimensionOrder
+) -> Iterator[tuple[str, Tensor]]:
+    # A file stores shared tables once, under one of these names.
     source, target, output = (f"model.encoder.{_TABLE}", f"model.decoder.{_TABLE}", "lm_head.weight")
     names = {"all": ("model.shared.weight", target, source, output), "target": (target, output), "none": (target,)}
     known = [name for name in names[config.sharing] if name in theirs]
@@ -136,11 +140,11 @@ def _own_tables(theirs: Mapping[str, Tensor], config: ModelConfig, order: Order)
         yield "own_bias", theirs["final_logits_bias"][0]
 
 
-def _own_layer(layer: Mapping[str, Tensor], crosses: bool, order: Order) -> Iterator[tuple[str, Tensor]]:
+def _own_layer(layer: Mapping[str, Tensor], crosses: bool, order: DimensionOrder) -> Iterator[tuple[str, Tensor]]:
     for end in ("weight", "bias"):
 
         def read(name: str, ending: str = end) -> Tensor:
-            """What reads from the residual stream; biases do not."""
+            """Reorder a weight that reads from the residual stream; leave biases as they are."""
             tensor = layer[f"{name}.{ending}"]
             return order.columns(tensor) if ending == "weight" else tensor
 

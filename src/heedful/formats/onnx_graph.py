@@ -1,4 +1,4 @@
-"""A Transformer's encoder and decoder as ONNX graphs, written down node by node: neither is traced."""
+"""Build a Transformer's encoder and decoder as ONNX graphs, node by node, without tracing."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,11 +15,11 @@ from heedful.nn.positions import LearnedPositions, SinusoidalPositions
 from heedful.nn.residual import NORM_EPSILON, Residual
 
 OPSET = 17  # the first with LayerNormalization
-POSITIONS = 2048  # rows of the table of positions: source and output may have as many pieces
+POSITIONS = 2048  # the longest source and output, in pieces
 
 
 class Graph:
-    """A graph while it is written. What a node gives is called by the number of the node."""
+    """An ONNX graph under construction. Outputs are named by the number of their node."""
 
     def __init__(self) -> None:
         from onnx import helper, numpy_helper
@@ -29,34 +29,34 @@ class Graph:
         self._constants: list[Any] = []
 
     def constant(self, value: Tensor) -> str:
-        """A tensor that is a part of the model."""
+        """Add a constant tensor."""
         name = f"constant.{len(self._constants)}"
         self._constants.append(self._numpy.from_array(value.detach().cpu().contiguous().numpy(), name))
         return name
 
     def numbers(self, *values: int) -> str:
-        """A constant list of whole numbers, such as a shape or axes."""
+        """Add a constant list of integers, such as a shape or axes."""
         return self.constant(torch.tensor(values))
 
     def scalar(self, value: float) -> str:
-        """A constant number."""
+        """Add a constant number."""
         return self.constant(torch.tensor(value))
 
     def node(self, kind: str, *inputs: str, name: str = "", **attributes: Any) -> str:
-        """Add an operation; what it gives may be named, for it to be an output."""
+        """Add an operation and return the name of its output."""
         name = name or f"node.{len(self._nodes)}"
         self._nodes.append(self._helper.make_node(kind, inputs, [name], **attributes))
         return name
 
     def finished(self, name: str, inputs: Sequence[Any], outputs: Sequence[Any]) -> Any:
-        """The model of which this is the graph."""
+        """Build the ONNX model of this graph."""
         graph = self._helper.make_graph(self._nodes, name, inputs, outputs, self._constants)
         opset = self._helper.make_opsetid("", OPSET)
         return self._helper.make_model(graph, opset_imports=[opset], producer_name="heedful", ir_version=8)
 
 
 def encoder_graph(model: Transformer) -> Any:
-    """From the source to the keys and values that each layer of the decoder looks at it by."""
+    """Build the encoder: from source tokens to the keys and values for each decoder layer."""
     graph = Graph()
     mask = _source_mask(graph)
     table = graph.constant(model.source_embedding.weight)
@@ -78,7 +78,7 @@ def encoder_graph(model: Transformer) -> Any:
 
 
 def decoder_graph(model: Transformer) -> Any:
-    """From target tokens, and what was remembered of those before them, to the logits of the next after each."""
+    """Build the decoder: from target tokens and a key-value cache to the logits of the next tokens."""
     graph = Graph()
     mask = _source_mask(graph)
     table = graph.constant(model.target_embedding.weight)
@@ -124,13 +124,13 @@ def _ids(name: str, length: str) -> Any:
 
 
 def _source_mask(graph: Graph) -> str:
-    """0 where the source has a token, minus infinity where it is filled up."""
+    """An additive mask: 0 for source tokens, minus infinity for padding."""
     real = graph.node("Cast", graph.node("Unsqueeze", "source_mask", graph.numbers(1, 2)), to=9)  # to booleans
     return graph.node("Where", real, graph.scalar(0.0), graph.scalar(-torch.inf))
 
 
 def _causal(graph: Graph, before: str, after: str) -> str:
-    """The same for a target: no token sees a later one."""
+    """An additive causal mask."""
     zero, one, first = graph.constant(torch.tensor(0)), graph.constant(torch.tensor(1)), graph.numbers(0)
     start, end = (graph.node("Squeeze", limit, first) for limit in (before, after))
     queries = graph.node("Unsqueeze", graph.node("Range", start, end, one), graph.numbers(1))
@@ -177,7 +177,7 @@ def _decoder_layer(graph: Graph, layer: DecoderLayer, number: int, x: str, masks
 
 
 def _around(graph: Graph, residual: Residual, x: str, sublayer: Any) -> str:
-    """The residual connection, with its norm after it or inside the branch."""
+    """Add a residual connection, with post-norm or pre-norm."""
     if residual.place == "post":
         return _norm(graph, graph.node("Add", x, sublayer(x)), residual.norm)
     return graph.node("Add", x, sublayer(_norm(graph, x, residual.norm)))
@@ -193,7 +193,7 @@ def _linear(graph: Graph, x: str, linear: nn.Linear) -> str:
 
 
 def _split(graph: Graph, x: str, sizes: Sequence[int]) -> list[str]:
-    """The columns of projections that are one matrix."""
+    """Split the joint projection into its parts."""
     ends = torch.tensor(sizes).cumsum(0).tolist()
     last = graph.numbers(2)
     return [
@@ -203,7 +203,7 @@ def _split(graph: Graph, x: str, sizes: Sequence[int]) -> list[str]:
 
 
 def _heads(graph: Graph, x: str, count: int, name: str = "") -> str:
-    """Batch, length and columns to batch, heads, length and columns of a head."""
+    """Reshape (batch, length, columns) to (batch, heads, length, columns per head)."""
     return graph.node(
         "Transpose", graph.node("Reshape", x, graph.numbers(0, 0, count, -1)), perm=[0, 2, 1, 3], name=name
     )
@@ -217,7 +217,7 @@ def _project(graph: Graph, part: SelfAttention, x: str) -> list[str]:
 def _attend(
     graph: Graph, part: SelfAttention | CrossAttention, query: str, keys_values: tuple[str, str], mask: str
 ) -> str:
-    """Equation 1, and the output matrix over all heads."""
+    """Add equation 1 and the output projection over all heads."""
     keys, values = keys_values
     scaled = graph.node("Mul", query, graph.scalar(part.head_sizes.d_k**-0.5))
     products = graph.node("MatMul", scaled, graph.node("Transpose", keys, perm=[0, 1, 3, 2]))

@@ -1,4 +1,4 @@
-"""Whether a converted model is still the same: it scores and decodes sample sentences beside the one it came from."""
+"""Prove that a converted model agrees with its original: both score and decode sample sentences."""
 
 import math
 import random
@@ -14,12 +14,12 @@ from heedful.storage.run_folder import RunFolder, read_valid_pairs
 from heedful.translation.translator import Translator
 
 _SENTENCES = 16
-_LONGEST = 60  # pieces of a made-up sentence
-_GREEDY = SearchConfig(beam=1, max_extra=20)  # a search that all programs do in the same way
+_LONGEST = 60  # pieces of a random sequence
+_GREEDY = SearchConfig(beam=1, max_extra=20)  # greedy search is the same in all programs
 
 
-class Model(Protocol):
-    """What a model must be able to do to be compared; every engine is."""
+class ComparableModel(Protocol):
+    """The interface of a model that can be compared; every engine has it."""
 
     def decode(self, sources: Sequence[Ids], search: SearchConfig, n_best: int) -> list[list[Hypothesis]]:
         """The best hypotheses of each sentence, best first."""
@@ -32,16 +32,16 @@ class Model(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """How alike two models are."""
+    """The measured agreement of two models."""
 
     sentences: int
-    tokens: int  # that both have scored
-    largest: float  # difference of the log-probabilities that they give to a token
-    same: int  # sentences that both translate alike, greedily
+    tokens: int  # number of tokens that both scored
+    largest: float  # largest difference between log-probabilities of a token
+    same: int  # number of sentences with equal greedy translations
 
 
 def samples(run: RunFolder, translator: Translator) -> list[list[int]]:
-    """Sentences of the validation set, if it is still there, and as many of random pieces, some of them long."""
+    """Sample sentences from the validation set, if it exists, and as many sequences of random pieces."""
     chance = random.Random(1)
     tokenizer = translator.tokenizers.source
     ids = [number for number in range(tokenizer.vocabulary_size) if number not in (tokenizer.pad_id, tokenizer.eos_id)]
@@ -54,8 +54,10 @@ def samples(run: RunFolder, translator: Translator) -> list[list[int]]:
     return [source for source in real if len(source) <= 2 * _LONGEST] + made_up
 
 
-def prove(ours: Model, theirs: Model, sources: Sequence[Ids], eos_id: int, tolerance: float) -> Proof:
-    """Compare the two; raise if a log-probability differs by more than this, or a translation without a near tie."""
+def prove(
+    ours: ComparableModel, theirs: ComparableModel, sources: Sequence[Ids], eos_id: int, tolerance: float
+) -> Proof:
+    """Compare two models; raise if log-probabilities or clear translations differ."""
     translations = [_ended(best, eos_id) for (best,) in ours.decode(sources, _GREEDY, 1)]
     others = [_ended(best, eos_id) for (best,) in theirs.decode(sources, _GREEDY, 1)]
     scores, their_scores = ours.score(sources, translations), theirs.score(sources, translations)
@@ -65,18 +67,18 @@ def prove(ours: Model, theirs: Model, sources: Sequence[Ids], eos_id: int, toler
         for one, other in zip(mine, yours, strict=True)
     ]
     same = sum(one == other for one, other in zip(translations, others, strict=True))
-    # Of what is no number `max` would not tell.
+    # `max` would hide a NaN.
     largest = math.nan if any(map(math.isnan, differences)) else max(differences)
     proof = Proof(len(sources), len(differences), largest, same)
     if not proof.largest <= tolerance:
         raise HeedfulError(
-            f"the converted model is another one: its log-probabilities differ by up to {proof.largest:.2g}, "
+            f"the converted model does not agree: its log-probabilities differ by up to {proof.largest:.2g}, "
             f"over {tolerance:g}; nothing was written"
         )
     for source, one, other in zip(sources, translations, others, strict=True):
         if one != other and (gap := _gap(ours, source, one, other)) > 2 * tolerance:
             raise HeedfulError(
-                f"the converted model translates otherwise where ours is sure by {gap:.2g}; nothing was written"
+                f"the converted model translates differently where ours has a margin of {gap:.2g}; nothing was written"
             )
     return proof
 
@@ -85,8 +87,8 @@ def _ended(hypothesis: Hypothesis, eos_id: int) -> tuple[int, ...]:
     return hypothesis.tokens if hypothesis.finished else (*hypothesis.tokens, eos_id)
 
 
-def _gap(ours: Model, source: Ids, one: Ids, other: Ids) -> float:
-    """How much more probable our token is where two translations part: rounding can only turn what is nearly equal."""
+def _gap(ours: ComparableModel, source: Ids, one: Ids, other: Ids) -> float:
+    """The margin of our token where two translations diverge; rounding can only flip a near tie."""
     mine, yours = ours.score([source, source], [one, other])
     parting = next(i for i, (left, right) in enumerate(zip(one, other, strict=False)) if left != right)
     return mine[parting] - yours[parting]

@@ -1,4 +1,4 @@
-"""What was seen inside a translation, in the forms that a page, a program and NumPy take."""
+"""The attention inside a translation, for the page, as JSON and as NumPy arrays."""
 
 import base64
 import io
@@ -16,44 +16,44 @@ from heedful.text.tokenizer import Tokenizer
 from heedful.translation.result import Alternative, Look
 from heedful.translation.translator import Translator
 
-_STEPS = 65535  # a page is told a weight in so many steps: exact enough to read, and half the size of a float
+_STEPS = 65535  # 16 bits per weight: precise enough to read, and half the size of a float
 
 Layers = Callable[[Sequence[HeadWeights]], object]
 
 
 @dataclass(frozen=True, slots=True)
-class Lens:
-    """A trained model to look into."""
+class AttentionViewer:
+    """A trained model whose attention can be viewed."""
 
     run: Path
     translator: Translator
     search: SearchConfig
-    known: dict[str, str] = field(default_factory=dict)  # the last text and its translation with all heads
+    known: dict[str, str] = field(default_factory=dict)  # cache: the last text and its translation with all heads on
 
     def look(self, text: str, off: Sequence[str] = (), n_best: int = 1) -> Look:
-        """A text and its translations, without the heads that are off."""
+        """Translate a text with some heads switched off, and record the attention."""
         with self.translator.switch_off_heads(off):
             return self.translator.look(text, search=self.search, n_best=n_best)
 
     def baseline(self, text: str) -> str:
-        """Its translation with all heads, which need not be made anew when another one is switched off."""
+        """The translation with all heads on; the last one is cached."""
         if text not in self.known:
             self.known.clear()
             self.known[text] = self.translator.translate([text], search=self.search)[0].text
         return self.known[text]
 
     def page(self, look: Look, off: Sequence[str] = (), live: bool = False) -> dict[str, object]:
-        """What the page shows. `baseline` is the translation with all heads, where some are off."""
+        """The data that the page shows, including the translation with all heads on if some are off."""
         baseline = self.baseline(look.translation.source) if off else None
         about = {"roles": self.roles(), "off": list(dict.fromkeys(off)), "baseline": baseline, "live": live}
         return self._document(look, packed) | about
 
     def numbers(self, look: Look) -> dict[str, object]:
-        """The same for programs: weights are lists of layers x heads x queries x keys."""
+        """The same data with the weights as nested lists: layers x heads x queries x keys."""
         return self._document(look, listed)
 
     def roles(self) -> Mapping[str, object]:
-        """What each head mostly does, as it was measured last; empty where it never was."""
+        """The role of each head, as last measured; empty if never measured."""
         folder = RunFolder(self.run)
         match folder.about():
             case {"heads": {"model": str(note), "roles": dict(roles)}} if note == folder.note():
@@ -61,7 +61,7 @@ class Lens:
         return {}
 
     def keep_roles(self, roles: Mapping[str, object]) -> None:
-        """Remember what each head does, so that pages can tell; and of which weights that is true."""
+        """Store the role of each head with a fingerprint of the weights."""
         folder = RunFolder(self.run)
         folder.write_about({"heads": {"model": folder.note(), "roles": roles}})
 
@@ -70,7 +70,7 @@ class Lens:
 
 
 def document(look: Look, target: Tokenizer, model: str, layers: Layers) -> dict[str, object]:
-    """Texts, pieces, probabilities and all weights; `layers` says how those of one attention are written."""
+    """Texts, pieces, probabilities and all attention weights; `layers` encodes the weights of one attention."""
     translation = look.translation
     pairs = zip(translation.alternatives, look.inside, strict=True)
     return {
@@ -99,7 +99,7 @@ def _hypothesis(
 
 
 def _tokens(inside: ForcedDecoding, target: Tokenizer) -> list[dict[str, object]]:
-    """How sure the model was of each piece, and what else it thought of."""
+    """The probability of each piece, and the most probable alternatives."""
     return [
         {
             "probability": _share(own),
@@ -117,7 +117,7 @@ def _share(log_prob: float) -> float:
 
 
 def packed(layers: Sequence[HeadWeights]) -> list[dict[str, object]]:
-    """For the page: sixteen bits a weight, in base64."""
+    """Encode weights for the page: 16 bits each, in base64."""
     return [
         {
             "heads": weights.shape[0],
@@ -130,12 +130,12 @@ def packed(layers: Sequence[HeadWeights]) -> list[dict[str, object]]:
 
 
 def listed(layers: Sequence[HeadWeights]) -> list[object]:
-    """For programs: layers x heads x queries x keys."""
+    """Encode weights as nested lists: layers x heads x queries x keys."""
     return [np.round(weights.astype(np.float64), 6).tolist() for weights in layers]
 
 
 def arrays(look: Look) -> bytes:
-    """For NumPy: an .npz of the best translation with `encoder.1`, `decoder.1`, `cross.1`, ..., and the pieces."""
+    """Arrays of the best translation for an .npz file: `encoder.1`, `decoder.1`, `cross.1`, ..., and the pieces."""
     attention, translation = look.inside[0].attention, look.translation
     named = {f"{kind}.{number}": weights for kind in KINDS for number, weights in enumerate(attention.of(kind), 1)}
     file = io.BytesIO()

@@ -1,4 +1,4 @@
-"""Pictures of attention and of roles, as bytes of a PNG or SVG file."""
+"""Draw attention and head roles as PNG or SVG files."""
 
 import io
 import warnings
@@ -25,7 +25,7 @@ TITLES: dict[Kind, str] = {
     "cross": "Cross attention",
 }
 
-_MOST_LABELS = 40  # pieces on an axis; more of them are too small to read
+_MOST_LABELS = 40  # pieces on an axis; more would be too small to read
 _LONGEST_LABEL = 12  # characters
 _PER_PIECE = 0.11  # inches
 _SMALLEST, _LARGEST = 1.2, 3.0  # inches of one head
@@ -41,7 +41,7 @@ def draw_attention(
     form: PictureFormat,
     kind: Kind | None = None,
 ) -> bytes:
-    """All heads of one sentence pair, layer by layer; of one attention, or of all that the model has."""
+    """Draw all heads for one sentence pair, layer by layer, for one kind of attention or all kinds."""
     kinds = [one for one in KINDS if attention.of(one) and kind in (None, one)]
     if not kinds:
         raise ConfigError(f"there is no {kind or 'recorded'} attention to draw: this model has none")
@@ -55,7 +55,7 @@ def draw_attention(
     with _settings():
         width, top = max(block.width for block in blocks), sum(block.height for block in blocks)
         figure = _figure(width, top)
-        # One pair of axes for all heads, in inches: matplotlib spends its time on axes and their ticks.
+        # One pair of axes for all heads, because axes and ticks take most of matplotlib's time.
         canvas = figure.add_axes((0, 0, 1, 1), xlim=(0, width), ylim=(0, top))
         canvas.set_axis_off()
         for block in blocks:
@@ -65,7 +65,7 @@ def draw_attention(
 
 
 def draw_roles(roles: Mapping[Head, Role], form: PictureFormat) -> bytes:
-    """All heads as boxes, coloured and named by what they mostly do, with the figure that says so."""
+    """Draw all heads as boxes, coloured and labelled by role, with the measure behind it."""
     kinds = [kind for kind in KINDS if any(head.kind == kind for head in roles)]
     heads = {kind: [head for head in roles if head.kind == kind] for kind in kinds}
     layers = [1 + max(head.layer for head in heads[kind]) for kind in kinds]
@@ -95,7 +95,7 @@ def _draw_box(axes: Any, head: Head, role: Role) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """One attention, and the room it takes, in inches."""
+    """One kind of attention and its size in inches."""
 
     kind: Kind
     layers: tuple[HeadWeights, ...]
@@ -133,7 +133,7 @@ def _draw_block(canvas: Any, block: _Block, top: float) -> None:
                 canvas.text(_FOR_LABELS - 0.03, y, label(piece), ha="right", va="center", fontsize=_SMALL)
     if len(block.columns) <= _MOST_LABELS:
         for index in range(max(map(len, block.layers))):
-            # After pruning the lowest head of a column need not be of the last layer.
+            # After pruning, the lowest head of a column may not belong to the last layer.
             lowest = max(layer for layer, weights in enumerate(block.layers) if index < len(weights))
             y = top - _FOR_TITLE - (lowest + 1) * (height + 2 * _GAP) - 0.03
             for number, piece in enumerate(block.columns):
@@ -147,15 +147,15 @@ def _draw_head(
     from matplotlib.patches import Rectangle
 
     left, right, bottom, top = extent
-    # Not stretched to each head's own maximum: a colour means the same weight in all of them. The root of it, as on the
-    # page, or heads that look at many keys would be blank.
+    # Every head has the same colour scale. It shows the square root of a weight, as the page does; otherwise heads that
+    # attend to many keys would look blank.
     canvas.imshow(np.sqrt(grid), cmap="Blues", vmin=0.0, vmax=1.0, aspect="auto", interpolation="none", extent=extent)
     canvas.add_patch(Rectangle((left, bottom), right - left, top - bottom, fill=False, linewidth=0.4, edgecolor="grey"))
     canvas.text((left + right) / 2, top + 0.03, name, ha="center", va="bottom", fontsize=7)
 
 
 def label(piece: str) -> str:
-    """A piece in one short line; what cannot be printed, such as a control character, becomes U+FFFD."""
+    """Shorten a piece to one line; unprintable characters become U+FFFD."""
     shown = "".join(character if character.isprintable() else "\ufffd" for character in piece)
     return shown if len(shown) <= _LONGEST_LABEL else shown[: _LONGEST_LABEL - 1] + "…"
 
@@ -167,27 +167,27 @@ def _figure(width: float, height: float) -> Any:
 
 
 def _rendered(figure: Any, form: PictureFormat) -> bytes:
-    """The same bytes for the same picture: no date, no random names."""
+    """Render a figure; the same figure gives the same bytes."""
     file = io.BytesIO()
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph .* missing from font")  # a box stands for it
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")  # matplotlib draws a box instead
         figure.savefig(file, format=form, dpi=_DPI, metadata={"Date": None} if form == "svg" else None)
     return file.getvalue()
 
 
 def _settings() -> AbstractContextManager[None]:
-    """What holds while a picture is made, whatever a user's own matplotlibrc says."""
+    """Settings while a picture is drawn, independent of the user's matplotlibrc."""
     if find_spec("matplotlib") is None:
         raise ConfigError(f"pictures need matplotlib, which is not installed; {extra('plot')}")
     import matplotlib
 
     return matplotlib.rc_context(
         {
-            "text.parse_math": False,  # pieces are data: a dollar is no formula
+            "text.parse_math": False,  # a dollar sign in a piece is not a formula
             "text.usetex": False,
             "font.family": ["DejaVu Sans"],
-            "image.composite_image": False,  # each head is an image of its own size
-            # Letters stay letters, so that the viewer's fonts show scripts that this one lacks.
+            "image.composite_image": False,  # heads differ in size
+            # Keep text as text, so that the viewer's fonts can show any script.
             "svg.fonttype": "none",
             "svg.hashsalt": "heedful",
         }

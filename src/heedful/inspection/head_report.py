@@ -1,4 +1,4 @@
-"""What all heads do: as a page, as rows for a terminal, as JSON."""
+"""The report on all heads: as a page, as a table for the terminal, and as JSON."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -72,7 +72,7 @@ _COLUMNS = (
 def report_text(
     measures: Mapping[Head, HeadMeasures], roles: Mapping[Head, Role], importance: Importance | None = None
 ) -> list[tuple[str, ...]]:
-    """Rows for a terminal, the first of them the titles."""
+    """Rows for the terminal; the first holds the column titles."""
     extra = ("importance",) if importance is not None else ()
     rows = [("head", "role", "entropy", "distance", "stability", *extra, "evidence")]
     for head, measured in measures.items():
@@ -85,7 +85,7 @@ def report_text(
 def report_json(
     measures: Mapping[Head, HeadMeasures], roles: Mapping[Head, Role], importance: Importance | None = None
 ) -> dict[str, object]:
-    """The same with all numbers, by the names of the heads."""
+    """All measurements by head name."""
     return {
         str(head): {
             "role": roles[head].name,
@@ -139,7 +139,7 @@ def _legend(roles: Mapping[Head, Role]) -> str:
 
 
 def _grid(kind: Kind, roles: Mapping[Head, Role]) -> str:
-    """Layers by heads; after pruning, layers may have fewer."""
+    """A grid of layers by heads; pruned layers have fewer heads."""
     heads = [head for head in roles if head.kind == kind]
     columns = range(1 + max(head.index for head in heads))
     titles = "".join(f'<th scope="col">head {index + 1}</th>' for index in columns)
@@ -193,7 +193,7 @@ def _row(number: int, head: Head, measured: HeadMeasures, role: Role, importance
 def _number(value: float | AttentionShare) -> str:
     if isinstance(value, float):
         return f'<td data-value="{value:.6f}">{value:.2f}</td>'
-    if value.chance == 0.0:  # nothing to look at
+    if value.chance == 0.0:  # no such keys in the corpus
         return '<td data-value="-1">–</td>'
     heat = min(4, max(0, round(5 * value.over_chance)))
     return (

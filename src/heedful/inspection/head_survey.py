@@ -1,4 +1,4 @@
-"""What each head of a model does over a corpus, and what it is worth."""
+"""Measure what each head of a model does over a corpus, and how much it matters."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -11,7 +11,7 @@ from heedful.attention.roles import Role, name_roles
 from heedful.data.pairs import Pair
 from heedful.data.stream import batches_by_length
 from heedful.errors import ConfigError, DataError
-from heedful.inspection.attention_view import Lens
+from heedful.inspection.attention_view import AttentionViewer
 from heedful.inspection.prune import paired_batches
 from heedful.progress import Reporter
 from heedful.storage.run_folder import RunFolder
@@ -21,20 +21,20 @@ Ids = Sequence[int]
 
 
 @dataclass(frozen=True, slots=True)
-class Survey:
-    """All heads that were measured."""
+class HeadSurvey:
+    """Measurements of all heads."""
 
     measures: Mapping[Head, HeadMeasures]
     roles: Mapping[Head, Role]
-    left_out: int  # lines that are empty or too long
+    left_out: int  # number of lines that are empty or too long
 
     def known_roles(self) -> dict[str, object]:
-        """What a run folder keeps of it, so that the page can tell what a head mostly does."""
+        """The role of each head, as the run folder stores it for the page."""
         return {str(head): asdict(role) for head, role in self.roles.items()}
 
 
-def survey(lens: Lens, lines: Sequence[str], report: Reporter) -> Survey:
-    """Translate the lines and measure what every head did on the way."""
+def survey_heads(lens: AttentionViewer, lines: Sequence[str], report: Reporter) -> HeadSurvey:
+    """Translate the lines and measure what every head attends to."""
     translator = lens.translator
     if not translator.model.attentions:
         raise ConfigError(f"{lens.run} holds a model without attention, so there are no heads to measure")
@@ -45,10 +45,10 @@ def survey(lens: Lens, lines: Sequence[str], report: Reporter) -> Survey:
     outputs = _translated(lens, encoded, report)
     tally = _measured(lens, encoded, outputs, report)
     measures = tally.measures()
-    return Survey(measures, name_roles(measures), len(lines) - len(encoded))
+    return HeadSurvey(measures, name_roles(measures), len(lines) - len(encoded))
 
 
-def _translated(lens: Lens, sources: Sequence[Ids], report: Reporter) -> list[Ids]:
+def _translated(lens: AttentionViewer, sources: Sequence[Ids], report: Reporter) -> list[Ids]:
     found: dict[int, Ids] = {}
     for batch in batches_by_length(range(len(sources)), sources, lens.search.beam, lens.translator.engine.batch_tokens):
         hypotheses = lens.translator.decode([sources[i] for i in batch], lens.search, 1)
@@ -57,7 +57,9 @@ def _translated(lens: Lens, sources: Sequence[Ids], report: Reporter) -> list[Id
     return [found[i] for i in range(len(sources))]
 
 
-def _measured(lens: Lens, sources: Sequence[Ids], targets: Sequence[Ids], report: Reporter) -> HeadStatistics:
+def _measured(
+    lens: AttentionViewer, sources: Sequence[Ids], targets: Sequence[Ids], report: Reporter
+) -> HeadStatistics:
     tokenizers, tally, done = lens.translator.tokenizers, HeadStatistics(), 0
     source_pieces = [tokenizers.source.pieces(ids) for ids in sources]
     target_pieces = [tokenizers.target.pieces(ids) for ids in targets]
@@ -74,8 +76,8 @@ def _measured(lens: Lens, sources: Sequence[Ids], targets: Sequence[Ids], report
     return tally
 
 
-def worth(lens: Lens, pairs: Sequence[Pair], report: Reporter) -> dict[Head, float]:
-    """What the loss of these pairs rises by without each head."""
+def measure_importance(lens: AttentionViewer, pairs: Sequence[Pair], report: Reporter) -> dict[Head, float]:
+    """The increase in loss on these pairs when each head is switched off."""
     model, batches = lens.translator.model, paired_batches(RunFolder(lens.run), lens.translator, pairs)
     return ablate_heads(
         model, batches, all_heads(model), lambda count, total: report.progress("switching off heads", count, total)

@@ -1,18 +1,18 @@
-"""The sentences of the paper's figures 3 to 5, and which heads of a model make the links that those show."""
+"""The sentences of the paper's figures 3 to 5, and the heads of a model that make the same links."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from heedful.attention.head_names import Head, all_heads
 from heedful.errors import ConfigError
-from heedful.inspection.attention_view import Lens
+from heedful.inspection.attention_view import AttentionViewer
 from heedful.text.words import words_of_text
 from heedful.translation.result import Look
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A sentence of the paper, and the link in it that a head was found to make."""
+    """A sentence of the paper and the link that its figure shows."""
 
     name: str
     text: str
@@ -40,24 +40,24 @@ FIGURES = (
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """How much of what a word looks at is the word that it belongs to."""
+    """The share of a head's attention that goes to the linked words."""
 
     head: Head
     share: float
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """A figure as this model sees it; links of all encoder heads, the strongest first."""
+class FigureLinks:
+    """A figure for this model: the links of all encoder heads, strongest first."""
 
     figure: Figure
     look: Look
     links: tuple[Link, ...]
-    chance: float  # the share of a head that looks at all pieces alike
+    chance: float  # the share under uniform attention
 
 
-def find_figures(lens: Lens) -> Iterator[Found]:
-    """Look at each sentence, and for its link in every head of the encoder."""
+def find_figures(lens: AttentionViewer) -> Iterator[FigureLinks]:
+    """Translate each sentence and measure its link in every encoder head."""
     heads = [head for head in all_heads(lens.translator.model) if head.kind == "encoder"]
     if not heads:
         raise ConfigError(f"{lens.run} holds a model without attention in its encoder, which the figures are of")
@@ -70,4 +70,4 @@ def find_figures(lens: Lens) -> Iterator[Found]:
         attention = look.inside[0].attention
         links = [Link(head, float(attention[head][queries][:, keys].sum(-1).mean())) for head in heads]
         chance = len(keys) / len(words.of_pieces)
-        yield Found(figure, look, tuple(sorted(links, key=lambda link: -link.share)), chance)
+        yield FigureLinks(figure, look, tuple(sorted(links, key=lambda link: -link.share)), chance)

@@ -1,4 +1,4 @@
-"""A smaller model out of a trained one: the heads that matter least are removed, and what that changes is measured."""
+"""Prune a trained model: remove the heads that matter least, and measure the effect."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,29 +31,29 @@ from heedful.storage.run_folder import RunFolder, fill_model, software_versions
 from heedful.translation.translator import Translator
 from heedful.translation.word_alignment import save_best_aligner
 
-_BATCH_TOKENS = 2048  # heads with gates take the plain path, which keeps all attention weights in memory
-_ROUNDS = 10  # importance is estimated anew after each tenth of the heads
-_TURN = 64  # sentences that one model translates before it is the other's turn
+_BATCH_TOKENS = 2048  # gated heads use plain attention, which keeps all weights in memory
+_ROUNDS = 10  # re-estimate importance after each tenth of the heads
+_TURN = 64  # sentences per turn; the speed of a machine changes from minute to minute
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One of the two models."""
+    """Measurements of the model before or after pruning."""
 
     heads: int
     parameters: int
-    score: float  # BLEU, or what else the task is judged by
+    score: float  # BLEU, or the task's own score
     sentences_per_second: float
 
 
 @dataclass(frozen=True, slots=True)
 class Pruning:
-    """What was removed, by the names it had before, and what that changed."""
+    """The removed heads by their former names, and the measurements before and after."""
 
     removed: tuple[str, ...]
     before: Measured
     after: Measured
-    speed: float  # how many times as many sentences in the same time
+    speed: float  # relative to the unpruned model
 
 
 def prune(
@@ -65,12 +65,12 @@ def prune(
     out: Path,
     report: Reporter,
 ) -> Pruning:
-    """Remove the heads of a run's model that matter least for these pairs; write the rest as a new run folder."""
+    """Remove the heads that matter least for these pairs; write the smaller model as a new run folder."""
     model = translator.model
     if not isinstance(model, Transformer):
         raise ConfigError(f"{run.path} has no heads that can be cut out; only a Transformer has")
     count = heads_to_remove(model, keep)
-    with _new_folder(out) as folder:  # a place that cannot be written to is refused before the long work
+    with _new_folder(out) as folder:  # fail early if the folder cannot be written
         removed = choose(model, paired_batches(run, translator, pairs), count, report)
         config, weights = remove_heads(model, removed)
         smaller = _translator(translator, config, weights)
@@ -89,7 +89,7 @@ def _compared(
     tokenize: BleuTokens,
     report: Reporter,
 ) -> Pruning:
-    """What became of size, score and speed."""
+    """Compare size, score and speed before and after."""
     outputs, seconds = _race((whole, smaller), [pair.source for pair in pairs], search, report)
     targets = [[pair.target] for pair in pairs]
     before, after = (
@@ -107,7 +107,7 @@ def _compared(
 
 @contextmanager
 def _new_folder(path: Path) -> Iterator[RunFolder]:
-    """It is there afterwards if all went well: half a folder would only be in the way."""
+    """Create a folder that exists afterwards only if everything succeeded."""
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise FolderError(f"--out {path} exists already; choose another")
     folder = RunFolder.create(path)
@@ -119,7 +119,7 @@ def _new_folder(path: Path) -> Iterator[RunFolder]:
 
 
 def heads_to_remove(model: AnySeq2Seq, keep: float) -> int:
-    """How many; at least one goes, and each layer of each attention keeps one."""
+    """The number of heads to remove: at least one, and each attention layer keeps one."""
     if not 0.0 < keep <= 1.0:
         raise ConfigError(f"--keep must be above 0 and below 1, but is {keep} instead; 0.7 keeps seven heads of ten")
     total, least = len(all_heads(model)), sum(map(len, model.attentions.values()))
@@ -135,7 +135,7 @@ def heads_to_remove(model: AnySeq2Seq, keep: float) -> int:
 
 
 def choose(model: AnySeq2Seq, batches: Sequence[Batch], count: int, report: Reporter) -> list[Head]:
-    """The heads to remove, in rounds: when some are gone, others matter more."""
+    """Choose the heads to remove, in rounds: when some are gone, others matter more."""
     removed: list[Head] = []
     portion = math.ceil(len(all_heads(model)) / _ROUNDS)
     rounds = math.ceil(count / portion)
@@ -150,7 +150,7 @@ def choose(model: AnySeq2Seq, batches: Sequence[Batch], count: int, report: Repo
 
 
 def paired_batches(run: RunFolder, translator: Translator, pairs: Sequence[Pair]) -> list[Batch]:
-    """The pairs as the model would be trained on them, without those that are too long for that."""
+    """Batch the pairs as for training, without those that are too long."""
     data, tokenizers = run.experiment().data, translator.tokenizers
     encoders = (tokenizers.source.encode_all, tokenizers.target.encode_all)
     size = max(tokenizers.source.vocabulary_size, tokenizers.target.vocabulary_size)
@@ -175,11 +175,11 @@ def _translator(whole: Translator, config: ModelConfig, weights: Mapping[str, Te
 def _race(
     translators: Sequence[Translator], sources: Sequence[str], search: SearchConfig, report: Reporter
 ) -> tuple[list[list[str]], list[list[float]]]:
-    """What each translates, and the seconds of each turn. A machine changes its speed from minute to minute."""
+    """Let two models translate in turns; return the outputs and the seconds of each turn."""
     outputs: list[list[str]] = [[] for _ in translators]
     seconds: list[list[float]] = [[] for _ in translators]
     for translator in translators:
-        translator.translate(sources[:8], search=search)  # what comes only once is not counted
+        translator.translate(sources[:8], search=search)  # warm up
     for start in range(0, len(sources), _TURN):
         turn = sources[start : start + _TURN]
         order = range(len(translators))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from heedful.config import SearchConfig
 from heedful.data.pairs import Pair
 from heedful.evaluation.score import PairScore, score_pairs
-from heedful.inspection.attention_view import Lens
+from heedful.inspection.attention_view import AttentionViewer
 from heedful.progress import SilentReporter
 from heedful.serve.batcher import Piece
 from heedful.serve.http_errors import Refused
@@ -130,6 +130,6 @@ class Looking:
         model = self.model
         with model.alone:
             own = model.inner.search
-            lens = Lens(model.run.path, model.inner, replace(own, beam=max(own.beam, self.n_best)))
+            lens = AttentionViewer(model.run.path, model.inner, replace(own, beam=max(own.beam, self.n_best)))
             found = [lens.page(lens.look(text, self.off, self.n_best), self.off, live=True) for text in items]
         return [json.dumps(document | {"model": model.name}).encode() for document in found]

@@ -18,9 +18,9 @@ from heedful.data.batch import pack
 from heedful.data.pairs import Pair
 from heedful.device import use_threads
 from heedful.errors import ConfigError
-from heedful.inspection.attention_view import Lens
+from heedful.inspection.attention_view import AttentionViewer
 from heedful.inspection.drawing import draw_attention
-from heedful.inspection.paper_figures import Found, find_figures
+from heedful.inspection.paper_figures import FigureLinks, find_figures
 from heedful.models.transformer import Transformer
 from heedful.nn.layout import Layout
 from heedful.nn.loss import smoothed_loss
@@ -57,7 +57,7 @@ def show_heads(plan: StudyPlan) -> Shown:
     return show_paper_sentences(_lens(train_row(TableRow("heads", experiment), plan)))
 
 
-def show_paper_sentences(lens: Lens) -> Shown:
+def show_paper_sentences(lens: AttentionViewer) -> Shown:
     """Show which heads make the links of the paper's figures 3 to 5."""
     found = list(find_figures(lens))
     table = Table(
@@ -69,7 +69,7 @@ def show_paper_sentences(lens: Lens) -> Shown:
     return table, {f"{one.figure.name}.svg": _drawn(one.look) for one in found} if can_draw() else {}
 
 
-def _links(found: Found) -> Iterator[tuple[str, str, str, str, float, float]]:
+def _links(found: FigureLinks) -> Iterator[tuple[str, str, str, str, float, float]]:
     link = found.figure.name, found.figure.query, " ".join(found.figure.keys)
     for one in found.links[:_STRONGEST]:
         yield *link, str(one.head), 100 * one.share, 100 * found.chance
@@ -156,10 +156,10 @@ def _small_recipe(plan: StudyPlan) -> dict[str, Any]:
     }
 
 
-def _lens(run: RunFolder) -> Lens:
+def _lens(run: RunFolder) -> AttentionViewer:
     use_threads(run.experiment().train.threads)
     translator = Translator.load(run.path)
-    return Lens(run.path, translator, translator.search)
+    return AttentionViewer(run.path, translator, translator.search)
 
 
 def _drawn(look: Look) -> bytes:
