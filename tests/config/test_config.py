@@ -186,31 +186,6 @@ class TestFit:
         model = make_experiment({"model": {"d_model": 10, "num_heads": 4, "d_k": 3, "d_v": 5}}).model
         assert (model.d_k, model.d_v) == (3, 5)
 
-
-class TestRemoved:
-    """Options of version 0.1 that are gone; its run folders name all of them with their defaults."""
-
-    @pytest.mark.parametrize(
-        "setting",
-        ["text.sample_lines=2000000", "train.beta1=0.9", "train.beta2=0.98", "train.epsilon=1e-09"],
-    )
-    def test_the_former_default_is_accepted(self, setting: str) -> None:
-        assert make_experiment(parse_setting(setting)) == Experiment()
-
-    @pytest.mark.parametrize(
-        ("setting", "sentence"),
-        [
-            (
-                "train.beta2=0.5",
-                "train.beta2 is no longer an option: Adam has the constants of the paper; leave it out",
-            ),
-        ],
-    )
-    def test_another_value_is_refused_with_the_reason(self, setting: str, sentence: str) -> None:
-        with pytest.raises(ConfigError) as caught:
-            make_experiment(parse_setting(setting))
-        assert str(caught.value) == sentence
-
     def test_the_width_is_even(self) -> None:
         assert mistake("[model]\nd_model = 9\nnum_heads = 3") == "model.d_model must be even, but is 9 instead"
 
@@ -232,8 +207,8 @@ class TestRemoved:
 
     def test_without_attention_both_stacks_are_equally_deep(self) -> None:
         assert mistake("[model]\npreset = 'lstm'\nencoder_layers = 3") == (
-            "model.encoder_layers is 3 but model.decoder_layers is 2; without attention each layer goes on from the "
-            "encoder's, so make them equal, or set model.attention"
+            "model.encoder_layers is 3 but model.decoder_layers is 2; without attention each decoder layer starts "
+            "from an encoder layer: make them equal, or set model.attention"
         )
         assert make_experiment({"model": {"preset": "luong", "encoder_layers": 3}}).model.encoder_layers == 3
 
@@ -274,6 +249,31 @@ class TestRemoved:
         assert mistake("[train]\nbatch_tokens = 3\naccumulate = 4") == (
             "train.accumulate is 4 but a batch has only 3 tokens; lower it"
         )
+
+
+class TestRemoved:
+    """Options of version 0.1 that are gone; its run folders name all of them with their defaults."""
+
+    @pytest.mark.parametrize(
+        "setting",
+        ["text.sample_lines=2000000", "train.beta1=0.9", "train.beta2=0.98", "train.epsilon=1e-09"],
+    )
+    def test_the_former_default_is_accepted(self, setting: str) -> None:
+        assert make_experiment(parse_setting(setting)) == Experiment()
+
+    @pytest.mark.parametrize(
+        ("setting", "sentence"),
+        [
+            (
+                "train.beta2=0.5",
+                "train.beta2 is no longer an option: Adam has the constants of the paper; leave it out",
+            ),
+        ],
+    )
+    def test_another_value_is_refused_with_the_reason(self, setting: str, sentence: str) -> None:
+        with pytest.raises(ConfigError) as caught:
+            make_experiment(parse_setting(setting))
+        assert str(caught.value) == sentence
 
 
 def test_another_schedule_keeps_the_height_of_the_rate() -> None:

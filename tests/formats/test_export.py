@@ -207,7 +207,7 @@ def test_a_conversion_that_fails_leaves_nothing(tmp_path: Path) -> None:
     run = untrained_run(tmp_path / "run")
     with (
         mock.patch("heedful.formats.export_ctranslate2.NORM_EPSILON", 0.5),
-        pytest.raises(HeedfulError, match="the converted model is another one"),
+        pytest.raises(HeedfulError, match="the converted model does not agree"),
     ):
         export(run, "ctranslate2", tmp_path / "out")
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
