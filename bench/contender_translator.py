@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, cast
 from contender_translate import Job, Setting, Translate, Translated, compete
 
 if TYPE_CHECKING:
-    from heedful.translation.translator import EngineChoice
+    from heedful.translation.engines import EngineChoice
 
 
 def make(job: Job, setting: Setting) -> Translate:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from heedful.metrics.score import Score
     from heedful.text import Tokenizer
     from heedful.text.constraints import Constraints
-    from heedful.translation.result import Alternative, Look, Translation
+    from heedful.translation.result import Alternative, Inspection, Translation
     from heedful.translation.translator import Translator
 
     __version__: str
@@ -34,7 +34,7 @@ __all__ = [
     "FolderError",
     "Head",
     "HeedfulError",
-    "Look",
+    "Inspection",
     "OutOfSpace",
     "Score",
     "Tokenizer",
@@ -51,7 +51,7 @@ _LAZY = {
     "Attention": "heedful.attention.forced_decoding",
     "AttentionRecord": "heedful.attention.record",
     "Head": "heedful.attention.head_names",
-    "Look": "heedful.translation.result",
+    "Inspection": "heedful.translation.result",
     "Score": "heedful.metrics.score",
     "Tokenizer": "heedful.text",
     "Translation": "heedful.translation.result",

@@ -251,7 +251,7 @@ def test_what_is_chosen_without_labels_is_nearly_the_best(translator: Translator
 
 
 def test_a_model_without_attention_to_the_source_has_no_alignments(trained: Path, translator: Translator) -> None:
-    without = Translator.with_model(translator.model, translator.tokenizers, translator.search)
+    without = Translator.from_model(translator.model, translator.tokenizers, translator.search)
     with (
         mock.patch.object(type(translator.model), "attentions", {}),
         pytest.raises(ConfigError, match=r"--alignments needs attention to the source, and the model of .* has none"),

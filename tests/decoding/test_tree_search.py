@@ -127,7 +127,7 @@ TOKENIZER = learn_tokenizer(LINES, TextConfig(kind="bpe", vocabulary_size=283))
 
 
 def test_a_tokenizer_knows_its_brackets_and_the_pieces_of_words() -> None:
-    leaves = TreeConstraintEncoder(TOKENIZER).over(["the", "cats", "(NP"])
+    leaves = TreeConstraintEncoder(TOKENIZER).encode(["the", "cats", "(NP"])
     assert leaves
     pieces = TOKENIZER.pieces(leaves.pieces)
     assert "".join(pieces) == "▁the▁cats▁(NP"
@@ -137,9 +137,10 @@ def test_a_tokenizer_knows_its_brackets_and_the_pieces_of_words() -> None:
 
 
 def test_where_a_word_looks_like_a_bracket_or_there_are_none_nothing_is_required() -> None:
-    assert TreeConstraintEncoder(TOKENIZER).over(["the", "ᐸNP"]) is None
+    assert TreeConstraintEncoder(TOKENIZER).encode(["the", "ᐸNP"]) is None
     assert (
-        TreeConstraintEncoder(learn_tokenizer(["no brackets here"], TextConfig(kind="characters"))).over(["no"]) is None
+        TreeConstraintEncoder(learn_tokenizer(["no brackets here"], TextConfig(kind="characters"))).encode(["no"])
+        is None
     )
 
 

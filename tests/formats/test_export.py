@@ -28,7 +28,7 @@ from heedful.formats.parity import prove
 from heedful.storage.files import write_manifest
 from heedful.storage.run_folder import RunFolder
 from heedful.text.constraints import Constraints
-from heedful.translation.pipeline import Searcher
+from heedful.translation.pipeline import Pipeline
 from heedful.translation.translator import Translator
 
 TEXTS = toy.sentences(6, seed=8)
@@ -53,7 +53,7 @@ def test_an_exported_folder_translates_as_the_run_does(joint: bool, tmp_path: Pa
         assert (one.text, one.pieces, one.source_pieces) == (other.text, other.pieces, other.source_pieces)
         assert one.score == pytest.approx(other.score, abs=1e-4)
     assert Translator.load(tmp_path / "out", engine="torch").translate(TEXTS) == ours.translate(TEXTS)  # to the bit
-    assert theirs.look(TEXTS[0]).translation == ours.look(TEXTS[0]).translation
+    assert theirs.inspect(TEXTS[0]).translation == ours.inspect(TEXTS[0]).translation
     with pytest.raises(ConfigError, match="has no model for the ctranslate2 engine; add one"):
         Translator.load(run.path, engine="ctranslate2")
 
@@ -315,7 +315,7 @@ def test_a_run_that_was_exported_into_itself_falls_to_torch_for_what_the_other_e
     assert [found.text for found in both.translate(TEXTS, constraints=constraints)] == [
         found.text for found in slow.translate(TEXTS, constraints=constraints)
     ]
-    assert both.look(TEXTS[0]).inside[0].attention
+    assert both.inspect(TEXTS[0]).inside[0].attention
     assert both.engine.name == "ctranslate2"
 
 
@@ -334,9 +334,9 @@ def test_a_text_too_long_for_the_export_and_one_that_loops_go_to_torch(tmp_path:
     ):
         insisting.translate(TEXTS)
     insisting.engine._max_length = 2048  # type: ignore[attr-defined]
-    wrong = mock.patch.object(Searcher, "_wrong", lambda *_: True)
-    second = mock.patch.object(Searcher, "_better", lambda self, job, asked, first, second: second)
-    with wrong, second:
+    failing = mock.patch.object(Pipeline, "_fails", lambda *_: True)
+    second = mock.patch.object(Pipeline, "_choose_better", lambda self, text, first, second, options: second)
+    with failing, second:
         ours, theirs = slow.translate(TEXTS), insisting.translate(TEXTS)
     assert [found.text for found in ours] == [found.text for found in theirs]
 
@@ -360,11 +360,11 @@ def test_an_export_of_weights_that_have_changed_is_not_used(tmp_path: Path) -> N
     weights = {name: tensor + 0.01 for name, tensor in run.model().named_parameters()}
     run.write_weights(weights, "trained on")
     assert Translator.load(run.path).engine.name == "torch"
-    with pytest.raises(ConfigError, match="is an older model; export it again"):
+    with pytest.raises(ConfigError, match="is of an older model; export it again"):
         Translator.load(run.path, engine="ctranslate2")
     ran = toy.run("translate", run.path, TEXTS[0])
     assert ran.code == 0, ran.err
-    assert "engine: torch, for its export is of an older model; export it again" in ran.err
+    assert "engine: torch; the CTranslate2 export is of an older model, export it again" in ran.err
     export(run, "ctranslate2")
     assert Translator.load(run.path).engine.name == "ctranslate2"
 
@@ -377,7 +377,8 @@ def test_whoever_translates_is_told_when_torch_does_it(tmp_path: Path) -> None:
     assert plain.err.startswith("engine: ctranslate2\n")
     drawn = toy.run("translate", run.path, *TEXTS[:3], "--method", "sample")
     assert drawn.err.startswith(
-        "engine: ctranslate2\nsearch.method is sample, which the ctranslate2 engine cannot do: torch does it\n"
+        "engine: ctranslate2\n"
+        "search.method is sample, which the ctranslate2 engine cannot do; the torch engine does it\n"
     )
 
 
@@ -390,7 +391,7 @@ def test_what_only_the_torch_engine_can_do_is_refused_to_who_insists_on_another(
         alone.translate(TEXTS, search=replace(alone.search, groups=3, beam=3))
     with pytest.raises(ConfigError, match="must contain given terms or a prefix, which the ctranslate2 engine"):
         alone.translate(TEXTS, constraints=Constraints(prefix=alone.tokenizers.target.decode([7])))
-    with pytest.raises(ConfigError, match="runs one model, not several together"):
+    with pytest.raises(ConfigError, match="runs one model, not an ensemble"):
         Translator.load(tmp_path / "out", engine="ctranslate2", others=[run.path])
     ran = toy.run("export", run.path, "--to", "huggingface")
     assert (ran.code, ran.out) == (2, "")

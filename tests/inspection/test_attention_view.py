@@ -36,7 +36,7 @@ def text() -> str:
 
 def test_a_look_shows_the_translation_that_translate_gives(translator: Translator, text: str) -> None:
     (expected,) = translator.translate([text], n_best=3)
-    look = translator.look(text, n_best=3)
+    look = translator.inspect(text, n_best=3)
     assert look.translation == expected
     assert len(look.inside) == 3
     for alternative, inside in zip(look.translation.alternatives, look.inside, strict=True):
@@ -48,29 +48,29 @@ def test_a_look_shows_the_translation_that_translate_gives(translator: Translato
 
 def test_a_model_that_has_learnt_to_reverse_looks_from_the_end(translator: Translator) -> None:
     words = " ".join(list(toy.dictionary())[:5])
-    attention = translator.look(words).inside[0].attention.cross[0].sum(0)
+    attention = translator.inspect(words).inside[0].attention.cross[0].sum(0)
     assert attention[:5, :5].argmax(-1).tolist() == [4, 3, 2, 1, 0]
 
 
 def test_translations_without_heads_differ_and_come_back(translator: Translator, text: str) -> None:
-    before = translator.look(text)
+    before = translator.inspect(text)
     with translator.switch_off_heads(["cross.1.1", "cross.1.2"]):
-        without = translator.look(text)
+        without = translator.inspect(text)
     assert without.translation.text != before.translation.text
-    assert translator.look(text).translation == before.translation
+    assert translator.inspect(text).translation == before.translation
 
 
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("", "there is nothing to look at in an empty text; give a sentence"),
-        ("  \n", "there is nothing to look at in an empty text; give a sentence"),
-        ("a " * 400, "the text has .* pieces, over the 400 that can be shown; give it in sentences"),
+        ("", "there is nothing to inspect in an empty text; give a sentence"),
+        ("  \n", "there is nothing to inspect in an empty text; give a sentence"),
+        ("a " * 400, "the text has .* pieces, over the 400 that can be shown; split it into sentences"),
     ],
 )
 def test_what_cannot_be_looked_into_gets_a_sentence(translator: Translator, text: str, sentence: str) -> None:
     with pytest.raises(DataError, match=sentence):
-        translator.look(text)
+        translator.inspect(text)
 
 
 def test_the_page_gets_all_weights_to_a_65535th(trained: Path, translator: Translator, text: str) -> None:
@@ -280,9 +280,9 @@ def test_a_corpus_without_text_gets_a_sentence(trained: Path, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        (TEXT, "this model has no attention, so there are no heads to look at; it can only translate"),
+        (TEXT, "this model has no attention, so there are no heads to inspect; it can only translate"),
         ("--input test.en", "holds a model without attention, so there are no heads to measure"),
-        ("--serve", "this model has no attention, so there are no heads to look at; it can only translate"),
+        ("--serve", "this model has no attention, so there are no heads to inspect; it can only translate"),
         (f"{TEXT} --off cross.1.1", "unknown head: cross.1.1; this model has no cross attention"),
     ],
 )

@@ -43,7 +43,7 @@ PUBLIC = [
     "FolderError",
     "Head",
     "HeedfulError",
-    "Look",
+    "Inspection",
     "OutOfSpace",
     "Score",
     "Tokenizer",

@@ -19,7 +19,7 @@ def answer(text: str, off: list[str], n_best: int) -> Mapping[str, object]:
     if text == "boom":
         raise ZeroDivisionError("by zero")
     if not text:
-        raise DataError("there is nothing to look at in an empty text; give a sentence")
+        raise DataError("there is nothing to inspect in an empty text; give a sentence")
     return {"text": text, "off": off, "n_best": n_best}
 
 
@@ -49,7 +49,7 @@ def test_a_request_gets_its_document(explorer: Explorer) -> None:
 
 def test_a_users_mistake_is_a_sentence(explorer: Explorer) -> None:
     status, document, _ = send(explorer, "POST", "/attention", json.dumps(REQUEST | {"text": ""}).encode())
-    assert (status, document["error"]) == (422, "there is nothing to look at in an empty text; give a sentence")
+    assert (status, document["error"]) == (422, "there is nothing to inspect in an empty text; give a sentence")
 
 
 def test_a_mistake_of_ours_is_a_sentence_too(explorer: Explorer) -> None:

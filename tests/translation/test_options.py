@@ -26,7 +26,7 @@ from heedful.storage.run_folder import RunFolder, Tokenizers
 from heedful.tasks.copying import COPY
 from heedful.text import learn_tokenizer
 from heedful.text.constraints import Constraints
-from heedful.translation.repetition import has_loop
+from heedful.translation.pipeline import has_loop
 from heedful.translation.translator import Translator
 
 TEXTS = toy.sentences(12, seed=77)
@@ -261,7 +261,7 @@ def test_an_output_that_loops_is_searched_for_again(beam: int) -> None:
     yes, no = (tokenizer.encode(word)[0] for word in ("ja", "nein"))
     model = Stammerer(yes, no, tokenizer.eos_id, tokenizer.vocabulary_size)
     search = SearchConfig(beam=beam, max_extra=20, alpha=1.0)
-    stammering = Translator.with_model(model, Tokenizers(tokenizer, tokenizer), search)
+    stammering = Translator.from_model(model, Tokenizers(tokenizer, tokenizer), search)
 
     (found,) = stammering.translate(["nein"])
     assert found.redone
@@ -270,7 +270,7 @@ def test_an_output_that_loops_is_searched_for_again(beam: int) -> None:
     assert not left.redone
     assert left.alternatives[0].repeats
     assert left.text.split() == ["ja"] * (len(left.pieces) - left.alternatives[0].finished)
-    (parsed,) = Translator.with_model(model, Tokenizers(tokenizer, tokenizer), search, COPY).translate(["nein"])
+    (parsed,) = Translator.from_model(model, Tokenizers(tokenizer, tokenizer), search, COPY).translate(["nein"])
     assert (parsed.redone, parsed.alternatives[0].repeats) == (False, False)
     (echo,) = stammering.translate(["ja " * 30])
     assert not echo.alternatives[0].repeats

@@ -45,7 +45,7 @@ def test_a_term_is_written_exactly_wherever_it_may_stand(kind: TokenizerKind, te
 def test_what_the_automaton_takes_for_a_term_is_a_whole_word_of_the_text(kind: TokenizerKind, words: list[str]) -> None:
     own, text = tokenizer(kind), " ".join(words)
     encoder = ConstraintEncoder(own, Constraints({"house": "haus"}))
-    automaton, place = PhraseAutomaton(encoder.of("a house").phrases, encoder.boundaries), START
+    automaton, place = PhraseAutomaton(encoder.encode("a house").phrases, encoder.boundaries), START
     ids = own.encode(text)
     for number in ids:
         place = automaton.advance(place, number)
@@ -72,12 +72,12 @@ def test_boundaries_tell_letters_from_other_pieces(kind: TokenizerKind) -> None:
 
 def test_a_source_term_counts_as_a_whole_word_and_the_longest_wins() -> None:
     constraints = Constraints({"boat": "Boot", "house boat": "Hausboot", "see": "sehen", "東京": "Tokio", "C++": "C++"})
-    assert constraints.terms("a house boat") == ["Hausboot"]
-    assert constraints.terms("a boat, a house boat and a boat") == ["Boot", "Hausboot"]
-    assert constraints.terms("boats overseen (see)") == ["sehen"]
-    assert constraints.terms("私は東京に行く") == ["Tokio"]
-    assert constraints.terms("C++ and C++, but C++x") == ["C++"]
-    assert constraints.terms("") == []
+    assert constraints.find_terms("a house boat") == ["Hausboot"]
+    assert constraints.find_terms("a boat, a house boat and a boat") == ["Boot", "Hausboot"]
+    assert constraints.find_terms("boats overseen (see)") == ["sehen"]
+    assert constraints.find_terms("私は東京に行く") == ["Tokio"]
+    assert constraints.find_terms("C++ and C++, but C++x") == ["C++"]
+    assert constraints.find_terms("") == []
 
 
 def test_a_glossary_has_two_columns() -> None:
@@ -106,6 +106,6 @@ def test_a_term_that_the_tokenizer_would_change_is_refused() -> None:
     own = Tokenizer.from_json(tokenizer("bpe").to_json(), "a copy")
     own._rust.normalizer = normalizers.Sequence([normalizers.Lowercase(), normalizers.Prepend(" ")])
     assert encode_term(own, "haus").spaced
-    message = r"^the term 'Haus' cannot be held to: the model's tokenizer makes 'haus' of it$"
+    message = r"^the term 'Haus' cannot be required: the model's tokenizer turns it into 'haus'$"
     with pytest.raises(DataError, match=message):
         ConstraintEncoder(own, Constraints({"house": "Haus"}))

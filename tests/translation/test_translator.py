@@ -14,7 +14,7 @@ from heedful.config import SearchConfig
 from heedful.data import stream
 from heedful.decoding.torch_engine import TorchEngine
 from heedful.errors import ConfigError, DataError, FolderError
-from heedful.translation import translator as translator_module
+from heedful.translation import pipeline
 from heedful.translation.result import Translation
 from heedful.translation.translator import Translator
 
@@ -123,7 +123,7 @@ def test_one_string_is_not_taken_for_a_list_of_letters(translator: Translator) -
 
 def test_a_text_over_the_limit_is_named_by_its_place(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream, "WINDOW", 3)
-    monkeypatch.setattr(translator_module, "_LONGEST", 20)
+    monkeypatch.setattr(pipeline, "_MAX_PIECES", 20)
     long = " ".join(["x"] * 20)
     found = translator.translate_lines(["x", "x", "x", "x", long])
     assert [next(found).source for _ in range(3)] == ["x"] * 3

@@ -13,7 +13,8 @@ from heedful.config import BleuTokens, Device, SearchConfig, merge, parse_settin
 from heedful.errors import ConfigError, DataError, did_you_mean
 
 if TYPE_CHECKING:
-    from heedful.translation.translator import EngineChoice, Translator
+    from heedful.translation.engines import EngineChoice
+    from heedful.translation.translator import Translator
 
 MODEL_HELP = "A run folder, or a built-in model by its name."
 ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", help=MODEL_HELP)]
@@ -81,7 +82,7 @@ def device_named(name: str) -> Device:
 
 def engine_named(name: str) -> "EngineChoice":
     """The engine of this name."""
-    from heedful.translation.translator import EngineChoice
+    from heedful.translation.engines import EngineChoice
 
     known = get_args(EngineChoice)
     if name not in known:
@@ -103,16 +104,13 @@ def load_translator(
     """What translates with the model of this folder or name; PyTorch, if it does, has all cores."""
     from heedful.storage.model_names import find_model
     from heedful.storage.run_folder import RunFolder
-    from heedful.translation.translator import Translator, choose_engine
+    from heedful.translation.translator import Translator
 
     run, *runs = (RunFolder.open(find_model(one)) for one in (folder, *(others or ())))
     choice, where = engine_named(engine), device_named(device)
-    chosen = choose_engine(run, choice, where, runs)
-    if chosen == "torch":
+    translator = Translator.from_run(run, where, choice, runs, console.say)
+    if translator.engine.name == "torch":
         from heedful.device import use_threads
 
         use_threads(0)
-    if engine == "auto" and run.has_model and run.ctranslate2.is_dir():  # there is a choice
-        stale = "" if run.has_fresh_ctranslate2 else ", for its export is of an older model; export it again"
-        console.say(f"engine: {chosen}{stale}")
-    return Translator.using(run, where, choice, runs, console.say)
+    return translator

@@ -24,7 +24,7 @@ from heedful.errors import ConfigError, HeedfulError, did_you_mean
 
 if TYPE_CHECKING:
     from heedful.inspection.attention_view import AttentionViewer
-    from heedful.translation.result import Look
+    from heedful.translation.result import Inspection
 
 EXAMPLE = "The animal didn't cross the street because it was too tired."
 _STRONGEST = 3  # heads that are told of each link of the paper
@@ -122,7 +122,7 @@ def _look(
         _open(out.resolve().as_uri())
 
 
-def _written(lens: "AttentionViewer", look: "Look", off: Sequence[str], suffix: str) -> str | bytes:
+def _written(lens: "AttentionViewer", look: "Inspection", off: Sequence[str], suffix: str) -> str | bytes:
     """In the form that the name of the file asks for."""
     match suffix:
         case ".html":

@@ -33,7 +33,7 @@ def export(run: RunFolder, to: Format, out: Path | None = None, numbers: Numbers
         raise FolderError(f"{out} exists already; choose another folder to export to")
     if to != "ctranslate2" and numbers != "float32":
         raise ConfigError(f"--numbers {numbers} is for CTranslate2; others convert by themselves")
-    translator = Translator.of(run, torch.device("cpu"))
+    translator = Translator.on_device(run, torch.device("cpu"))
     match to:
         case "ctranslate2" if out:
             with new_folder(out) as folder:

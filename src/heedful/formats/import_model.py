@@ -26,7 +26,7 @@ def import_model(folder: Path, out: Path) -> Proof:
         run.begin(imported.experiment)
         run.describe(imported.experiment, imported.tokenizers)
         run.write_weights(imported.weights, f"imported from {folder.resolve().name}")
-        translator = Translator.of(run, torch.device("cpu"))
+        translator = Translator.on_device(run, torch.device("cpu"))
         eos_id = translator.tokenizers.target.eos_id
         proof = prove(translator.engine, MarianCopy(folder, eos_id), samples(run, translator), eos_id, _TOLERANCE)
         run.write_about(

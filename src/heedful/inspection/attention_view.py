@@ -13,7 +13,7 @@ from heedful.attention.head_names import KINDS
 from heedful.config import SearchConfig
 from heedful.storage.run_folder import RunFolder
 from heedful.text.tokenizer import Tokenizer
-from heedful.translation.result import Alternative, Look
+from heedful.translation.result import Alternative, Inspection
 from heedful.translation.translator import Translator
 
 _STEPS = 65535  # 16 bits per weight: precise enough to read, and half the size of a float
@@ -30,10 +30,10 @@ class AttentionViewer:
     search: SearchConfig
     known: dict[str, str] = field(default_factory=dict)  # cache: the last text and its translation with all heads on
 
-    def look(self, text: str, off: Sequence[str] = (), n_best: int = 1) -> Look:
+    def look(self, text: str, off: Sequence[str] = (), n_best: int = 1) -> Inspection:
         """Translate a text with some heads switched off, and record the attention."""
         with self.translator.switch_off_heads(off):
-            return self.translator.look(text, search=self.search, n_best=n_best)
+            return self.translator.inspect(text, search=self.search, n_best=n_best)
 
     def baseline(self, text: str) -> str:
         """The translation with all heads on; the last one is cached."""
@@ -42,13 +42,13 @@ class AttentionViewer:
             self.known[text] = self.translator.translate([text], search=self.search)[0].text
         return self.known[text]
 
-    def page(self, look: Look, off: Sequence[str] = (), live: bool = False) -> dict[str, object]:
+    def page(self, look: Inspection, off: Sequence[str] = (), live: bool = False) -> dict[str, object]:
         """The data that the page shows, including the translation with all heads on if some are off."""
         baseline = self.baseline(look.translation.source) if off else None
         about = {"roles": self.roles(), "off": list(dict.fromkeys(off)), "baseline": baseline, "live": live}
         return self._document(look, packed) | about
 
-    def numbers(self, look: Look) -> dict[str, object]:
+    def numbers(self, look: Inspection) -> dict[str, object]:
         """The same data with the weights as nested lists: layers x heads x queries x keys."""
         return self._document(look, listed)
 
@@ -65,11 +65,11 @@ class AttentionViewer:
         folder = RunFolder(self.run)
         folder.write_about({"heads": {"model": folder.note(), "roles": roles}})
 
-    def _document(self, look: Look, layers: Layers) -> dict[str, object]:
+    def _document(self, look: Inspection, layers: Layers) -> dict[str, object]:
         return document(look, self.translator.tokenizers.target, str(self.run), layers)
 
 
-def document(look: Look, target: Tokenizer, model: str, layers: Layers) -> dict[str, object]:
+def document(look: Inspection, target: Tokenizer, model: str, layers: Layers) -> dict[str, object]:
     """Texts, pieces, probabilities and all attention weights; `layers` encodes the weights of one attention."""
     translation = look.translation
     pairs = zip(translation.alternatives, look.inside, strict=True)
@@ -134,7 +134,7 @@ def listed(layers: Sequence[HeadWeights]) -> list[object]:
     return [np.round(weights.astype(np.float64), 6).tolist() for weights in layers]
 
 
-def arrays(look: Look) -> bytes:
+def arrays(look: Inspection) -> bytes:
     """Arrays of the best translation for an .npz file: `encoder.1`, `decoder.1`, `cross.1`, ..., and the pieces."""
     attention, translation = look.inside[0].attention, look.translation
     named = {f"{kind}.{number}": weights for kind in KINDS for number, weights in enumerate(attention.of(kind), 1)}

@@ -15,7 +15,7 @@ from heedful.inspection.attention_view import AttentionViewer
 from heedful.inspection.prune import paired_batches
 from heedful.progress import Reporter
 from heedful.storage.run_folder import RunFolder
-from heedful.translation.translator import LONGEST_LOOK
+from heedful.translation.translator import MAX_INSPECTED_PIECES
 
 Ids = Sequence[int]
 
@@ -39,9 +39,11 @@ def survey_heads(lens: AttentionViewer, lines: Sequence[str], report: Reporter) 
     if not translator.model.attentions:
         raise ConfigError(f"{lens.run} holds a model without attention, so there are no heads to measure")
     encoded = translator.encode([line for line in lines if line.strip()])
-    encoded = [ids for ids in encoded if len(ids) <= LONGEST_LOOK]
+    encoded = [ids for ids in encoded if len(ids) <= MAX_INSPECTED_PIECES]
     if not encoded:
-        raise DataError(f"none of {len(lines)} lines has text of at most {LONGEST_LOOK} pieces; give other text")
+        raise DataError(
+            f"none of {len(lines)} lines has text of at most {MAX_INSPECTED_PIECES} pieces; give other text"
+        )
     outputs = _translated(lens, encoded, report)
     tally = _measured(lens, encoded, outputs, report)
     measures = tally.measures()

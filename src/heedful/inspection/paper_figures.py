@@ -7,7 +7,7 @@ from heedful.attention.head_names import Head, all_heads
 from heedful.errors import ConfigError
 from heedful.inspection.attention_view import AttentionViewer
 from heedful.text.words import words_of_text
-from heedful.translation.result import Look
+from heedful.translation.result import Inspection
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class FigureLinks:
     """A figure for this model: the links of all encoder heads, strongest first."""
 
     figure: Figure
-    look: Look
+    look: Inspection
     links: tuple[Link, ...]
     chance: float  # the share under uniform attention
 

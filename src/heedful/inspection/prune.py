@@ -169,7 +169,7 @@ def _translator(whole: Translator, config: ModelConfig, weights: Mapping[str, Te
         model = build_model(config, whole.tokenizers.vocabulary)
     device = next(whole.model.parameters()).device
     fill_model(model.to_empty(device=device), weights, "the pruned model")
-    return Translator.with_model(model.eval(), whole.tokenizers, whole.search, whole.task)
+    return Translator.from_model(model.eval(), whole.tokenizers, whole.search, whole.task)
 
 
 def _race(

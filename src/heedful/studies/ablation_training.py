@@ -130,7 +130,7 @@ class AblationData:
 def measure(model: AnySeq2Seq, experiment: Experiment, material: AblationData) -> dict[str, Any]:
     """Measure everything in an `AblationResult` that does not come from its training."""
     pairs, tokenize = material.prepared.valid_pairs[:_MOST_PAIRS], experiment.evaluate.tokenize
-    translator = Translator.with_model(model, material.prepared.tokenizers, replace(experiment.search, beam=1))
+    translator = Translator.from_model(model, material.prepared.tokenizers, replace(experiment.search, beam=1))
     sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
     ids = material.prepared.tokenizers.source.encode_all(sources)
     outputs = _by_batches(translator, ids)

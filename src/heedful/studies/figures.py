@@ -34,7 +34,7 @@ from heedful.studies.rows import TableRow, load_experiment
 from heedful.studies.study import StudyPlan, StudyResult, Table
 from heedful.studies.synthetic import comes_from, pairs, write_corpus
 from heedful.training.schedule import learning_rate
-from heedful.translation.result import Look
+from heedful.translation.result import Inspection
 from heedful.translation.translator import Translator
 
 _SIZES, _CLAUSES = (8000, 100, 100), (1,)  # short sentences, which a tiny model learns in seconds
@@ -162,7 +162,7 @@ def _lens(run: RunFolder) -> AttentionViewer:
     return AttentionViewer(run.path, translator, translator.search)
 
 
-def _drawn(look: Look) -> bytes:
+def _drawn(look: Inspection) -> bytes:
     translation = look.translation
     return draw_attention(look.inside[0].attention, translation.source_pieces, translation.pieces, "svg")
 

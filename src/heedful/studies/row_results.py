@@ -73,7 +73,7 @@ def score_row(run: RunFolder, asked: Sequence[Question], plan: StudyPlan) -> Row
         return kept
     plan.report.say(f"{run.path.name}: scoring on {len(asked)} sentences")
     use_threads(experiment.train.threads)
-    translator = Translator.of(run, choose_device(experiment.train.device))
+    translator = Translator.on_device(run, choose_device(experiment.train.device))
     search, tokenize = experiment.search, experiment.evaluate.tokenize
     found = evaluate(translator, asked, search, tokenize, experiment.data.target_language, plan.report)
     scored = RowScores(found.outputs, found.scores, _perplexity(run, translator))

@@ -1,4 +1,4 @@
-"""Terms that a translation must hold to, and where a word begins and ends."""
+"""Constraints on translations: required terms and a prefix; and where words begin and end."""
 
 import re
 import unicodedata
@@ -8,18 +8,18 @@ from dataclasses import dataclass, field
 from heedful.errors import DataError
 from heedful.text.tokenizer import Tokenizer
 
-_PART = re.compile(r"<0x[0-9A-F]{2}>")  # how a piece shows a byte that is no whole character
+_BYTE = re.compile(r"<0x[0-9A-F]{2}>")  # how a piece shows a byte that is not a whole character
 
 
 @dataclass(frozen=True, slots=True)
 class Constraints:
-    """What translations must have: terms where the source has theirs, and a beginning."""
+    """What translations must contain: the target term for each source term, and a prefix."""
 
-    glossary: Mapping[str, str] = field(default_factory=dict)  # source terms, and what stands for them in the target
+    glossary: Mapping[str, str] = field(default_factory=dict)  # from source terms to target terms
     prefix: str = ""
 
-    def terms(self, source: str) -> list[str]:
-        """The target terms for a text, each once. Of source terms that overlap only the longest counts."""
+    def find_terms(self, source: str) -> list[str]:
+        """The target terms for a text, each once. Where source terms overlap, only the longest counts."""
         taken = [False] * len(source)
         found: dict[int, str] = {}
         for term in sorted(self.glossary, key=len, reverse=True):
@@ -32,7 +32,7 @@ class Constraints:
 
 
 def read_glossary(lines: Iterable[str], origin: str) -> dict[str, str]:
-    """Source term, tab, target term; one pair a line."""
+    """Read lines of a source term, a tab and a target term; `origin` names the file in errors."""
     glossary: dict[str, str] = {}
     for number, line in enumerate(lines, 1):
         if not line.strip():
@@ -47,30 +47,30 @@ def read_glossary(lines: Iterable[str], origin: str) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class TermIds:
-    """A term as ids: after a space, and as it is written right after an opening bracket (empty: in no way)."""
+    """A term as ids: after a space, and right after an opening bracket (empty: not possible)."""
 
     spaced: tuple[int, ...]
     close: tuple[int, ...]
 
 
 def encode_term(tokenizer: Tokenizer, term: str) -> TermIds:
-    """Refuses a term that these ids would not give back as it is."""
+    """The ids of a term; an error if they would not decode to the same term."""
     spaced = _ids_after(tokenizer, "a", f" {term}")
     if not term.strip() or spaced is None:
         made = tokenizer.decode(tokenizer.encode(term))
-        raise DataError(f"the term {term!r} cannot be held to: the model's tokenizer makes {made!r} of it")
+        raise DataError(f"the term {term!r} cannot be required: the model's tokenizer turns it into {made!r}")
     return TermIds(spaced, _ids_after(tokenizer, "(", term) or ())
 
 
 def find_word_boundaries(tokenizer: Tokenizer) -> tuple[frozenset[int], frozenset[int]]:
-    """The ids after which a word may begin without a space, and those that go on with the word before them."""
+    """The ids after which a word may begin without a space, and those that continue the word before them."""
     opens, glues = set(), set()
     for number in range(tokenizer.vocabulary_size):
         (piece,) = _pieces(tokenizer, number)
-        parts = _PART.findall(piece)  # half a character may be half a letter
-        if piece and not _is_letter(piece[-1]) and not (parts and piece.endswith(parts[-1])):
+        bytes_of_piece = _BYTE.findall(piece)  # part of a character may be part of a letter
+        if piece and not _is_letter(piece[-1]) and not (bytes_of_piece and piece.endswith(bytes_of_piece[-1])):
             opens.add(number)
-        if piece and (_is_letter(piece[0]) or _PART.match(piece)):
+        if piece and (_is_letter(piece[0]) or _BYTE.match(piece)):
             glues.add(number)
     return frozenset(opens), frozenset(glues)
 
@@ -78,12 +78,12 @@ def find_word_boundaries(tokenizer: Tokenizer) -> tuple[frozenset[int], frozense
 def _pieces(tokenizer: Tokenizer, number: int) -> Sequence[str]:
     try:
         return tokenizer.pieces([number])
-    except DataError:  # somebody else's vocabulary may have holes
+    except DataError:  # a foreign vocabulary may have gaps
         return [""]
 
 
 def _ids_after(tokenizer: Tokenizer, before: str, text: str) -> tuple[int, ...] | None:
-    """The ids of a text after another, if both are cut apart there and come back as they were."""
+    """The ids of a text after another; None if a piece spans both, or if they do not decode to the same."""
     first, whole = tokenizer.encode(before)[:-1], tokenizer.encode(before + text)[:-1]
     if whole[: len(first)] != first or tokenizer.decode(whole) != before + text:
         return None
@@ -91,12 +91,12 @@ def _ids_after(tokenizer: Tokenizer, before: str, text: str) -> tuple[int, ...] 
 
 
 def _is_word(text: str, start: int, end: int) -> bool:
-    """Whether no letter of a longer word stands right beside this part of a text."""
+    """Whether this part of a text is not part of a longer word."""
     before, after = text[start - 1 : start] if start else "", text[end : end + 1]
     glued_before = before and _is_letter(before) and _is_letter(text[start])
     return not glued_before and not (after and _is_letter(after) and _is_letter(text[end - 1]))
 
 
 def _is_letter(character: str) -> bool:
-    """Letters and digits, but of no script that is written without spaces."""
+    """Letters and digits, except in scripts that are written without spaces."""
     return character.isalnum() and unicodedata.east_asian_width(character) not in ("W", "F")

@@ -363,7 +363,7 @@ class Fit:
         draw_curve(self.folder)
         write_atomically(self.folder.path / "README.md", make_model_card(self.folder))
         try:
-            save_best_aligner(self.folder, Translator.of(self.folder, self.device), self.prepared.valid_pairs)
+            save_best_aligner(self.folder, Translator.on_device(self.folder, self.device), self.prepared.valid_pairs)
         except Exception as error:
             if not out_of_memory(error):
                 raise

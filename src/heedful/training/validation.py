@@ -65,7 +65,7 @@ def compute_validation_score(model: AnySeq2Seq, prepared: Prepared, experiment: 
     """BLEU of greedy translations, or what else the task is judged by."""
     task = find_task(experiment.task)
     greedy = replace(experiment.search, method="beam", beam=1, groups=1, guard=False)
-    translator = Translator.with_model(model, prepared.tokenizers, greedy, task)
+    translator = Translator.from_model(model, prepared.tokenizers, greedy, task)
     asked = sample_evenly(task.make_questions(prepared.valid_pairs), _SCORED)
     outputs = [output.text for output in translator.translate([question.source for question in asked])]
     references = [question.references for question in asked]

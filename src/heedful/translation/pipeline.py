@@ -1,238 +1,275 @@
-"""From ids to what was found: by which engine, once more where it went wrong, and with all that is told of it."""
+"""From texts to translations: encode, group, decode, retry failures, restore the order."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
-from threading import Lock
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from heedful.config import SearchConfig
-from heedful.data.stream import at_once, batches_by_length
+from heedful.data.stream import Arriving, at_once, batches_by_length, windows
 from heedful.decoding.engine import Engine, Ids
 from heedful.decoding.hypothesis import Hypothesis
 from heedful.decoding.token_constraints import TokenConstraints
-from heedful.errors import ConfigError
+from heedful.errors import DataError
 from heedful.metrics.alignment import Link
 from heedful.storage.run_folder import Tokenizers
 from heedful.tasks import Task
 from heedful.translation.confidence import WordConfidence, measure_word_confidence
 from heedful.translation.constraint_encoding import ConstraintEncoder
-from heedful.translation.repetition import has_loop
+from heedful.translation.engines import Engines
+from heedful.translation.result import Alternative, Translation
 
-if TYPE_CHECKING:  # with another engine nothing waits for PyTorch
+if TYPE_CHECKING:  # translating without alignments does not wait for PyTorch
     from heedful.attention.aligner import Aligner
-    from heedful.decoding.torch_engine import TorchEngine
 
-_GUARD_NGRAM = 3  # what may not come twice when an output that loops is searched for again
+_MAX_PIECES = 8192  # of one text; attention needs memory for their square
+_RETRY_NGRAM = 3  # n-grams that may not repeat when a failed text is decoded again
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
-    """What is to be done with each text of a stream."""
+class TranslationOptions:
+    """How to translate the texts of one call."""
 
     search: SearchConfig
     n_best: int
     encoder: ConstraintEncoder
-    aligner: "Aligner | None" = None
+    aligner: "Aligner | None" = None  # None: words are not aligned
     confidence: bool = False
-    workers: int = 0  # that may work on it at the same time; 0: as many as the engine can have
+    workers: int = 0  # threads that may decode at the same time; 0: as many as the engine supports
 
     @property
     def rows(self) -> int:
-        """How many hypotheses of a text are worked on together."""
+        """The number of hypotheses of a text that are decoded together."""
         return {"beam": self.search.beam, "sample": self.n_best, "mbr": self.search.samples}[self.search.method]
+
+    @property
+    def for_retry(self) -> "TranslationOptions":
+        """The same, without repeated n-grams."""
+        return replace(self, search=replace(self.search, no_repeat_ngram=_RETRY_NGRAM))
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A text, its ids, and what its translation must have."""
+class EncodedText:
+    """A text as the engines take it."""
 
     text: str
     source: Ids
     constraints: TokenConstraints
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to translate. A foreign tokenizer may leave nothing of a text but its EOS."""
+        return not self.text.strip() or len(self.source) <= 1
+
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """What a search gave for one text; the two last have an entry for each hypothesis, where they were asked for."""
+class DecodedText:
+    """The hypotheses of one text, best first; alignments and confidence of each of them, where they were requested."""
 
     hypotheses: Sequence[Hypothesis]
-    redone: bool = False
-    links: Sequence[tuple[Link, ...]] | None = None
+    alignments: Sequence[tuple[Link, ...]] | None = None
     confidence: Sequence[tuple[WordConfidence, ...]] | None = None
+    redone: bool = False  # whether this is the result of a retry
 
 
-class Searcher:
-    """An engine, and the torch engine of the same model, which `spare` makes, for what the first cannot do."""
+class Pipeline:
+    """Translates streams of texts in bounded memory. Read `translate` first."""
 
-    def __init__(
-        self,
-        engine: Engine,
-        tokenizers: Tokenizers,
-        task: Task,
-        spare: "Callable[[], TorchEngine] | None",
-        insist: bool = False,
-        notice: Callable[[str], None] = lambda _: None,
-    ) -> None:
-        self.engine = engine
+    def __init__(self, engines: Engines, tokenizers: Tokenizers, task: Task) -> None:
+        self.engines = engines
         self._tokenizers = tokenizers
         self._task = task
-        self._spare = spare
-        self._insist = insist
-        self._notice = notice
-        self._told: set[str] = set()
-        self._torch: TorchEngine | None = None
-        self._loading = Lock()
 
-    @property
-    def torch(self) -> "TorchEngine":
-        """The engine whose model can be looked into."""
-        from heedful.decoding.torch_engine import TorchEngine
+    def translate(
+        self, texts: Iterable[str] | Arriving, options: TranslationOptions, done: Callable[[int], None]
+    ) -> Iterator[Translation]:
+        """Each translation in the order of the texts, as soon as it is ready; `done` hears how many are decoded."""
+        before = 0
+        for window in windows(texts):
+            encoded = self.encode(window, options, first=before + 1)
+            decoded: dict[int, DecodedText] = {}
+            position = 0  # the next translation to return
+            for batch in self._decode(encoded, options):
+                decoded |= batch
+                done(before + position + len(decoded))
+                while position in decoded:
+                    yield self.finish(encoded[position], decoded.pop(position))
+                    position += 1
+            before += len(window)
 
-        if isinstance(self.engine, TorchEngine) or self._spare is None:
-            return cast("TorchEngine", self.engine)
-        with self._loading:
-            self._torch = self._torch or self._spare()
-        return self._torch
+    def tokenize(self, texts: Sequence[str]) -> list[list[int]]:
+        """The source ids of each text."""
+        return self._tokenizers.source.encode_all([self._task.source_symbols(text) for text in texts])
 
-    def batches(
-        self, asked: Sequence[Asked], wanted: Sequence[int], job: Job
-    ) -> Iterator[tuple[list[int], list[Found]]]:
-        """Those of about the same length together, in the order in which they are done.
-
-        What went wrong comes last and all together: a batch of its own for each would take longer.
-        """
-        wrong: dict[int, Found] = {}
-        for batch, found in self._all(asked, wanted, job):
-            bad = {n: one for n, one in zip(batch, found, strict=True) if self._wrong(job.search, asked[n], one)}
-            good = {n: one for n, one in zip(batch, found, strict=True) if n not in bad}
-            wrong |= bad
-            yield list(good), list(good.values())
-        for batch, found in self._all(asked, list(wrong), _again(job)):
-            yield batch, [self._better(job, asked[n], wrong[n], one) for n, one in zip(batch, found, strict=True)]
-
-    def _all(self, asked: Sequence[Asked], wanted: Sequence[int], job: Job) -> Iterator[tuple[list[int], list[Found]]]:
-        """Search for these, in several batches at once if the engine can."""
-        sources = [one.source for one in asked]
-        for engine, numbers in self._shares(asked, wanted, job.search):
-
-            def search(batch: list[int], engine: Engine = engine) -> tuple[list[int], list[Found]]:
-                return batch, self._searched(engine, [asked[number] for number in batch], job)
-
-            most = job.workers or engine.workers
-            batches = list(batches_by_length(numbers, sources, job.rows, engine.batch_tokens, most))
-            workers = min(most, len(batches))
-            with engine.share_threads(workers):
-                yield from at_once(search, batches, workers)
-
-    def _shares(
-        self, asked: Sequence[Asked], wanted: Sequence[int], search: SearchConfig
-    ) -> Iterator[tuple[Engine, list[int]]]:
-        """What each engine is to do: the torch engine has what the other cannot."""
-        reasons = {
-            number: self.engine.find_limitation(search, asked[number].constraints, len(asked[number].source))
-            for number in wanted
-        }
-        if able := [number for number, reason in reasons.items() if not reason]:
-            yield self.engine, able
-        if others := [number for number, reason in reasons.items() if reason]:
-            yield self._engine_despite(reasons[others[0]]), others
-
-    def engine_for(self, search: SearchConfig) -> Engine:
-        """The engine to use for a search that nothing is demanded of."""
-        return self._engine_despite(self.engine.find_limitation(search, TokenConstraints()))
-
-    @contextmanager
-    def only_torch(self) -> Iterator[None]:
-        """For a while the model that can be looked into, and changed, does all the work."""
-        engine, self.engine = self.engine, self.torch
-        try:
-            yield
-        finally:
-            self.engine = engine
-
-    def _engine_despite(self, reason: str) -> Engine:
-        """The engine to use if the first one cannot do something."""
-        if reason and self._insist:
-            raise ConfigError(f"{reason}, which the {self.engine.name} engine cannot do; use --engine torch")
-        if reason and reason not in self._told:
-            self._told.add(reason)
-            self._notice(f"{reason}, which the {self.engine.name} engine cannot do: torch does it")
-        return self.torch if reason else self.engine
-
-    def look_for(self, asked: Asked, job: Job) -> Found:
-        """The same for one text, by the engine whose model can be looked into."""
-        (found,) = self._searched(self.torch, [asked], job)
-        if not self._wrong(job.search, asked, found):
-            return found
-        (second,) = self._searched(self.torch, [asked], _again(job))
-        return self._better(job, asked, found, second)
-
-    def _searched(self, engine: Engine, asked: Sequence[Asked], job: Job) -> list[Found]:
-        """Search, and tell of the hypotheses what is asked for."""
-        texts, sources = [one.text for one in asked], [one.source for one in asked]
-        found = engine.decode(
-            sources, job.search, job.n_best, [one.constraints for one in asked], job.encoder.boundaries
-        )
-        if job.search.method == "mbr":
-            found = [self._agreed(text, several, job.n_best) for text, several in zip(texts, found, strict=True)]
-        links = self._align(texts, found, job.aligner) if job.aligner else None
-        sure = self._confidence(engine, sources, found) if job.confidence else None
+    def encode(self, texts: Sequence[str], options: TranslationOptions, first: int = 1) -> list[EncodedText]:
+        """The ids and constraints of each text; `first` is the number of the first text, for errors."""
+        sources = self.tokenize(texts)
+        for number, source in enumerate(sources, first):
+            if len(source) > _MAX_PIECES:
+                raise DataError(f"text {number} has {len(source)} pieces, over {_MAX_PIECES}; split it into sentences")
         return [
-            Found(several, False, links[number] if links else None, sure[number] if sure else None)
-            for number, several in enumerate(found)
+            EncodedText(text, source, options.encoder.encode(text)) for text, source in zip(texts, sources, strict=True)
         ]
 
-    def _better(self, job: Job, asked: Asked, first: Found, second: Found) -> Found:
-        """The second, if that has helped."""
-        return first if self._wrong(job.search, asked, second) else replace(second, redone=True)
+    def _decode(self, encoded: Sequence[EncodedText], options: TranslationOptions) -> Iterator[dict[int, DecodedText]]:
+        """All texts by number, batch by batch, in the order in which the batches are ready.
 
-    def _wrong(self, search: SearchConfig, asked: Asked, found: Found) -> bool:
-        """Whether the guard has an output searched for again."""
+        Failures are decoded again at the end, all together: a batch of its own for each would take longer.
+        """
+        yield {number: DecodedText(()) for number, text in enumerate(encoded) if text.is_empty}
+        failed: dict[int, DecodedText] = {}
+        for batch in self._decode_once(
+            encoded, [number for number, text in enumerate(encoded) if not text.is_empty], options
+        ):
+            failed |= {number: found for number, found in batch.items() if self._fails(encoded[number], found, options)}
+            yield {number: found for number, found in batch.items() if number not in failed}
+        for batch in self._decode_once(encoded, list(failed), options.for_retry):
+            yield {
+                number: self._choose_better(encoded[number], failed[number], second, options)
+                for number, second in batch.items()
+            }
+
+    def _decode_once(
+        self, encoded: Sequence[EncodedText], numbers: Sequence[int], options: TranslationOptions
+    ) -> Iterator[dict[int, DecodedText]]:
+        """Group these texts by engine and then by length, and decode several batches at once if the engine can."""
+        limitations = {
+            number: self.engines.preferred.find_limitation(
+                options.search, encoded[number].constraints, len(encoded[number].source)
+            )
+            for number in numbers
+        }
+        for engine, share in self.engines.assign(limitations):
+            sources = [text.source for text in encoded]
+            most = options.workers or engine.workers
+            batches = list(batches_by_length(share, sources, options.rows, engine.batch_tokens, most))
+            workers = min(most, len(batches))
+            with engine.share_threads(workers):
+                yield from at_once(partial(self._decode_batch, engine, encoded, options), batches, workers)
+
+    def _decode_batch(
+        self, engine: Engine, encoded: Sequence[EncodedText], options: TranslationOptions, numbers: Sequence[int]
+    ) -> dict[int, DecodedText]:
+        """Decode these texts together; add alignments and confidence where they are requested."""
+        batch = [encoded[number] for number in numbers]
+        hypotheses = engine.decode(
+            [text.source for text in batch],
+            options.search,
+            options.n_best,
+            [text.constraints for text in batch],
+            options.encoder.boundaries,
+        )
+        if options.search.method == "mbr":
+            hypotheses = [
+                self._choose_by_agreement(text, samples, options.n_best)
+                for text, samples in zip(batch, hypotheses, strict=True)
+            ]
+        alignments = self._align(options.aligner, batch, hypotheses) if options.aligner else [None] * len(batch)
+        confidence = self._measure_confidence(engine, batch, hypotheses) if options.confidence else [None] * len(batch)
+        return {
+            number: DecodedText(own, links, words)
+            for number, own, links, words in zip(numbers, hypotheses, alignments, confidence, strict=True)
+        }
+
+    def decode_for_inspection(self, text: EncodedText, options: TranslationOptions) -> DecodedText:
+        """One text, decoded by the engine whose model can be inspected."""
+        first = self._decode_batch(self.engines.torch, [text], options, [0])[0]
+        if not self._fails(text, first, options):
+            return first
+        second = self._decode_batch(self.engines.torch, [text], options.for_retry, [0])[0]
+        return self._choose_better(text, first, second, options)
+
+    def _fails(self, text: EncodedText, decoded: DecodedText, options: TranslationOptions) -> bool:
+        """Whether the best output loops or does not end, so that a retry is due."""
+        search = options.search
         guarded = search.guard and search.method == "beam" and self._task.repeats_by_mistake
-        if not guarded or 0 < search.no_repeat_ngram <= _GUARD_NGRAM:
+        if not guarded or 0 < search.no_repeat_ngram <= _RETRY_NGRAM:
             return False
-        best = found.hypotheses[0]
-        return not best.finished or (has_loop(best.tokens) and not has_loop(asked.source))
+        best = decoded.hypotheses[0]
+        return not best.finished or (has_loop(best.tokens) and not has_loop(text.source))
 
-    def _agreed(self, text: str, several: Sequence[Hypothesis], n_best: int) -> list[Hypothesis]:
-        """Of samples, those that the others agree with most; each text once."""
+    def _choose_better(
+        self, text: EncodedText, first: DecodedText, second: DecodedText, options: TranslationOptions
+    ) -> DecodedText:
+        """The second result, unless it fails, too."""
+        return first if self._fails(text, second, options) else replace(second, redone=True)
+
+    def _choose_by_agreement(self, text: EncodedText, samples: Sequence[Hypothesis], n_best: int) -> list[Hypothesis]:
+        """The samples that agree most with all others (minimum Bayes risk); each output once."""
         from heedful.metrics.chrf import score_agreement
 
-        decoded = self._tokenizers.target.decode_all([hypothesis.tokens for hypothesis in several])
-        outputs = [self._task.finish(text, output) for output in decoded]
-        scored = {o: replace(h, score=s) for o, h, s in zip(outputs, several, score_agreement(outputs), strict=True)}
+        decoded = self._tokenizers.target.decode_all([sample.tokens for sample in samples])
+        outputs = [self._task.finish(text.text, output) for output in decoded]
+        scored = {o: replace(h, score=s) for o, h, s in zip(outputs, samples, score_agreement(outputs), strict=True)}
         return sorted(scored.values(), key=lambda hypothesis: -hypothesis.score)[:n_best]
 
-    def _confidence(
-        self, engine: Engine, sources: Sequence[Ids], found: Sequence[Sequence[Hypothesis]]
+    def _align(
+        self, aligner: "Aligner", batch: Sequence[EncodedText], hypotheses: Sequence[Sequence[Hypothesis]]
+    ) -> list[list[tuple[Link, ...]]]:
+        """The word alignment of every hypothesis of each text."""
+        from heedful.attention.aligner import align_words, make_word_pair
+
+        source, target = self._tokenizers.source, self._tokenizers.target
+        pairs = [
+            make_word_pair(source, target, self._task.source_symbols(text.text), hypothesis.tokens)
+            for text, several in zip(batch, hypotheses, strict=True)
+            for hypothesis in several
+        ]
+        links = iter(align_words(self.engines.torch.model, aligner, pairs))
+        return [list(islice(links, len(several))) for several in hypotheses]
+
+    def _measure_confidence(
+        self, engine: Engine, batch: Sequence[EncodedText], hypotheses: Sequence[Sequence[Hypothesis]]
     ) -> list[list[tuple[WordConfidence, ...]]]:
-        """How sure the model is of the words of every hypothesis."""
-        pairs = [(source, h.tokens) for source, several in zip(sources, found, strict=True) for h in several]
+        """The confidence in the words of every hypothesis of each text."""
+        pairs = [(text.source, h.tokens) for text, several in zip(batch, hypotheses, strict=True) for h in several]
         log_probs = engine.score([source for source, _ in pairs], [tokens for _, tokens in pairs])
         words = (
             measure_word_confidence(self._tokenizers.target, tokens, own)
             for (_, tokens), own in zip(pairs, log_probs, strict=True)
         )
-        return [list(islice(words, len(several))) for several in found]
+        return [list(islice(words, len(several))) for several in hypotheses]
 
-    def _align(
-        self, texts: Sequence[str], hypotheses: Sequence[Sequence[Hypothesis]], aligner: "Aligner"
-    ) -> list[list[tuple[Link, ...]]]:
-        """The links of every hypothesis of each text."""
-        from heedful.attention.aligner import align_words, make_word_pair
+    def finish(self, text: EncodedText, decoded: DecodedText) -> Translation:
+        """The translation in words; an empty line stays one."""
+        may_repeat = not self._task.repeats_by_mistake or has_loop(text.source)
+        target, nothing = self._tokenizers.target, [None] * len(decoded.hypotheses)
+        alternatives = tuple(
+            Alternative(
+                text=self._task.finish(text.text, target.decode(hypothesis.tokens)),
+                score=hypothesis.score,
+                log_prob=hypothesis.log_prob,
+                pieces=tuple(target.pieces(hypothesis.tokens)),
+                finished=hypothesis.finished,
+                alignment=alignment,
+                repeats=not may_repeat and has_loop(hypothesis.tokens),
+                confidence=confidence,
+            )
+            for hypothesis, alignment, confidence in zip(
+                decoded.hypotheses, decoded.alignments or nothing, decoded.confidence or nothing, strict=True
+            )
+        )
+        pieces = tuple(self._tokenizers.source.pieces(text.source))
+        if not alternatives:
+            return Translation(text.text, "", 0.0, pieces, ())
+        best = alternatives[0]
+        return Translation(text.text, best.text, best.score, pieces, alternatives, decoded.redone)
 
-        source, target = self._tokenizers.source, self._tokenizers.target
-        pairs = [
-            make_word_pair(source, target, self._task.source_symbols(text), hypothesis.tokens)
-            for text, several in zip(texts, hypotheses, strict=True)
-            for hypothesis in several
-        ]
-        links = iter(align_words(self.torch.model, aligner, pairs))
-        return [list(islice(links, len(several))) for several in hypotheses]
+
+_MAX_PERIOD = 16  # tokens in the repeated part of a loop
+_MIN_REPEATS = 4
+_MIN_TOKENS = 8  # in all repeats together
 
 
-def _again(job: Job) -> Job:
-    """How the guard has a text searched for again."""
-    return replace(job, search=replace(job.search, no_repeat_ngram=_GUARD_NGRAM))
+def has_loop(tokens: Sequence[int]) -> bool:
+    """Whether some tokens repeat many times in a row; "very very very" is not a loop yet."""
+    if len(tokens) - len(set(tokens)) < _MIN_TOKENS - _MIN_TOKENS // _MIN_REPEATS:  # too few tokens occur twice
+        return False
+    for period in range(1, min(_MAX_PERIOD, len(tokens) // _MIN_REPEATS) + 1):
+        run = period  # length of the stretch in which each token equals the one `period` before it
+        for now, before in zip(tokens[period:], tokens, strict=False):
+            run = run + 1 if now == before else period
+            if run >= max(_MIN_REPEATS * period, _MIN_TOKENS):
+                return True
+    return False

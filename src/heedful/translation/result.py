@@ -1,4 +1,4 @@
-"""What a translator gives back."""
+"""The result of a translation."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -12,37 +12,37 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """One way to say it."""
+    """One translation of a text."""
 
     text: str
-    score: float  # what it is ranked by: log-probability over length penalty; of mbr the mean chrF with all others
+    score: float  # ranks alternatives: log-probability over length penalty; with mbr, the mean chrF to all samples
     log_prob: float
     pieces: tuple[str, ...]
     finished: bool = True  # False: cut off at the maximum length
-    alignment: tuple[Link, ...] | None = None  # which source word each word comes from; None: not asked for
-    repeats: bool = False  # True: it says the same many times in a row, and the source does not
-    confidence: tuple[WordConfidence, ...] | None = None  # how sure the model is of each word; None: not asked for
+    alignment: tuple[Link, ...] | None = None  # the source word that each word comes from; None: not requested
+    repeats: bool = False  # True: it says the same thing many times in a row, and the source does not
+    confidence: tuple[WordConfidence, ...] | None = None  # the model's confidence in each word; None: not requested
 
     @property
     def unsure(self) -> bool:
-        """Whether the model had so many other ideas that this had better be checked."""
+        """Whether the model's confidence is so low that you should check this."""
         return is_low_confidence(self.log_prob, len(self.pieces))
 
 
 @dataclass(frozen=True, slots=True)
 class Translation:
-    """What became of one source text; `alternatives` has all that were asked for, the best first, or as drawn."""
+    """The translation of one text, with all alternatives that were requested, best first, or in the order drawn."""
 
     source: str
     text: str
     score: float
     source_pieces: tuple[str, ...]
     alternatives: tuple[Alternative, ...]
-    redone: bool = False  # True: the first search found one that loops or does not end, and this is the second's
+    redone: bool = False  # True: the first output looped or did not end, and this is the result of a retry
 
     @property
     def unsure(self) -> bool:
-        """Whether the best alternative had better be checked."""
+        """Whether you should check the best alternative."""
         return bool(self.alternatives) and self.alternatives[0].unsure
 
     @property
@@ -52,13 +52,13 @@ class Translation:
 
     @property
     def alignment(self) -> tuple[Link, ...] | None:
-        """That of the best alternative; of an empty text there is nothing to align."""
+        """The alignment of the best alternative; an empty text has no links."""
         return self.alternatives[0].alignment if self.alternatives else ()
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """A translation and what went on inside the model, for each of its alternatives."""
+class Inspection:
+    """A translation, and what happened inside the model for each of its alternatives."""
 
     translation: Translation
     inside: "tuple[ForcedDecoding, ...]"
