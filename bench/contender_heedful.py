@@ -68,7 +68,7 @@ def experiment(shape: Shape) -> "Experiment":
 
 def write_sentences(folder: Path, shape: Shape) -> "Corpus":
     """The sentences of the race in the product's own files."""
-    from heedful.data.corpus import Limits, write_corpus
+    from heedful.data.corpus import PairLimits, write_corpus
     from heedful.data.pairs import Pair
 
     sentences = make_sentences(shape)
@@ -79,7 +79,7 @@ def write_sentences(folder: Path, shape: Shape) -> "Corpus":
         return [side[int(text)].tolist() for text in texts]
 
     encoders = (lambda texts: chosen(sentences.sources, texts), lambda texts: chosen(sentences.targets, texts))
-    return write_corpus(folder / "heedful", numbers, encoders, shape.vocabulary, Limits(longest))
+    return write_corpus(folder / "heedful", numbers, encoders, shape.vocabulary, PairLimits(longest))
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from heedful.attention.forced_decoding import Attention
     from heedful.attention.head_names import Head
     from heedful.attention.record import AttentionRecord, record_attention
-    from heedful.metrics.score import Score
+    from heedful.metrics import Score
     from heedful.text import Tokenizer
     from heedful.text.constraints import Constraints
     from heedful.translation.result import Alternative, Inspection, Translation
@@ -52,7 +52,7 @@ _LAZY = {
     "AttentionRecord": "heedful.attention.record",
     "Head": "heedful.attention.head_names",
     "Inspection": "heedful.translation.result",
-    "Score": "heedful.metrics.score",
+    "Score": "heedful.metrics",
     "Tokenizer": "heedful.text",
     "Translation": "heedful.translation.result",
     "Translator": "heedful.translation.translator",

@@ -95,7 +95,7 @@ FILES = [
     ("train --source {d}/void.en --target {d}/void.en --out {d}/new", "no text to learn a vocabulary from"),
     ("train --source {d}/few.en --target {d}/latin.de --out {d}/new", "{d}/latin.de, line 3: not UTF-8 (byte 0xf6"),
     ("train --source {d}/few.en --target {d}/binary.de --out {d}/new", "{d}/binary.de, line 2: holds a NUL byte"),
-    ("train --source {d}/cut.gz --target {d}/few.de --out {d}/new", "{d}/cut.gz breaks off in the middle"),
+    ("train --source {d}/cut.gz --target {d}/few.de --out {d}/new", "{d}/cut.gz ends in the middle"),
     ("train --tsv {d}/table.tsv --out {d}/new", "{d}/table.tsv, line 2: no tab"),
     ("train --source - --target {d}/few.de --out {d}/new", "- can be read only once"),
     ("train --source {d}/pipe --target {d}/few.de --out {d}/new", "{d}/pipe can be read only once"),
@@ -260,7 +260,7 @@ def test_files_of_other_kinds_are_refused_by_name(trained: Path, tmp_path: Path)
     assert (ran.code, "files that end in .properties cannot be translated; these keep" in ran.err) == (2, True)
     (tmp_path / "film.en").write_bytes(b"\x00\x01\xff\xfe\n")
     ran = toy.run("translate", trained / "run", "--input", tmp_path / "film.en")
-    assert (ran.code, "that is no text" in ran.err, "iconv" in ran.err) == (2, True, False)
+    assert (ran.code, "it is not a text file" in ran.err, "iconv" in ran.err) == (2, True, False)
 
 
 # No room

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from heedful.data.batching import Batching, Position, epoch_batches, padding_share, shares
+from heedful.data.batching import Batching, Position, epoch_batches, padding_share, split_batch
 
 LENGTHS = st.lists(st.tuples(st.integers(1, 30), st.integers(1, 30)), max_size=60)
 Lengths = NDArray[np.int32]
@@ -44,7 +44,7 @@ def test_every_pair_comes_exactly_once_and_no_side_is_over_the_budget(
 def test_shares_are_the_whole_batch_and_cost_the_same(pairs: list[tuple[int, int]], parts: int) -> None:
     source, target = columns(pairs)
     for batch in epoch_batches(source, target, Batching(200, 1), 0):
-        found = shares(batch, parts)
+        found = split_batch(batch, parts)
         assert len(found) == parts
         assert sorted(pair for part in found for pair in part.tolist()) == sorted(batch.tolist())
         sums = [target[part].sum() for part in found]
@@ -55,12 +55,12 @@ def test_shares_of_captions_differ_by_a_hundredth() -> None:
     source, target = captions()
     batches = epoch_batches(source, target, Batching(4096, 1), 0)
     for costs in (source, target):
-        pairs = [[costs[part].sum() for part in shares(batch, 2)] for batch in batches[:-1]]
+        pairs = [[costs[part].sum() for part in split_batch(batch, 2)] for batch in batches[:-1]]
         assert np.mean([abs(one - other) / (one + other) for one, other in pairs]) < 0.01
 
 
 def test_where_pairs_are_few_some_shares_are_empty() -> None:
-    assert [part.tolist() for part in shares(np.array([7, 3]), 4)] == [[7], [3], [], []]
+    assert [part.tolist() for part in split_batch(np.array([7, 3]), 4)] == [[7], [3], [], []]
 
 
 def lists(seed: int, epoch: int) -> list[list[int]]:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from heedful.data import corpus as corpus_module
 from heedful.data.batch import pack
-from heedful.data.corpus import Corpus, Dropped, Limits, write_corpus
+from heedful.data.corpus import Corpus, DroppedPairs, PairLimits, write_corpus
 from heedful.data.pairs import Pair
 from heedful.errors import FolderError
 
@@ -32,7 +32,7 @@ def as_pair(source: Sequence[int], target: Sequence[int]) -> Pair:
 def write(
     folder: Path, pairs: Sequence[Pair], vocabulary: int = 60_001, longest: int = 256, ratio: float = 0.0
 ) -> Corpus:
-    return write_corpus(folder, pairs, (numbers, numbers), vocabulary, Limits(longest, ratio))
+    return write_corpus(folder, pairs, (numbers, numbers), vocabulary, PairLimits(longest, ratio))
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ class TestRoundTrip:
         def doubled(texts: Sequence[str]) -> list[list[int]]:
             return [[2 * token for token in ids] for ids in numbers(texts)]
 
-        corpus = write_corpus(tmp_path, [as_pair([5, 6], [7])], (numbers, doubled), 99, Limits(256))
+        corpus = write_corpus(tmp_path, [as_pair([5, 6], [7])], (numbers, doubled), 99, PairLimits(256))
         assert corpus.sentence("source", 0).tolist() == [5, 6, 1]
         assert corpus.sentence("target", 0).tolist() == [14, 2]
 
@@ -100,7 +100,7 @@ class TestDropped:
             as_pair([5] * 5, [6]),  # six against two: just even enough
         ]
         corpus = write(tmp_path, pairs, longest=7, ratio=3.0)
-        assert corpus.dropped == Dropped(empty=2, too_long=3, uneven=1)
+        assert corpus.dropped == DroppedPairs(empty=2, too_long=3, uneven=1)
         assert corpus.dropped.total == 6
         assert [corpus.sentence("source", i).tolist() for i in range(len(corpus))] == [[5, 6, 1], [5, 5, 5, 5, 5, 1]]
         assert Corpus(tmp_path).dropped == corpus.dropped
@@ -177,7 +177,7 @@ class TestMemory:
             portions.append((len(given_out), len(texts)))
             return numbers(texts)
 
-        corpus = write_corpus(tmp_path, pairs(), (encode, numbers), 99, Limits(256), seen.append)
+        corpus = write_corpus(tmp_path, pairs(), (encode, numbers), 99, PairLimits(256), seen.append)
         assert portions == [(10, 10), (20, 10), (30, 10), (35, 5)]
         assert seen == [10, 20, 30, 35]
         assert len(corpus) == 35
@@ -191,7 +191,7 @@ class TestMemory:
             raise RuntimeError("cut off")
 
         with pytest.raises(RuntimeError, match="cut off"):
-            write_corpus(tmp_path, broken(), (numbers, numbers), 99, Limits(256))
+            write_corpus(tmp_path, broken(), (numbers, numbers), 99, PairLimits(256))
         with pytest.raises(FolderError, match="holds no prepared corpus"):
             Corpus(tmp_path)
 
@@ -225,14 +225,16 @@ class TestDamage:
     def test_files_that_do_not_fit_together_are_named(self, small: Corpus, name: str, count: int) -> None:
         cut(small.folder / name, count)
         assert self.refused(small.folder) == (
-            f"{small.folder} is damaged: its files do not hold the 3 pairs that it promises; delete it and train again"
+            f"{small.folder} is damaged: its files do not hold its 3 pairs; delete it and train again"
         )
 
     @pytest.mark.parametrize("name", ["source.ids", "target.ends"])
     def test_a_file_cut_within_a_number_is_named(self, small: Corpus, name: str) -> None:
         cut(small.folder / name, 1)
         path = small.folder / name
-        assert self.refused(small.folder) == f"{path} is damaged: it was cut off; delete {small.folder} and train again"
+        assert self.refused(small.folder) == (
+            f"{path} is damaged: it is incomplete; delete {small.folder} and train again"
+        )
 
     def test_ends_that_go_back_are_named(self, small: Corpus) -> None:
         np.array([4, 4, 9], dtype=np.int64).tofile(small.folder / "source.ends")

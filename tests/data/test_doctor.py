@@ -11,11 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heedful.data import doctor
 from heedful.data.corpus_profile import guess_divergence
-from heedful.data.doctor import Diagnosis, Finding, FindingKind, clean, examine
+from heedful.data.doctor import CleanedCorpus, Diagnosis, clean_corpus, doctor
+from heedful.data.findings import FINDING_KINDS, Finding, FindingKind, describe_finding, severity_of, tidy_line
 from heedful.data.pairs import MAX_LINE_BYTES, read_lines, read_parallel
-from heedful.data.symptoms import KINDS, judge_line, sentence, severity
 from heedful.errors import DataError, OutOfSpace
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
@@ -47,10 +46,10 @@ class Corpus:
             path.write_bytes(pack("".join(pair[side] + "\n" for pair in pairs).encode()))
 
     def examine(self, *tests: tuple[str, str]) -> Diagnosis:
-        return examine([str(self.source)], [str(self.target)], tests)
+        return doctor([str(self.source)], [str(self.target)], tests)
 
-    def clean(self, out: Path, *tests: tuple[str, str]) -> doctor.Cleaned:
-        return clean([str(self.source)], [str(self.target)], tests, out)
+    def clean(self, out: Path, *tests: tuple[str, str]) -> CleanedCorpus:
+        return clean_corpus(self.source, self.target, out, tests)
 
 
 def found(diagnosis: Diagnosis, kind: FindingKind) -> Finding:
@@ -113,8 +112,8 @@ def test_each_illness_is_found_with_its_line_and_alone(
 ) -> None:
     diagnosis = Corpus(tmp_path, ill(healthy(300), (217, pair))).examine()
     finding = found(diagnosis, kind)
-    assert (finding.count, finding.lines, finding.severity) == (1, (217,), severity(kind))
-    assert finding.message == sentence(kind, 1, 300)
+    assert (finding.count, finding.lines, finding.severity) == (1, (217,), severity_of(kind))
+    assert finding.message == describe_finding(kind, 1, 300)
     assert kinds(diagnosis) - {kind} <= {"control", "white-space"}
 
 
@@ -177,7 +176,7 @@ def test_lines_are_counted_through_all_files(tmp_path: Path) -> None:
     pairs = healthy(300)
     first = Corpus(tmp_path / "1", pairs[:130])
     second = Corpus(tmp_path / "2", ill(pairs[130:], (7, ("", "x"))), suffix=".gz")
-    diagnosis = examine([str(first.source), str(second.source)], [str(first.target), str(second.target)])
+    diagnosis = doctor([str(first.source), str(second.source)], [str(first.target), str(second.target)])
     assert (diagnosis.pairs, found(diagnosis, "empty").lines) == (300, (137,))
 
 
@@ -222,7 +221,7 @@ def test_unequal_files_are_told_with_counts_and_place(tmp_path: Path) -> None:
     corpus.target.write_text("\n".join(lines[:250] + lines[251:]) + "\n")
     finding = found(corpus.examine(), "line-counts")
     told = re.fullmatch(
-        rf"{corpus.source} has 400 lines but {corpus.target} has 399; they seem to run apart at about line (\d+)",
+        rf"{corpus.source} has 400 lines but {corpus.target} has 399; they seem to get out of step at about line (\d+)",
         finding.message,
     )
     assert told
@@ -230,14 +229,14 @@ def test_unequal_files_are_told_with_counts_and_place(tmp_path: Path) -> None:
     assert (finding.count, finding.lines, finding.severity) == (1, (int(told[1]),), "error")
     corpus.target.write_text("\n".join(lines[:-30]) + "\n")
     assert found(corpus.examine(), "line-counts").message.endswith(
-        "; they seem to pair up until line 370, where the shorter file ends"
+        "; they seem to match up to line 370, where the shorter file ends"
     )
 
 
 def test_empty_and_broken_files_are_findings(tmp_path: Path) -> None:
     corpus = Corpus(tmp_path, healthy(120), suffix=".gz")
     corpus.target.write_bytes(corpus.target.read_bytes()[:-400])
-    assert "breaks off in the middle" in found(corpus.examine(), "unreadable").message
+    assert "ends in the middle" in found(corpus.examine(), "unreadable").message
     plain = Corpus(tmp_path, healthy(120))
     plain.source.write_bytes(b"")
     assert found(plain.examine(), "empty-file").message == f"{plain.source} is empty"
@@ -248,17 +247,17 @@ def test_empty_and_broken_files_are_findings(tmp_path: Path) -> None:
 def test_missing_files_and_standard_input_are_refused(tmp_path: Path) -> None:
     corpus = Corpus(tmp_path, healthy(20))
     with pytest.raises(DataError, match=r"there is no file .*; did you mean 'train.en'\?"):
-        examine([str(tmp_path / "trian.en")], [str(corpus.target)])
+        doctor([str(tmp_path / "trian.en")], [str(corpus.target)])
     with pytest.raises(DataError, match="there is no file"):
         corpus.examine((str(tmp_path / "x"), str(corpus.target)))
     with pytest.raises(DataError, match=r"standard input \(-\) cannot be examined"):
-        examine(["-"], [str(corpus.target)])
+        doctor(["-"], [str(corpus.target)])
 
 
 def test_errors_come_first_and_every_kind_has_its_words() -> None:
-    assert {severity(kind) for kind in KINDS} == {"error", "warning", "note"}
-    assert len({sentence(kind, 7, 11) for kind in KINDS}) == len(KINDS) - 2  # three are worded with names of files
-    assert all("7" in sentence(kind, 7, 11) for kind in KINDS)
+    assert {severity_of(kind) for kind in FINDING_KINDS} == {"error", "warning", "note"}
+    assert len({describe_finding(kind, 7, 11) for kind in FINDING_KINDS}) == len(FINDING_KINDS) - 2
+    assert all("7" in describe_finding(kind, 7, 11) for kind in FINDING_KINDS)
 
 
 def test_findings_are_sorted_by_gravity(tmp_path: Path) -> None:
@@ -310,15 +309,15 @@ def test_cleaning_twice_is_cleaning_once(
     folder = tmp_path_factory.mktemp("twice")
     first = Corpus(folder, [*pairs, ("sure", "sicher")]).clean(folder / "1")
     assert first.kept + sum(first.dropped.values()) == first.pairs == len(pairs) + 1
-    again = clean([str(folder / "1" / "train.en")], [str(folder / "1" / "train.de")], (), folder / "2")
+    again = clean_corpus([str(folder / "1" / "train.en")], [str(folder / "1" / "train.de")], folder / "2")
     assert (again.kept, again.dropped, again.tidied) == (first.kept, {}, 0)
     assert kept(folder / "1") == kept(folder / "2")
 
 
 @given(st.binary(max_size=40).filter(lambda raw: b"\n" not in raw))
 def test_a_tidy_line_stays_as_it_is(raw: bytes) -> None:
-    text, _ = judge_line(raw)
-    assert judge_line(text.encode())[0] == text
+    text, _ = tidy_line(raw)
+    assert tidy_line(text.encode())[0] == text
     assert text == text.strip()
     assert "\n" not in text
 
@@ -335,10 +334,10 @@ def test_packed_files_stay_packed_and_are_the_same_bytes_each_time(tmp_path: Pat
 def test_cleaning_never_overwrites_its_input_nor_mixes_files_of_one_name(tmp_path: Path) -> None:
     corpus, other = Corpus(tmp_path, healthy(20)), Corpus(tmp_path / "other", healthy(20))
     before = corpus.source.read_bytes()
-    with pytest.raises(DataError, match=r"the cleaned copy of .*train\.en would overwrite it; give another folder"):
+    with pytest.raises(DataError, match=r"the cleaned copy of .*train\.en would overwrite it; give a different folder"):
         corpus.clean(tmp_path)
     with pytest.raises(DataError, match=r"two of the files are called train\.en, and .*out cannot hold both"):
-        clean([str(corpus.source), str(other.source)], [str(corpus.target), str(other.target)], (), tmp_path / "out")
+        clean_corpus([str(corpus.source), str(other.source)], [str(corpus.target), str(other.target)], tmp_path / "out")
     with pytest.raises(DataError, match=r"train\.de is a file; give a folder for the cleaned copies"):
         corpus.clean(corpus.target)
     assert corpus.source.read_bytes() == before
@@ -347,7 +346,7 @@ def test_cleaning_never_overwrites_its_input_nor_mixes_files_of_one_name(tmp_pat
 def test_files_that_do_not_pair_up_are_not_cleaned(tmp_path: Path) -> None:
     corpus = Corpus(tmp_path, healthy(50))
     corpus.target.write_text("one\ntwo\n")
-    with pytest.raises(DataError, match=r"train\.en has 50 lines but .*train\.de has 2.*; cleaning cannot mend that"):
+    with pytest.raises(DataError, match=r"train\.en has 50 lines but .*train\.de has 2.*; cleaning cannot repair that"):
         corpus.clean(tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
@@ -374,7 +373,7 @@ def test_a_full_disk_leaves_neither_half_a_copy_nor_the_last_one_changed(
 def test_a_real_corpus_is_judged_fairly() -> None:
     folder = SHARED / "tatoeba-en-de"
     tests = [(str(folder / f"{name}.en"), str(folder / f"{name}.de")) for name in ("val", "test")]
-    diagnosis = examine([str(folder / "train.en")], [str(folder / "train.de")], tests)
+    diagnosis = doctor([str(folder / "train.en")], [str(folder / "train.de")], tests)
     assert diagnosis.pairs == 154_014
     # Golden: four free translations, and four targets with zero-width spaces inside.
     assert kinds(diagnosis) == {"ratio", "control", "many-targets"}

@@ -18,9 +18,9 @@ from heedful.data.pairs import (
     Pair,
     fingerprint,
     guess_language,
-    raw_lines,
     read_lines,
     read_parallel,
+    read_raw_lines,
     read_table,
 )
 from heedful.errors import DataError
@@ -171,7 +171,7 @@ def test_wrong_encoding_is_named_by_line_and_column_with_the_way_to_convert(tmp_
         path
     )
     path.write_bytes(gzip.compress(b"hello\n"))
-    assert refused(path).endswith(f"; it is packed by gzip, so rename it to {path}.gz")
+    assert refused(path).endswith(f"; it is compressed by gzip, so rename it to {path}.gz")
 
 
 def test_standard_input_is_called_so(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,7 +181,7 @@ def test_standard_input_is_called_so(monkeypatch: pytest.MonkeyPatch) -> None:
 
     wrong = "standard input, line 1: not UTF-8 (byte"
     assert said_of(b"\xff\n") == f"{wrong} 0xff at column 1); convert it with: iconv -f ISO-8859-1 -t UTF-8"
-    assert said_of(gzip.compress(b"a\n")).endswith("; it is packed by gzip, so pipe it through gunzip")
+    assert said_of(gzip.compress(b"a\n")).endswith("; it is compressed by gzip, so pipe it through gunzip")
     assert said_of(b"a\0b\n").startswith("standard input, line 1: holds a NUL byte")
 
 
@@ -200,11 +200,11 @@ def test_packed_files_that_are_cut_damaged_or_not_packed_are_refused(tmp_path: P
     path = tmp_path / "my.en.gz"
     whole = gzip.compress(bytes(range(97, 120)) * 1000 + b"\n")
     path.write_bytes(whole[: len(whole) // 2])
-    assert refused(path).startswith(f"{path} breaks off in the middle")
+    assert refused(path).startswith(f"{path} ends in the middle")
     path.write_bytes(b"plain text\n")
-    assert refused(path).startswith(f"{path} is not a sound gzip file")
+    assert refused(path).startswith(f"{path} is not a valid gzip file")
     path.write_bytes(whole[:20] + b"\xff\xff\xff" + whole[23:])
-    assert refused(path).startswith(f"{path} is not a sound gzip file")
+    assert refused(path).startswith(f"{path} is not a valid gzip file")
 
 
 def test_a_table_needs_a_tab_and_text_has_no_zero_bytes(tmp_path: Path) -> None:
@@ -221,8 +221,10 @@ def test_an_endless_line_is_refused_without_being_read_whole(tmp_path: Path) -> 
     longest = "x" * MAX_LINE_BYTES
     write(path, "short", longest, longest + "x" * 9 * MAX_LINE_BYTES, "last")
     tracemalloc.start()
-    assert refused(path) == (f"{path}, line 3: longer than {MAX_LINE_BYTES} bytes; is it one sentence a line?")
-    assert [len(line) for line in raw_lines(path)] == [5, MAX_LINE_BYTES, MAX_LINE_BYTES + 1, 4]
+    assert refused(path) == (
+        f"{path}, line 3: longer than {MAX_LINE_BYTES} bytes; give a file with one sentence a line"
+    )
+    assert [len(line) for line in read_raw_lines(path)] == [5, MAX_LINE_BYTES, MAX_LINE_BYTES + 1, 4]
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 8 * MAX_LINE_BYTES

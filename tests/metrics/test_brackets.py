@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from tree_examples import labels, trees
 
 from heedful.errors import DataError
+from heedful.metrics import Score
 from heedful.metrics.brackets import BracketCounts, Parse, count_brackets, score_brackets
-from heedful.metrics.score import Score
 from heedful.text.linearisation import tree_over
 from heedful.text.trees import Tree, read_tree, write_tree
 

@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heedful.errors import DataError
+from heedful.metrics import Score
 from heedful.metrics.edit_distance import count_edits, score_characters, score_pronunciations, score_tokens
-from heedful.metrics.score import Score
 
 symbols = st.lists(st.sampled_from(["AH", "B", "IY", "ɑ̃", "aː"]), max_size=7)
 

@@ -146,7 +146,7 @@ except SystemExit as end:
     [
         "import heedful",
         "import heedful.config, heedful.text, heedful.errors",
-        "import heedful.metrics.score, heedful.metrics.bleu, heedful.tasks",
+        "import heedful.metrics, heedful.metrics.bleu, heedful.tasks",
         "import heedful.models.size",
         "import heedful.translation.translator, heedful.decoding.ctranslate2_engine",
         command("--help"),

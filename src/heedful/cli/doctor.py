@@ -11,21 +11,21 @@ from heedful.cli import console
 from heedful.cli.common import JsonOption
 
 if TYPE_CHECKING:
-    from heedful.data.doctor import Cleaned
+    from heedful.data.doctor import CleanedCorpus
 
 
 def doctor(
     source: Annotated[list[str], typer.Option(help="Text, one sentence a line. Can be repeated.")],
-    target: Annotated[list[str], typer.Option(help="Its other side.")],
+    target: Annotated[list[str], typer.Option(help="Its translation, line by line.")],
     test: Annotated[
-        tuple[str, str] | None, typer.Option(help="Source and reference of a test set, to look for overlap.")
+        tuple[str, str] | None, typer.Option(help="Source and reference of a test set, to find overlap with it.")
     ] = None,
     clean: Annotated[Path | None, typer.Option(help="Write cleaned copies into this folder.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Find what is wrong with parallel text, with line numbers; clean it on request."""
-    from heedful.data.doctor import clean as clean_copies
-    from heedful.data.doctor import examine
+    """Find problems in parallel text, with line numbers; clean it on request."""
+    from heedful.data.doctor import clean_corpus
+    from heedful.data.doctor import doctor as examine
 
     tests = [test] if test else []
     diagnosis = examine(source, target, tests)
@@ -35,31 +35,29 @@ def doctor(
             f"{diagnosis.pairs:,} pairs, {diagnosis.source_words:,} source and {diagnosis.target_words:,} target words"
         )
         for finding in diagnosis.findings:
-            console.out(f"{finding.severity}: {finding.message}{_where(finding.lines, finding.count)}")
+            console.out(f"{finding.severity}: {finding.message}{_format_lines(finding.lines, finding.count)}")
         if not diagnosis.findings:
-            console.out("nothing to complain about")
+            console.out("no problems found")
     if clean:
-        cleaned = clean_copies(source, target, tests, clean)
+        cleaned = clean_corpus(source, target, clean, tests)
         facts["cleaned"] = dataclasses.asdict(cleaned) | {"files": [str(path) for path in cleaned.files]}
         if not as_json:
-            console.out(f"cleaned copies are in {clean}: {_kept(cleaned)}")
+            console.out(f"cleaned copies are in {clean}: {_describe_cleaning(cleaned)}")
     if as_json:
         console.out(json.dumps(facts, ensure_ascii=False))
     if any(finding.severity == "error" for finding in diagnosis.findings):
         raise typer.Exit(1)
 
 
-def _kept(cleaned: "Cleaned") -> str:
-    """How many pairs there are now, and why others are gone."""
+def _describe_cleaning(cleaned: "CleanedCorpus") -> str:
     dropped = ", ".join(f"{count:,} {kind}" for kind, count in cleaned.dropped.items() if count)
     return (
-        f"{cleaned.kept:,} of {cleaned.pairs:,} pairs, {cleaned.tidied:,} of them tidied up"
+        f"{cleaned.kept:,} of {cleaned.pairs:,} pairs, {cleaned.tidied:,} of them tidied"
         f"{f'; dropped: {dropped}' if dropped else ''}"
     )
 
 
-def _where(lines: tuple[int, ...], count: int) -> str:
-    """The first lines that have it."""
+def _format_lines(lines: tuple[int, ...], count: int) -> str:
     if not lines:
         return ""
     more = ", ..." if count > len(lines) else ""

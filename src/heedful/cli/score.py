@@ -21,7 +21,7 @@ from heedful.cli.common import (
 )
 
 if TYPE_CHECKING:
-    from heedful.evaluation.score import PairScore, Total
+    from heedful.evaluation.score_pairs import PairScore, Total
 
 
 def score(
@@ -41,7 +41,7 @@ def score(
     """
     check_output(output, read=[source, target])
     from heedful.data.pairs import read_parallel
-    from heedful.evaluation.score import Total, score_pairs
+    from heedful.evaluation.score_pairs import Total, score_pairs
 
     translator = load_translator(run, device, engine, others)
     total = Total()

@@ -10,10 +10,10 @@ from torch import Tensor
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Sentence pairs written end to end, without padding; the lengths tell where each ends.
+    """Sentence pairs end to end, without padding, and their lengths.
 
-    `target_in` is the target shifted right: it starts with PAD, the decoder's start symbol, where `target_out`
-    ends in EOS. Whoever needs a padded grid makes it from the lengths.
+    `target_in` is the target shifted right: it starts with PAD, the decoder's start symbol, and `target_out` ends with
+    EOS. Code that needs a padded grid makes it from the lengths.
     """
 
     source: Int[Tensor, " source_rows"]
@@ -21,7 +21,7 @@ class Batch:
     target_in: Int[Tensor, " target_rows"]
     target_out: Int[Tensor, " target_rows"]
     target_lengths: Int[Tensor, " batch"]
-    indices: Int[Tensor, " batch"]  # which pairs of the corpus these are
+    indices: Int[Tensor, " batch"]  # the places of these pairs in the corpus
 
     @property
     def tokens(self) -> int:
@@ -41,6 +41,6 @@ class Batch:
 
 
 def pack(sentences: Sequence[Sequence[int]]) -> tuple[Int[Tensor, " rows"], Int[Tensor, " batch"]]:
-    """Sentences end to end, and their lengths."""
+    """Put sentences end to end; return all ids and the lengths."""
     ids = [token for sentence in sentences for token in sentence]
     return torch.tensor(ids, dtype=torch.int64), torch.tensor([len(s) for s in sentences], dtype=torch.int64)

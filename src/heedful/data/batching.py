@@ -1,4 +1,4 @@
-"""Which pairs go together (section 5.1): about the same length, a budget of tokens, a new order every epoch."""
+"""Group pairs into batches (section 5.1): about the same length, a budget of tokens, a new order every epoch."""
 
 from dataclasses import dataclass
 
@@ -6,12 +6,12 @@ import numpy as np
 from jaxtyping import Int
 from numpy.typing import NDArray
 
-_BAND = 2  # target lengths that count as equal; wider or narrower bands waste more on image captions
+_BAND = 2  # target lengths that count as equal; on image captions, wider and narrower bands waste more
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where in the data training stands: the next update is number `update` of epoch `epoch`."""
+    """The place of training in the data: the next update is number `update` of epoch `epoch`."""
 
     epoch: int = 0
     update: int = 0
@@ -19,7 +19,7 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class Batching:
-    """How a corpus is cut up: at most `batch_tokens` source and as many target tokens an update."""
+    """The size of batches: at most `batch_tokens` source and as many target tokens an update."""
 
     batch_tokens: int
     seed: int
@@ -28,17 +28,17 @@ class Batching:
 def epoch_batches(
     source: Int[np.ndarray, " pairs"], target: Int[np.ndarray, " pairs"], batching: Batching, epoch: int
 ) -> list[NDArray[np.int64]]:
-    """All pairs once, in batches of at most the budget, which is the same for the same seed and epoch.
+    """All pairs once, in batches within the budget; the same seed and epoch give the same batches.
 
-    Sorted by length, so that the grid of attention is nearly full; equal lengths and the batches are in random order.
-    A pair longer than the budget is a batch of its own.
+    Pairs are sorted by length, so that little of attention's grid is padding. Pairs of equal length, and the batches,
+    are in random order. A pair longer than the budget is a batch of its own.
     """
     if not len(source):
         return []
     random = np.random.Generator(np.random.Philox(key=[batching.seed, epoch]))
     shuffled = random.permutation(len(source))
     band = target[shuffled] // _BAND
-    # Back and forth through the source lengths, so that a batch on the border of two bands is even as well.
+    # Source lengths go up and down by turns, so that a batch across two bands has similar lengths, too.
     zigzag = np.where(band % 2 == 0, source[shuffled], -source[shuffled])
     order = shuffled[np.lexsort((zigzag, band))]
     cuts = _cuts(source[order].astype(np.int64), target[order].astype(np.int64), batching.batch_tokens)
@@ -47,7 +47,7 @@ def epoch_batches(
 
 
 def _cuts(source: NDArray[np.int64], target: NDArray[np.int64], budget: int) -> list[int]:
-    """Where a new batch begins, so that neither side is over the budget."""
+    """The places where a new batch begins, so that neither side exceeds the budget."""
     source_sums, target_sums = np.cumsum(source), np.cumsum(target)
     cuts: list[int] = []
     begin = 0
@@ -64,15 +64,15 @@ def _cuts(source: NDArray[np.int64], target: NDArray[np.int64], budget: int) -> 
         cuts.append(begin)
 
 
-def shares(batch: NDArray[np.int64], parts: int) -> list[NDArray[np.int64]]:
-    """A batch in so many parts that cost the same; where pairs are few, the last are empty.
+def split_batch(batch: NDArray[np.int64], parts: int) -> list[NDArray[np.int64]]:
+    """Split a batch into parts of equal cost; if there are few pairs, the last parts are empty.
 
-    A batch is sorted by length, so every so many-th pair is as long as the others, on both sides.
+    A batch is sorted by length, so taking every n-th pair gives parts of about the same lengths.
     """
     return [batch[part::parts] for part in range(parts)]
 
 
 def padding_share(lengths: Int[np.ndarray, " pairs"], batches: list[NDArray[np.int64]]) -> float:
-    """How much of the attention's grid would be padding."""
+    """The share of attention's grid that would be padding."""
     cells = sum(len(batch) * int(lengths[batch].max()) for batch in batches)
     return 1.0 - float(lengths.sum()) / cells

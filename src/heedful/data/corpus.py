@@ -1,11 +1,11 @@
-"""A corpus as token ids in memory-mapped files: written once, read in any order, never held in memory.
+"""A corpus as token ids in memory-mapped files: written once, read in any order, never loaded whole.
 
 ::
 
     folder/source.ids      all source sentences end to end, two bytes an id (four for vocabularies over 65 536)
-    folder/source.ends     where each ends, eight bytes
+    folder/source.ends     the end of each sentence, eight bytes
     folder/target.ids, folder/target.ends
-    folder/corpus.json     what it is: written last, so a folder without it is unfinished
+    folder/corpus.json     a description, written last: a folder without it is unfinished
 """
 
 import json
@@ -35,8 +35,8 @@ Encode = Callable[[Sequence[str]], list[list[int]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Dropped:
-    """Pairs that were left out, by reason."""
+class DroppedPairs:
+    """The numbers of pairs that were left out, by reason."""
 
     empty: int = 0
     too_long: int = 0
@@ -44,13 +44,12 @@ class Dropped:
 
     @property
     def total(self) -> int:
-        """All of them."""
         return self.empty + self.too_long + self.uneven
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """Which pairs a corpus takes: at most `longest` pieces a side, lengths that differ by at most `ratio` (0: any)."""
+class PairLimits:
+    """A corpus keeps pairs of at most `longest` pieces a side whose lengths differ by at most `ratio` (0: any)."""
 
     longest: int
     ratio: float = 0.0
@@ -64,32 +63,31 @@ class Corpus:
         self.folder = folder
         self.pairs = about.pairs
         self.dropped = about.dropped
-        self._ids = {side: _mapped(folder / f"{side}.ids", about.dtype) for side in _SIDES}
-        self._ends = {side: _mapped(folder / f"{side}.ends", np.dtype(np.int64)) for side in _SIDES}
+        self._ids = {side: _map_file(folder / f"{side}.ids", about.dtype) for side in _SIDES}
+        self._ends = {side: _map_file(folder / f"{side}.ends", np.dtype(np.int64)) for side in _SIDES}
         for side, ends in self._ends.items():
             if len(ends) != self.pairs or ends[-1:].sum() != len(self._ids[side]):
                 raise FolderError(
-                    f"{folder} is damaged: its files do not hold the {self.pairs} pairs that it promises; "
-                    "delete it and train again"
+                    f"{folder} is damaged: its files do not hold its {self.pairs} pairs; delete it and train again"
                 )
 
     def __len__(self) -> int:
         return self.pairs
 
     def lengths(self) -> tuple[Int[np.ndarray, " pairs"], Int[np.ndarray, " pairs"]]:
-        """Pieces of each source and target, EOS included."""
+        """The number of pieces of each source and each target, with EOS."""
         source, target = (np.diff(self._ends[side], prepend=0) for side in _SIDES)
         if min(source.min(initial=1), target.min(initial=1)) < 1:
             raise FolderError(f"{self.folder} is damaged: a sentence ends before it begins; delete it and train again")
         return source.astype(np.int32), target.astype(np.int32)
 
     def sentence(self, side: str, index: int) -> NDArray[np.int64]:
-        """One side of one pair."""
+        """The ids of one side of one pair."""
         ends = self._ends[side]
         return self._ids[side][ends[index - 1] if index else 0 : ends[index]].astype(np.int64)
 
     def batch(self, indices: Sequence[int] | NDArray[np.int64], start_id: int) -> Batch:
-        """These pairs, end to end."""
+        """The pairs at these places; `start_id` is the first input of the decoder."""
         sources = [self.sentence("source", int(index)) for index in indices]
         targets = [self.sentence("target", int(index)) for index in indices]
         target_out = torch.from_numpy(np.concatenate(targets))
@@ -111,10 +109,10 @@ def write_corpus(
     pairs: Iterable[Pair],
     encoders: tuple[Encode, Encode],
     vocabulary_size: int,
-    limits: Limits,
+    limits: PairLimits,
     seen: Callable[[int], None] = lambda _: None,
 ) -> Corpus:
-    """Encode the pairs into a new corpus; `seen` hears how many pairs were read so far."""
+    """Encode the pairs into a new corpus; `seen` is called with the number of pairs read so far."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "corpus.json").unlink(missing_ok=True)
     dtype = np.dtype(np.uint16 if vocabulary_size <= 1 << 16 else np.uint32)
@@ -131,19 +129,19 @@ def _encode(
     pairs: Iterable[Pair],
     encoders: tuple[Encode, Encode],
     writers: "tuple[_SideWriter, _SideWriter]",
-    limits: Limits,
+    limits: PairLimits,
     seen: Callable[[int], None],
-) -> Dropped:
-    """Write the pairs that fit; count the others."""
+) -> DroppedPairs:
+    """Write the pairs within the limits; count the others."""
     counts = {"empty": 0, "too_long": 0, "uneven": 0}
     read = 0
-    for some in _portions(pairs):
+    for some in _in_chunks(pairs):
         full = [pair for pair in some if pair.source.strip() and pair.target.strip()]
         counts["empty"] += len(some) - len(full)
         sources = encoders[0]([pair.source for pair in full])
         targets = encoders[1]([pair.target for pair in full])
         for source, target in zip(sources, targets, strict=True):
-            reason = _unfit(len(source), len(target), limits)
+            reason = _reason_to_drop(len(source), len(target), limits)
             if reason:
                 counts[reason] += 1
             else:
@@ -151,11 +149,11 @@ def _encode(
                 writers[1].add(target)
         read += len(some)
         seen(read)
-    return Dropped(**counts)
+    return DroppedPairs(**counts)
 
 
 class _SideWriter:
-    """One side's two files, written as sentences come."""
+    """Writes the two files of one side, sentence by sentence."""
 
     def __init__(self, folder: Path, side: str, dtype: np.dtype[np.generic]) -> None:
         self.count = 0
@@ -176,20 +174,20 @@ class _SideWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with self._ids, self._ends:  # closes both, also when the disk is full and the first fails
+        with self._ids, self._ends:  # closes both, even if the disk is full and the first fails
             for file in (self._ids, self._ends):
                 file.flush()
-                os.fsync(file.fileno())  # training never reads the text again, so a power cut must not take the ids
+                os.fsync(file.fileno())  # training never reads the text again, so the ids must survive a power cut
 
 
-def _portions(pairs: Iterable[Pair]) -> Iterator[list[Pair]]:
+def _in_chunks(pairs: Iterable[Pair]) -> Iterator[list[Pair]]:
     iterator = iter(pairs)
-    while portion := list(islice(iterator, _PAIRS_AT_A_TIME)):
-        yield portion
+    while chunk := list(islice(iterator, _PAIRS_AT_A_TIME)):
+        yield chunk
 
 
-def _unfit(source: int, target: int, limits: Limits) -> str:
-    """Why a pair of these lengths is left out, or nothing."""
+def _reason_to_drop(source: int, target: int, limits: PairLimits) -> str:
+    """The reason to leave out a pair of these lengths, or an empty string."""
     if max(source, target) > limits.longest:
         return "too_long"
     if limits.ratio and max(source, target) > limits.ratio * min(source, target):
@@ -199,10 +197,10 @@ def _unfit(source: int, target: int, limits: Limits) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _About:
-    """What `corpus.json` says."""
+    """The content of `corpus.json`."""
 
     pairs: int
-    dropped: Dropped
+    dropped: DroppedPairs
     dtype: np.dtype[np.generic]
 
 
@@ -222,15 +220,15 @@ def _read_about(folder: Path) -> _About:
             "dropped": {"empty": int(empty), "too_long": int(too_long), "uneven": int(uneven)},
             "dtype": "uint16" | "uint32" as dtype,
         }:
-            return _About(pairs, Dropped(empty, too_long, uneven), np.dtype(dtype))
+            return _About(pairs, DroppedPairs(empty, too_long, uneven), np.dtype(dtype))
     raise FolderError(f"{path} is damaged; delete {folder} and train again")
 
 
-def _mapped(path: Path, dtype: np.dtype[np.generic]) -> NDArray[Any]:
+def _map_file(path: Path, dtype: np.dtype[np.generic]) -> NDArray[Any]:
     if not path.exists():
         raise FolderError(f"{path} is missing; delete {path.parent} and train again")
     size = path.stat().st_size
     if size % dtype.itemsize:
-        raise FolderError(f"{path} is damaged: it was cut off; delete {path.parent} and train again")
+        raise FolderError(f"{path} is damaged: it is incomplete; delete {path.parent} and train again")
     # An empty file cannot be mapped.
     return np.memmap(path, dtype=dtype, mode="r") if size else np.empty(0, dtype=dtype)

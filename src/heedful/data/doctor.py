@@ -1,8 +1,8 @@
-"""Looks for what is wrong with a parallel corpus, and writes a cleaned copy of it.
+"""Find problems in a parallel corpus, and write a cleaned copy.
 
-The files are read twice: a sample first, to learn what is usual (profile.py), then all of it, pair by pair
-(symptoms.py). What is kept of a pair is 20 bytes (a hash of either side and a set of flags), and some 35 more while
-they are sorted: 36 million pairs take about 2 GB.
+The files are read twice: first a sample, to learn what is usual (corpus_profile.py), then everything, pair by pair
+(findings.py). A pair takes 20 bytes of memory (a hash of each side and a set of flags), and about 35 more while hashes
+are sorted: 36 million pairs need about 2 GB.
 """
 
 import errno
@@ -19,16 +19,24 @@ import numpy as np
 from jaxtyping import Bool, Int, UInt32, UInt64
 
 from heedful.data import corpus_profile as profiles
-from heedful.data.pairs import MAX_LINE_BYTES, STANDARD_INPUT, check_parallel, raw_lines
-from heedful.data.symptoms import KINDS, LONG_WORDS, FindingKind, Severity, bit, judge_line, sentence, severity
+from heedful.data.findings import (
+    FINDING_KINDS,
+    LONG_WORDS,
+    Finding,
+    FindingKind,
+    Severity,
+    describe_finding,
+    flag_of,
+    severity_of,
+    tidy_line,
+)
+from heedful.data.pairs import MAX_LINE_BYTES, STANDARD_INPUT, StrPath, check_parallel, list_files, read_raw_lines
 from heedful.errors import DataError, OutOfSpace
 
-__all__ = ["Cleaned", "Diagnosis", "Finding", "FindingKind", "Severity", "clean", "examine"]
-
-_BLOCK = 4096  # pairs that are judged at a time
-_SAMPLE = 100_000  # pairs that the profile is learnt from
-_MAX_LINES = 5  # line numbers that a finding names
-# A pair is dropped for the first of these that it shows.
+_BLOCK = 4096  # pairs that are examined at a time
+_SAMPLE = 100_000  # pairs to learn the profile from
+_MAX_LINES = 5  # line numbers in a finding
+# The first of these that a pair has is the reason for dropping it.
 _DROPPED: tuple[FindingKind, ...] = (
     "encoding", "oversized", "empty", "overlap-pair", "overlap-source", "overlap-target",
     "copy", "swapped", "long", "ratio", "duplicate",
@@ -37,19 +45,8 @@ _NOT_COMPARED: tuple[FindingKind, ...] = ("empty", "encoding", "oversized")
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that is wrong. Lines are counted from 1 through all the files in a row; the first few are named."""
-
-    kind: FindingKind
-    message: str
-    count: int
-    lines: tuple[int, ...]
-    severity: Severity
-
-
-@dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """A corpus in numbers, and what is wrong with it, the gravest first."""
+    """The size of a corpus, and the problems found in it, the most severe first."""
 
     pairs: int
     source_words: int
@@ -60,29 +57,27 @@ class Diagnosis:
 
     @property
     def mean_source_words(self) -> float:
-        """Words of a source sentence, on average."""
         return self.source_words / max(1, self.pairs)
 
     @property
     def mean_target_words(self) -> float:
-        """Words of a target sentence, on average."""
         return self.target_words / max(1, self.pairs)
 
 
 @dataclass(frozen=True, slots=True)
-class Cleaned:
-    """What `clean` did. Every dropped pair is counted once, for its gravest reason."""
+class CleanedCorpus:
+    """The result of cleaning. Each dropped pair is counted once, for its most severe problem."""
 
     pairs: int
     kept: int
     dropped: dict[FindingKind, int]
-    tidied: int  # kept pairs that lost white space at the ends or control characters
+    tidied: int  # kept pairs without their control characters or white space at the ends
     files: tuple[Path, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Block:
-    """Some pairs, judged."""
+    """Some pairs with their flags and lengths."""
 
     sources: list[bytes]
     targets: list[bytes]
@@ -93,7 +88,7 @@ class _Block:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Hashes:
-    """Pairs as numbers that are equal where the texts are."""
+    """Hashes of both sides of all pairs."""
 
     sources: UInt64[np.ndarray, " pairs"]
     targets: UInt64[np.ndarray, " pairs"]
@@ -105,24 +100,31 @@ class _Hashes:
 
 @dataclass(slots=True, eq=False)
 class _Scan:
-    """All pairs, judged. Grows block by block."""
+    """The flags of all pairs; it grows block by block."""
 
     flags: UInt32[np.ndarray, " pairs"] = field(default_factory=lambda: np.zeros(0, np.uint32))
     characters: Int[np.ndarray, " 2"] = field(default_factory=lambda: np.zeros(2, np.int64))
     words: Int[np.ndarray, " 2"] = field(default_factory=lambda: np.zeros(2, np.int64))
-    same_language: int = 0  # pairs of the sample, where its sides look like one language
-    troubles: list[Finding] = field(default_factory=list)
+    same_language: int = 0  # pairs in the sample, if its sides look like one language; else 0
+    file_errors: list[Finding] = field(default_factory=list)
 
 
-def examine(sources: Sequence[str], targets: Sequence[str], tests: Sequence[tuple[str, str]] = ()) -> Diagnosis:
-    """Everything that is wrong with a corpus, as findings; only files that are missing are refused."""
-    scan = _scan(sources, targets, tests)
+def doctor(
+    source: StrPath | Sequence[StrPath],
+    target: StrPath | Sequence[StrPath],
+    tests: Sequence[tuple[StrPath, StrPath]] = (),
+) -> Diagnosis:
+    """Find the problems of a parallel corpus. `tests` are pairs of source and reference files, to look for overlap.
+
+    Only a missing file is an error; every other problem is a finding.
+    """
+    scan = _scan(list_files(source), list_files(target), tests)
     pairs = len(scan.flags)
-    findings = list(scan.troubles)
+    findings = list(scan.file_errors)
     if scan.same_language:
         findings.append(_finding("same-language", scan.same_language, pairs, ()))
-    for kind in KINDS:
-        places = np.flatnonzero(scan.flags & np.uint32(bit(kind)))
+    for kind in FINDING_KINDS:
+        places = np.flatnonzero(scan.flags & np.uint32(flag_of(kind)))
         if len(places):
             findings.append(_finding(kind, len(places), pairs, tuple(int(n) + 1 for n in places[:_MAX_LINES])))
     order: tuple[Severity, ...] = ("error", "warning", "note")
@@ -131,13 +133,19 @@ def examine(sources: Sequence[str], targets: Sequence[str], tests: Sequence[tupl
     return Diagnosis(pairs, words[0], words[1], characters[0], characters[1], tuple(findings))
 
 
-def clean(sources: Sequence[str], targets: Sequence[str], tests: Sequence[tuple[str, str]], out: Path) -> Cleaned:
+def clean_corpus(
+    source: StrPath | Sequence[StrPath],
+    target: StrPath | Sequence[StrPath],
+    out: StrPath,
+    tests: Sequence[tuple[StrPath, StrPath]] = (),
+) -> CleanedCorpus:
     """Write the good pairs to files of the same names in the folder `out`; none appears before all are complete."""
+    sources, targets, out = list_files(source), list_files(target), Path(out)
     outputs = _output_paths([*sources, *targets], out)
     scan = _scan(sources, targets, tests)
-    for trouble in scan.troubles:
-        raise DataError(f"{trouble.message}; cleaning cannot mend that")
-    reasons = _reasons(scan.flags)
+    for error in scan.file_errors:
+        raise DataError(f"{error.message}; cleaning cannot repair that")
+    reasons = _find_reasons(scan.flags)
     try:
         out.mkdir(parents=True, exist_ok=True)
         _write_kept(sources, targets, reasons < 0, outputs)
@@ -145,27 +153,32 @@ def clean(sources: Sequence[str], targets: Sequence[str], tests: Sequence[tuple[
         kind = OutOfSpace if error.errno == errno.ENOSPC else DataError
         raise kind(f"{out} cannot be written: {error.strerror}") from error
     counts = np.bincount(reasons[reasons >= 0], minlength=len(_DROPPED)).tolist()
-    return Cleaned(
+    return CleanedCorpus(
         pairs=len(reasons),
         kept=int((reasons < 0).sum()),
         dropped={kind: count for kind, count in zip(_DROPPED, counts, strict=True) if count},
-        tidied=int(_shows(scan.flags[reasons < 0], ("white-space", "control")).sum()),
+        tidied=int(_has_any(scan.flags[reasons < 0], ("white-space", "control")).sum()),
         files=tuple(outputs),
     )
 
 
-def _scan(sources: Sequence[str], targets: Sequence[str], tests: Sequence[tuple[str, str]]) -> _Scan:
+def _scan(sources: Sequence[str], targets: Sequence[str], test_sets: Sequence[tuple[StrPath, StrPath]]) -> _Scan:
+    tests = [(str(source), str(target)) for source, target in test_sets]
     check_parallel(sources, targets)
     check_parallel([source for source, _ in tests], [target for _, target in tests])
     for name in (*sources, *targets, *(name for test in tests for name in test)):
         if name == STANDARD_INPUT:
-            raise DataError("standard input (-) cannot be examined, since files are read twice; write it to a file")
+            raise DataError("standard input (-) cannot be examined, because files are read twice; write it to a file")
     profile = _learn(sources, targets)
     scan = _Scan(same_language=profile.pairs if profile.same_language else 0)
-    flags, source_hashes, target_hashes = bytearray(), bytearray(), bytearray()  # they grow without being copied
+    flags, source_hashes, target_hashes = (
+        bytearray(),
+        bytearray(),
+        bytearray(),
+    )  # these grow without copies
     for source, target in zip(sources, targets, strict=True):
-        for block in _judged_blocks(source, target, scan.troubles):
-            flags += (block.flags | _unusual(block, profile)).tobytes()
+        for block in _examine_files(source, target, scan.file_errors):
+            flags += (block.flags | _flag_unusual(block, profile)).tobytes()
             source_hashes += _digests(block.sources)
             target_hashes += _digests(block.targets)
             scan.characters += block.characters.sum(1)
@@ -173,29 +186,29 @@ def _scan(sources: Sequence[str], targets: Sequence[str], tests: Sequence[tuple[
     scan.flags = np.frombuffer(flags, np.uint32)
     pairs = _Hashes(np.frombuffer(source_hashes, np.uint64), np.frombuffer(target_hashes, np.uint64))
     _mark_repeats(scan.flags, pairs)
-    _mark_overlap(scan.flags, pairs, _test_hashes(tests, scan.troubles))
+    _mark_overlap(scan.flags, pairs, _test_hashes(tests, scan.file_errors))
     return scan
 
 
-def _learn(sources: Sequence[str], targets: Sequence[str]) -> profiles.Profile:
-    """Learn from the first good pairs of each file."""
+def _learn(sources: Sequence[str], targets: Sequence[str]) -> profiles.CorpusProfile:
+    """Learn what is usual from the first good pairs of each file."""
     share = max(1, _SAMPLE // max(1, len(sources) * _BLOCK))
     blocks = [
-        _without(block, ("encoding", "binary", "oversized", "empty", "copy"))
+        _leave_out(block, ("encoding", "binary", "oversized", "empty", "copy"))
         for source, target in zip(sources, targets, strict=True)
-        for block in islice(_judged_blocks(source, target, []), share)
+        for block in islice(_examine_files(source, target, []), share)
     ]
     nothing = np.zeros((2, 0), np.int64)
-    return profiles.learn(
+    return profiles.learn_profile(
         [(block.sources, block.targets) for block in blocks],
         np.concatenate([nothing, *(block.characters for block in blocks)], axis=1),
         np.concatenate([nothing, *(block.words for block in blocks)], axis=1),
     )
 
 
-def _without(block: _Block, kinds: Sequence[FindingKind]) -> _Block:
-    """The pairs of a block that show none of some kinds."""
-    good = ~_shows(block.flags, kinds)
+def _leave_out(block: _Block, kinds: Sequence[FindingKind]) -> _Block:
+    """The pairs of a block that have none of these problems."""
+    good = ~_has_any(block.flags, kinds)
     places = np.flatnonzero(good).tolist()
     return _Block(
         [block.sources[place] for place in places],
@@ -206,20 +219,20 @@ def _without(block: _Block, kinds: Sequence[FindingKind]) -> _Block:
     )
 
 
-def _shows(flags: UInt32[np.ndarray, " pairs"], kinds: Sequence[FindingKind]) -> Bool[np.ndarray, " pairs"]:
-    return (flags & np.uint32(sum(map(bit, kinds)))) != 0
+def _has_any(flags: UInt32[np.ndarray, " pairs"], kinds: Sequence[FindingKind]) -> Bool[np.ndarray, " pairs"]:
+    return (flags & np.uint32(sum(map(flag_of, kinds)))) != 0
 
 
-def _unusual(block: _Block, profile: profiles.Profile) -> UInt32[np.ndarray, " pairs"]:
-    judged = ~_shows(block.flags, ("encoding", "oversized", "empty", "copy"))
-    swapped = profile.swapped(block.sources, block.targets) & judged
-    unequal = profile.unequal(block.characters, block.words) & judged
-    return swapped * np.uint32(bit("swapped")) | unequal * np.uint32(bit("ratio"))
+def _flag_unusual(block: _Block, profile: profiles.CorpusProfile) -> UInt32[np.ndarray, " pairs"]:
+    judged = ~_has_any(block.flags, ("encoding", "oversized", "empty", "copy"))
+    swapped = profile.find_swapped(block.sources, block.targets) & judged
+    unequal = profile.find_unequal(block.characters, block.words) & judged
+    return swapped * np.uint32(flag_of("swapped")) | unequal * np.uint32(flag_of("ratio"))
 
 
-def _judged_blocks(source: str, target: str, troubles: list[Finding]) -> Iterator[_Block]:
-    """Judge two files line by line; what keeps them from pairing up goes to `troubles`."""
-    source_lines, target_lines = _patient_lines(source, troubles), _patient_lines(target, troubles)
+def _examine_files(source: str, target: str, file_errors: list[Finding]) -> Iterator[_Block]:
+    """Examine two files line by line; problems that keep them from pairing up are added to `file_errors`."""
+    source_lines, target_lines = _read_lines(source, file_errors), _read_lines(target, file_errors)
     counts = [0, 0]
     while True:
         sources, targets = list(islice(source_lines, _BLOCK)), list(islice(target_lines, _BLOCK))
@@ -228,27 +241,27 @@ def _judged_blocks(source: str, target: str, troubles: list[Finding]) -> Iterato
         counts[0] += len(sources)
         counts[1] += len(targets)
         if paired := min(len(sources), len(targets)):
-            yield _judge(sources[:paired], targets[:paired])
+            yield _examine_pairs(sources[:paired], targets[:paired])
     for name, count in zip((source, target), counts, strict=True):
         if not count:
-            troubles.append(Finding("empty-file", f"{name} is empty", 1, (), severity("empty-file")))
+            file_errors.append(Finding("empty-file", f"{name} is empty", 1, (), severity_of("empty-file")))
     if counts[0] != counts[1]:
-        troubles.append(_unequal_counts(source, target, counts[0], counts[1]))
+        file_errors.append(_unequal_counts(source, target, counts[0], counts[1]))
 
 
-def _patient_lines(name: str, troubles: list[Finding]) -> Iterator[bytes]:
+def _read_lines(name: str, file_errors: list[Finding]) -> Iterator[bytes]:
     try:
-        yield from raw_lines(Path(name))
+        yield from read_raw_lines(Path(name))
     except DataError as error:
-        troubles.append(Finding("unreadable", str(error), 1, (), severity("unreadable")))
+        file_errors.append(Finding("unreadable", str(error), 1, (), severity_of("unreadable")))
 
 
-def _judge(sources: list[bytes], targets: list[bytes]) -> _Block:
+def _examine_pairs(sources: list[bytes], targets: list[bytes]) -> _Block:
     flags, characters, words = [], [], []
-    empty, copy, long, oversized = bit("empty"), bit("copy"), bit("long"), bit("oversized")
+    empty, copy, long, oversized = flag_of("empty"), flag_of("copy"), flag_of("long"), flag_of("oversized")
     for place, (raw_source, raw_target) in enumerate(zip(sources, targets, strict=True)):
-        source, source_flags = judge_line(raw_source)
-        target, target_flags = judge_line(raw_target)
+        source, source_flags = tidy_line(raw_source)
+        target, target_flags = tidy_line(raw_target)
         found = source_flags | target_flags
         if not source or not target:
             found |= empty
@@ -271,23 +284,25 @@ def _unequal_counts(source: str, target: str, source_count: int, target_count: i
     place = profiles.guess_divergence(_lengths(source), _lengths(target))
     shorter = min(source_count, target_count)
     if place <= shorter:
-        message += f"; they seem to run apart at about line {place}"
+        message += f"; they seem to get out of step at about line {place}"
     elif shorter:
-        message += f"; they seem to pair up until line {shorter}, where the shorter file ends"
-    return Finding("line-counts", message, abs(source_count - target_count), (place,), severity("line-counts"))
+        message += f"; they seem to match up to line {shorter}, where the shorter file ends"
+    return Finding("line-counts", message, abs(source_count - target_count), (place,), severity_of("line-counts"))
 
 
 def _lengths(name: str) -> Int[np.ndarray, " lines"]:
-    return np.fromiter((len(line) for line in _patient_lines(name, [])), np.int64)
+    return np.fromiter((len(line) for line in _read_lines(name, [])), np.int64)
 
 
 def _digests(lines: Sequence[bytes]) -> bytes:
     return b"".join(blake2b(line, digest_size=8).digest() for line in lines)
 
 
-def _test_hashes(tests: Sequence[tuple[str, str]], troubles: list[Finding]) -> _Hashes:
+def _test_hashes(tests: Sequence[tuple[str, str]], file_errors: list[Finding]) -> _Hashes:
     blocks = [
-        _without(block, _NOT_COMPARED) for source, target in tests for block in _judged_blocks(source, target, troubles)
+        _leave_out(block, _NOT_COMPARED)
+        for source, target in tests
+        for block in _examine_files(source, target, file_errors)
     ]
     return _Hashes(
         np.frombuffer(b"".join(_digests(block.sources) for block in blocks), np.uint64),
@@ -296,20 +311,20 @@ def _test_hashes(tests: Sequence[tuple[str, str]], troubles: list[Finding]) -> _
 
 
 def _mark_repeats(flags: UInt32[np.ndarray, " pairs"], hashes: _Hashes) -> None:
-    """Flag every pair but the first of its kind, and sources that have several targets."""
-    places = np.flatnonzero(~_shows(flags, _NOT_COMPARED))
+    """Flag pairs that repeat an earlier one, and sources that have several targets."""
+    places = np.flatnonzero(~_has_any(flags, _NOT_COMPARED))
     _, again = _neighbours(hashes.pairs[places])
-    flags[places[again]] |= np.uint32(bit("duplicate"))
-    places = np.flatnonzero(~_shows(flags, (*_NOT_COMPARED, "duplicate")))
+    flags[places[again]] |= np.uint32(flag_of("duplicate"))
+    places = np.flatnonzero(~_has_any(flags, (*_NOT_COMPARED, "duplicate")))
     before, after = _neighbours(hashes.sources[places])
     for alike in (before, after):
-        flags[places[alike]] |= np.uint32(bit("many-targets"))
+        flags[places[alike]] |= np.uint32(flag_of("many-targets"))
 
 
 def _neighbours(
     hashes: UInt64[np.ndarray, " pairs"],
 ) -> tuple[Int[np.ndarray, " repeats"], Int[np.ndarray, " repeats"]]:
-    """Places of equal hashes, each with the next place of the same hash."""
+    """Places of equal hashes, each with the next place that has the same hash."""
     order = np.argsort(hashes, kind="stable")
     ranked = hashes[order]
     equal = ranked[1:] == ranked[:-1]
@@ -319,29 +334,29 @@ def _neighbours(
 def _mark_overlap(flags: UInt32[np.ndarray, " pairs"], hashes: _Hashes, tests: _Hashes) -> None:
     if not len(tests.sources):
         return
-    compared = ~_shows(flags, _NOT_COMPARED)
+    compared = ~_has_any(flags, _NOT_COMPARED)
     pair = compared & _member(hashes.pairs, tests.pairs)
-    flags[pair] |= np.uint32(bit("overlap-pair"))
-    flags[compared & ~pair & _member(hashes.sources, tests.sources)] |= np.uint32(bit("overlap-source"))
-    flags[compared & ~pair & _member(hashes.targets, tests.targets)] |= np.uint32(bit("overlap-target"))
+    flags[pair] |= np.uint32(flag_of("overlap-pair"))
+    flags[compared & ~pair & _member(hashes.sources, tests.sources)] |= np.uint32(flag_of("overlap-source"))
+    flags[compared & ~pair & _member(hashes.targets, tests.targets)] |= np.uint32(flag_of("overlap-target"))
 
 
 def _member(hashes: UInt64[np.ndarray, " pairs"], known: UInt64[np.ndarray, " tests"]) -> Bool[np.ndarray, " pairs"]:
-    """Which hashes are known. It sorts the few known ones; `np.isin` would sort them all, several times over."""
+    """Which hashes are known. Only the few known ones are sorted; `np.isin` would sort all, several times."""
     known = np.sort(known)
     places = np.searchsorted(known, hashes)
     return known[np.minimum(places, len(known) - 1, out=places)] == hashes
 
 
 def _finding(kind: FindingKind, count: int, pairs: int, lines: tuple[int, ...]) -> Finding:
-    return Finding(kind, sentence(kind, count, pairs), count, lines, severity(kind))
+    return Finding(kind, describe_finding(kind, count, pairs), count, lines, severity_of(kind))
 
 
-def _reasons(flags: UInt32[np.ndarray, " pairs"]) -> Int[np.ndarray, " pairs"]:
-    """For each pair, which of `_DROPPED` it is dropped for; -1: it stays."""
+def _find_reasons(flags: UInt32[np.ndarray, " pairs"]) -> Int[np.ndarray, " pairs"]:
+    """For each pair, the place in `_DROPPED` of the reason to drop it; -1: the pair is kept."""
     reasons = np.full(len(flags), -1, np.int8)
     for place in reversed(range(len(_DROPPED))):
-        reasons[_shows(flags, (_DROPPED[place],))] = place
+        reasons[_has_any(flags, (_DROPPED[place],))] = place
     return reasons
 
 
@@ -351,7 +366,7 @@ def _output_paths(names: Sequence[str], out: Path) -> list[Path]:
     paths = [out / Path(name).name for name in names]
     for name, path in zip(names, paths, strict=True):
         if path.resolve() == Path(name).resolve():
-            raise DataError(f"the cleaned copy of {name} would overwrite it; give another folder than {out}")
+            raise DataError(f"the cleaned copy of {name} would overwrite it; give a different folder than {out}")
         if paths.count(path) > 1:
             raise DataError(f"two of the files are called {path.name}, and {out} cannot hold both; rename one")
     return paths
@@ -377,8 +392,8 @@ def _copy_kept(names: Sequence[str], kept: Bool[np.ndarray, " pairs"], drafts: S
         with draft.open("wb") as disk:
             packer = gzip.GzipFile("", "wb", 6, disk, mtime=0) if name.endswith(".gz") else nullcontext(disk)
             with packer as file:
-                for raw, keep in zip(raw_lines(Path(name)), keeps, strict=False):
+                for raw, keep in zip(read_raw_lines(Path(name)), keeps, strict=False):
                     if keep:
-                        file.write(judge_line(raw)[0].encode() + b"\n")
+                        file.write(tidy_line(raw)[0].encode() + b"\n")
             disk.flush()
             os.fsync(disk.fileno())

@@ -1,7 +1,7 @@
 """Text files as pairs of sentences, read line by line in constant memory.
 
-A line ends at a line feed and nowhere else: U+2028, a vertical tab or a form feed inside a sentence must not shift the
-lines of one file against those of the other.
+Only a line feed ends a line: U+2028, a vertical tab or a form feed inside a sentence must not shift the lines of one
+file against those of the other.
 """
 
 import gzip
@@ -18,11 +18,11 @@ from typing import BinaryIO
 
 from heedful.errors import DataError, did_you_mean
 
-MAX_LINE_BYTES = 1 << 20  # a longer "line" is no sentence, and reading it whole could fill the memory
+MAX_LINE_BYTES = 1 << 20  # a longer "line" is not a sentence, and reading it whole could fill the memory
 STANDARD_INPUT = "-"
 
 _BOM = b"\xef\xbb\xbf"
-_PACKED = frozenset({"gz", "txt"})  # suffixes that may stand behind the one of the language
+_PACKED = frozenset({"gz", "txt"})  # suffixes that may follow the one of the language
 _LANGUAGES = (
     # ISO 639-1
     "aa ab ae af ak am an ar as av ay az ba be bg bh bi bm bn bo br bs ca ce ch co cr cs cu cv cy da de dv dz ee el en "
@@ -30,7 +30,7 @@ _LANGUAGES = (
     "ka kg ki kj kk kl km kn ko kr ks ku kv kw ky la lb lg li ln lo lt lu lv mg mh mi mk ml mn mr ms mt my na nb nd ne "
     "ng nl nn no nr nv ny oc oj om or os pa pi pl ps pt qu rm rn ro ru rw sa sc sd se sg si sk sl sm sn so sq sr ss st "
     "su sv sw ta te tg th ti tk tl tn to tr ts tt tw ty ug uk ur uz ve vi vo wa wo xh yi yo za zh zu "
-    # ISO 639-2 and 639-3, those that corpora are commonly named by
+    # ISO 639-2 and 639-3 codes that are common in the names of corpora
     "afr amh ara asm ast azj bel ben bos bul cat ceb ces ckb cmn cym dan deu ell eng epo est eus fas fil fin fra fry "
     "ful gle glg grc guj hat hau heb hin hrv hsb hun hye ibo ind isl ita jav jpn kab kan kat kaz khm kir kor kur lao "
     "lat lav lit ltz lug luo mal mar mkd mlt mon mri msa mya nld nob nno nor npi nya oci ori orm pan pes pol por pus "
@@ -39,12 +39,21 @@ _LANGUAGES = (
 )
 
 
+StrPath = str | os.PathLike[str]
+
+
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A sentence and its translation."""
+    """A source and its target, such as a sentence and its translation."""
 
     source: str
     target: str
+
+
+def list_files(files: StrPath | Sequence[StrPath]) -> list[str]:
+    """The names of one or several files."""
+    several = [files] if isinstance(files, str | os.PathLike) else files
+    return [os.fspath(file) for file in several]
 
 
 def read_parallel(sources: Sequence[str], targets: Sequence[str]) -> Iterator[Pair]:
@@ -58,7 +67,7 @@ def read_table(path: Path) -> Iterator[Pair]:
     for number, line in enumerate(_lines(path), 1):
         columns = line.split("\t", 2)
         if len(columns) < 2:
-            raise DataError(f"{_named(path)}, line {number}: no tab; a line must be source, tab, target")
+            raise DataError(f"{_display_name(path)}, line {number}: no tab; a line must be source, tab, target")
         yield Pair(columns[0], columns[1])
 
 
@@ -68,14 +77,14 @@ def read_lines(path: Path) -> Iterator[str]:
     return _lines(path)
 
 
-def raw_lines(path: Path) -> Iterator[bytes]:
-    """The lines as bytes, not judged. One over MAX_LINE_BYTES comes cut to MAX_LINE_BYTES + 1."""
+def read_raw_lines(path: Path) -> Iterator[bytes]:
+    """The lines as bytes, unchecked. A line over MAX_LINE_BYTES is cut to MAX_LINE_BYTES + 1."""
     check_readable(path)
     return _raw_lines(path)
 
 
 def check_parallel(sources: Sequence[str], targets: Sequence[str]) -> None:
-    """Refuse lists of files that cannot pair up, before anything is read."""
+    """Refuse lists of files that cannot be paired, before reading any."""
     if len(sources) != len(targets):
         raise DataError(
             f"there are {len(sources)} source files but {len(targets)} target files; each source needs its target"
@@ -88,7 +97,7 @@ def check_parallel(sources: Sequence[str], targets: Sequence[str]) -> None:
 
 
 def check_readable(path: Path) -> None:
-    """Refuse what is not there or is a folder."""
+    """Refuse a path that is a folder or does not exist."""
     if str(path) == STANDARD_INPUT:
         return
     if path.is_dir():
@@ -99,7 +108,7 @@ def check_readable(path: Path) -> None:
 
 
 def guess_language(path: str) -> str:
-    """The language that a file's last suffix names ("corpus.en.gz": "en"), or nothing."""
+    """The language that a file's last suffix names ("corpus.en.gz": "en"), or an empty string."""
     suffixes = Path(path).name.lower().split(".")[1:]
     while suffixes and suffixes[-1] in _PACKED:
         suffixes.pop()
@@ -107,7 +116,7 @@ def guess_language(path: str) -> str:
 
 
 def fingerprint(path: Path) -> str:
-    """The sha256 of a file's bytes, as they are on disk."""
+    """The SHA-256 of the file on disk."""
     if str(path) == STANDARD_INPUT:
         raise DataError("standard input (-) has no fingerprint; write the text to a file first")
     check_readable(path)
@@ -125,20 +134,19 @@ def _parallel(sources: Sequence[str], targets: Sequence[str]) -> Iterator[Pair]:
         for source in source_lines:
             target = next(target_lines, None)
             if target is None:
-                _refuse_counts(source_name, count + 1 + _rest(source_lines), target_name, count)
+                _refuse_counts(source_name, count + 1 + _count_rest(source_lines), target_name, count)
             else:
                 yield Pair(source, target)
                 count += 1
-        if rest := _rest(target_lines):
+        if rest := _count_rest(target_lines):
             _refuse_counts(source_name, count, target_name, count + rest)
 
 
-def _named(path: Path) -> str:
-    """For errors."""
+def _display_name(path: Path) -> str:
     return "standard input" if str(path) == STANDARD_INPUT else str(path)
 
 
-def _rest(lines: Iterator[str]) -> int:
+def _count_rest(lines: Iterator[str]) -> int:
     return sum(1 for _ in lines)
 
 
@@ -153,7 +161,8 @@ def _lines(path: Path) -> Iterator[str]:
     for number, raw in enumerate(_raw_lines(path), 1):
         if len(raw) > MAX_LINE_BYTES:
             raise DataError(
-                f"{_named(path)}, line {number}: longer than {MAX_LINE_BYTES} bytes; is it one sentence a line?"
+                f"{_display_name(path)}, line {number}: longer than {MAX_LINE_BYTES} bytes; "
+                "give a file with one sentence a line"
             )
         try:
             line = raw.decode()
@@ -161,7 +170,8 @@ def _lines(path: Path) -> Iterator[str]:
             raise _not_utf8(path, number, error) from error
         if "\0" in line:
             raise DataError(
-                f"{_named(path)}, line {number}: holds a NUL byte; this is binary or UTF-16, not UTF-8 text"
+                f"{_display_name(path)}, line {number}: holds a NUL byte, so the file is binary or UTF-16; "
+                "convert it to UTF-8 text"
             )
         yield line
     if not number and str(path) != STANDARD_INPUT:
@@ -171,13 +181,13 @@ def _lines(path: Path) -> Iterator[str]:
 def _not_utf8(path: Path, number: int, error: UnicodeDecodeError) -> DataError:
     raw, place, is_file = error.object, error.start, str(path) != STANDARD_INPUT
     column = len(raw[:place].decode()) + 1
-    where = f"{_named(path)}, line {number}: not UTF-8 (byte 0x{raw[place]:02x} at column {column})"
+    where = f"{_display_name(path)}, line {number}: not UTF-8 (byte 0x{raw[place]:02x} at column {column})"
     if number == 1 and raw.startswith(b"\x1f\x8b"):
         way_out = f"rename it to {path}.gz" if is_file else "pipe it through gunzip"
-        return DataError(f"{where}; it is packed by gzip, so {way_out}")
+        return DataError(f"{where}; it is compressed by gzip, so {way_out}")
     encoding = "UTF-16" if number == 1 and raw[:2] in (b"\xff\xfe", b"\xfe\xff") else "ISO-8859-1"
     if b"\0" in raw and encoding != "UTF-16":
-        return DataError(f"{where}; that is no text; give a file with one sentence a line")
+        return DataError(f"{where}; it is not a text file; give one with one sentence a line")
     files = f" {path} > {path.with_name(f'{path.stem}.utf8{path.suffix}')}" if is_file else ""
     return DataError(f"{where}; convert it with: iconv -f {encoding} -t UTF-8{files}")
 
@@ -194,15 +204,15 @@ def _raw_lines(path: Path) -> Iterator[bytes]:
                     _skip_line(file, line)
                 line = file.readline(MAX_LINE_BYTES + 2)
     except EOFError as error:
-        raise DataError(f"{path} breaks off in the middle; unpack it with gzip -t to see, or fetch it again") from error
+        raise DataError(f"{path} ends in the middle; test it with gzip -t, or download it again") from error
     except (gzip.BadGzipFile, zlib.error) as error:
-        raise DataError(f"{path} is not a sound gzip file ({error}); rename it without .gz if it is text") from error
+        raise DataError(f"{path} is not a valid gzip file ({error}); if it is text, rename it without .gz") from error
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror}") from error
 
 
 def _skip_line(file: BinaryIO, line: bytes) -> None:
-    """Pass over the rest of a line that was too long to be read at once."""
+    """Skip the rest of a line that was too long to be read at once."""
     while line and line[-1:] != b"\n":
         line = file.readline(MAX_LINE_BYTES)
 
@@ -210,9 +220,9 @@ def _skip_line(file: BinaryIO, line: bytes) -> None:
 def _open(path: Path) -> AbstractContextManager[BinaryIO]:
     if str(path) == STANDARD_INPUT:
         try:
-            # A reader of our own: a thread that waits in Python's could not be left behind when the program ends.
+            # A separate reader: a thread that waits in Python's own would keep the program from ending.
             return os.fdopen(sys.stdin.fileno(), "rb", closefd=False)
-        except (OSError, ValueError):  # somebody has put something else in its place
+        except (OSError, ValueError):  # a test or a program has replaced it
             return nullcontext(sys.stdin.buffer)
     if path.suffix == ".gz":
         return io.BufferedReader(gzip.open(path), MAX_LINE_BYTES)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from heedful.config import BleuTokens, SearchConfig
-from heedful.metrics.score import Score
+from heedful.metrics import Score
 from heedful.progress import Reporter
 from heedful.tasks import Question, ScoringOptions
 from heedful.translation.translator import Translator

@@ -18,7 +18,7 @@ from heedful.attention.pruning import choose_least_important, remove_heads
 from heedful.config import BleuTokens, ModelConfig, SearchConfig
 from heedful.data.batch import Batch
 from heedful.data.batching import Batching, epoch_batches
-from heedful.data.corpus import Limits, write_corpus
+from heedful.data.corpus import PairLimits, write_corpus
 from heedful.data.pairs import Pair
 from heedful.errors import ConfigError, DataError, FolderError
 from heedful.models.build import build_model
@@ -157,7 +157,7 @@ def paired_batches(run: RunFolder, translator: Translator, pairs: Sequence[Pair]
     device = next(translator.model.parameters()).device
     with TemporaryDirectory() as folder:
         seen = (translator.task.symbols(pair) for pair in pairs)
-        corpus = write_corpus(Path(folder), seen, encoders, size, Limits(data.max_length, data.max_ratio))
+        corpus = write_corpus(Path(folder), seen, encoders, size, PairLimits(data.max_length, data.max_ratio))
         if not len(corpus):
             raise DataError("every pair is empty or too long; give other text to weigh the heads by")
         indices = epoch_batches(*corpus.lengths(), Batching(_BATCH_TOKENS, 0), 0)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from heedful.config.experiment import BleuTokens
 from heedful.errors import ConfigError, DataError
-from heedful.metrics.score import Score
+from heedful.metrics import Score
 
 if TYPE_CHECKING:  # importing these takes a quarter of a second, which translating does not need
     from sacrebleu.metrics.base import Metric

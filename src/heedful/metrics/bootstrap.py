@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from heedful.metrics.score import Score
+from heedful.metrics import Score
 
 _SEED = 12345  # the same as sacreBLEU's
 

@@ -18,8 +18,8 @@ from itertools import accumulate
 import numpy as np
 
 from heedful.errors import DataError
+from heedful.metrics import Score
 from heedful.metrics.bootstrap import Counts, bootstrap_score, percent
-from heedful.metrics.score import Score
 
 Bracket = tuple[str, int, int]  # a label, its first word, and the word after its last
 

@@ -10,8 +10,8 @@ import numpy as np
 from rapidfuzz.distance import Levenshtein
 
 from heedful.errors import DataError
+from heedful.metrics import Score
 from heedful.metrics.bootstrap import Counts, bootstrap_score, percent
-from heedful.metrics.score import Score
 
 Symbols = Sequence[str]  # a string is a sequence of characters
 

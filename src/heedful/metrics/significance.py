@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 from heedful.config.experiment import BleuTokens
+from heedful.metrics import Score
 from heedful.metrics.bleu import check_line_counts, limit_resamples, make_bleu, make_score
-from heedful.metrics.score import Score
 
 if TYPE_CHECKING:
     from sacrebleu.metrics.base import Metric

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from heedful.config import SearchConfig
 from heedful.data.pairs import Pair
-from heedful.evaluation.score import PairScore, score_pairs
+from heedful.evaluation.score_pairs import PairScore, score_pairs
 from heedful.inspection.attention_view import AttentionViewer
 from heedful.progress import SilentReporter
 from heedful.serve.batcher import Piece

@@ -7,7 +7,7 @@ from pydantic import BaseModel
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from heedful.evaluation.score import PairScore
+from heedful.evaluation.score_pairs import PairScore
 from heedful.serve import schemas as wire
 from heedful.serve.batcher import Piece, Ticket
 from heedful.serve.http_errors import Refused

@@ -14,7 +14,7 @@ from heedful.data.corpus import Corpus
 from heedful.device import choose_device, use_threads
 from heedful.errors import ConfigError, FolderError
 from heedful.evaluation.evaluate import evaluate
-from heedful.metrics.score import Score
+from heedful.metrics import Score
 from heedful.models.flops import training_flops
 from heedful.models.size import model_size
 from heedful.storage.files import read_json, write_atomically

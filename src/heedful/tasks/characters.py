@@ -6,7 +6,7 @@ from pathlib import Path
 from heedful.config.experiment import BleuTokens
 from heedful.data.pairs import Pair, read_lines
 from heedful.errors import DataError
-from heedful.metrics.score import Score
+from heedful.metrics import Score
 from heedful.tasks.task import References, ScoringOptions, Task
 
 _SPACE = "␣"  # stands for a space of the text, because spaces separate symbols

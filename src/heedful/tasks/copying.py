@@ -6,7 +6,7 @@ from pathlib import Path
 
 from heedful.config.experiment import BleuTokens
 from heedful.data.pairs import Pair, read_lines
-from heedful.metrics.score import Score
+from heedful.metrics import Score
 from heedful.tasks.task import References, ScoringOptions, Task
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from heedful.config.experiment import BleuTokens
 from heedful.data.pairs import Pair, read_lines
 from heedful.errors import DataError
-from heedful.metrics.score import Score
+from heedful.metrics import Score
 from heedful.tasks.task import References, ScoringOptions, Task
 from heedful.text.linearisation import linearise, tree_over, with_words, without_words
 from heedful.text.trees import NO_TAG, Tree, read_tree, read_trees, write_tree

@@ -7,7 +7,7 @@ from pathlib import Path
 from heedful.config.experiment import BleuTokens
 from heedful.data.pairs import Pair, read_lines
 from heedful.errors import DataError
-from heedful.metrics.score import Score
+from heedful.metrics import Score
 from heedful.tasks.characters import spell
 from heedful.tasks.task import Question, References, ScoringOptions, Task
 

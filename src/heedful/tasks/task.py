@@ -13,7 +13,7 @@ from typing import Literal
 from heedful.config.experiment import BleuTokens, DataConfig, TokenizerKind
 from heedful.data.pairs import Pair, check_readable, read_parallel
 from heedful.errors import ConfigError, DataError
-from heedful.metrics.score import Score
+from heedful.metrics import Score
 
 FileLayout = Literal["two", "one", "either"]  # whether source and target are in two files, in one, or as the user likes
 References = Sequence[Sequence[str]]  # `references[i]` are the right answers to question i

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from heedful.config.experiment import BleuTokens
 from heedful.data.pairs import read_table
 from heedful.errors import DataError
+from heedful.metrics import Score
 from heedful.metrics.bleu import bleu, score_translations
-from heedful.metrics.score import Score
 from heedful.tasks.task import References, ScoringOptions, Task
 
 

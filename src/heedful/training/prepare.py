@@ -9,7 +9,7 @@ from itertools import chain, islice
 from pathlib import Path
 
 from heedful.config import DataConfig, Experiment
-from heedful.data.corpus import FILES, Corpus, Dropped, Encode, Limits, write_corpus
+from heedful.data.corpus import FILES, Corpus, DroppedPairs, Encode, PairLimits, write_corpus
 from heedful.data.pairs import STANDARD_INPUT, Pair, check_readable, fingerprint, guess_language
 from heedful.errors import ConfigError, DataError, FolderError
 from heedful.progress import Reporter, report_progress
@@ -98,7 +98,7 @@ def prepare(run: RunFolder, experiment: Experiment, total: int, report: Reporter
 
     tokenizers = _tokenizers(run, experiment, training_pairs, total, report)
     run.describe(experiment, tokenizers)
-    limits = Limits(data.max_length, data.max_ratio)
+    limits = PairLimits(data.max_length, data.max_ratio)
     with disk_errors(run.data):
         train = tuple(_train_corpora(run, experiment, tokenizers, training_pairs, total, report))
         _check_not_empty(train[0], data)
@@ -130,7 +130,7 @@ def describe_data(run: RunFolder, experiment: Experiment, prepared: Prepared) ->
         "pieces_a_word": count_pieces_per_word(
             prepared.tokenizers, task, prepared.valid_pairs or task.read_pairs(data)
         ),
-        "dropped": {name: getattr(prepared.train[0].dropped, name) for name in Dropped.__slots__},
+        "dropped": {name: getattr(prepared.train[0].dropped, name) for name in DroppedPairs.__slots__},
         "source_language": data.source_language,
         "target_language": data.target_language,
     }
@@ -263,7 +263,7 @@ def _train_corpora(
             report_progress(pairs(), what, total, report),
             encoders,
             size,
-            Limits(data.max_length, data.max_ratio),
+            PairLimits(data.max_length, data.max_ratio),
         )
 
 
@@ -276,12 +276,12 @@ def _encoder(tokenizer: Tokenizer, experiment: Experiment, stream: int) -> Encod
     return lambda texts: dropout.encode_all(texts, hash((experiment.seed, stream, next(calls))))
 
 
-def _valid_corpus(run: RunFolder, pairs: Sequence[Pair], tokenizers: Tokenizers, limits: Limits) -> Corpus | None:
+def _valid_corpus(run: RunFolder, pairs: Sequence[Pair], tokenizers: Tokenizers, limits: PairLimits) -> Corpus | None:
     if not pairs:
         return None
     size = max(tokenizers.source.vocabulary_size, tokenizers.target.vocabulary_size)
     encoders = (tokenizers.source.encode_all, tokenizers.target.encode_all)
-    corpus = write_corpus(run.data / "valid", pairs, encoders, size, Limits(8 * limits.longest))
+    corpus = write_corpus(run.data / "valid", pairs, encoders, size, PairLimits(8 * limits.longest))
     if not len(corpus):
         raise DataError("every validation pair is empty or too long; give other files, or set data.hold_out = 0")
     return corpus

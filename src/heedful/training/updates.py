@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import torch
 
-from heedful.data.batching import Batching, Position, epoch_batches, shares
+from heedful.data.batching import Batching, Position, epoch_batches, split_batch
 from heedful.data.corpus import Corpus
 from heedful.training.gradients import Update
 
@@ -38,7 +38,7 @@ def make_updates(
         batches = epoch_batches(source, target, batching, epoch)
         for number in range(skip, len(batches)):
             pairs, end = batches[number], number + 1 == len(batches)
-            parts = shares(pairs, split.parts * split.processes)
+            parts = split_batch(pairs, split.parts * split.processes)
             mine = [part for part in parts[split.rank :: split.processes] if len(part)]
             target_tokens = int(target[pairs].sum())
             yield Update(

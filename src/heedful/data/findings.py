@@ -1,6 +1,7 @@
-"""What can be wrong with a pair: the kinds, how grave each is, and those that one line shows by itself."""
+"""The kinds of problems that a pair can have, how severe each is, and those that a single line shows."""
 
 import re
+from dataclasses import dataclass
 from typing import Literal, assert_never, get_args
 
 FindingKind = Literal[
@@ -29,7 +30,19 @@ FindingKind = Literal[
 ]
 Severity = Literal["error", "warning", "note"]
 
-KINDS: tuple[FindingKind, ...] = get_args(FindingKind)
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One problem. Lines are counted from 1 through all files in a row; `lines` has the first few."""
+
+    kind: FindingKind
+    message: str
+    count: int
+    lines: tuple[int, ...]
+    severity: Severity
+
+
+FINDING_KINDS: tuple[FindingKind, ...] = get_args(FindingKind)
 LONG_WORDS = 250
 
 _BREAKS = re.compile("[\\r\\v\\f\x1c-\x1e\x85\u2028\u2029]+")
@@ -39,24 +52,24 @@ _MOJIBAKE = re.compile("[ÃÂ][\x80-\xbf€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’
 _MARKUP = re.compile(r"</?[A-Za-z][^<>]*>|&(?:[A-Za-z]{2,8}|#\d{1,6}|#x[0-9A-Fa-f]{1,6});")
 
 
-def bit(kind: FindingKind) -> int:
-    """The place of a kind in a pair's flags."""
-    return 1 << KINDS.index(kind)
+def flag_of(kind: FindingKind) -> int:
+    """The bit that stands for this kind in a pair's flags."""
+    return 1 << FINDING_KINDS.index(kind)
 
 
-_ENCODING, _BINARY = bit("encoding"), bit("binary")
-_MOJI, _REPLACEMENT, _CONTROL = bit("mojibake"), bit("replacement"), bit("control")
-_WHITE_SPACE, _MARKED = bit("white-space"), bit("markup")
+_ENCODING, _BINARY = flag_of("encoding"), flag_of("binary")
+_MOJI, _REPLACEMENT, _CONTROL = flag_of("mojibake"), flag_of("replacement"), flag_of("control")
+_WHITE_SPACE, _MARKED = flag_of("white-space"), flag_of("markup")
 
 
-def judge_line(raw: bytes) -> tuple[str, int]:
-    """The line as it should be, and flags for what was wrong with it."""
+def tidy_line(raw: bytes) -> tuple[str, int]:
+    """The line without the problems that can be repaired, and flags for all that were found."""
     try:
         text, flags = raw.decode(), 0
     except UnicodeDecodeError:
         text, flags = raw.decode(errors="replace"), _ENCODING
     if not text.isascii():
-        flags |= _foreign_flags(text, flags)
+        flags |= _flag_non_ascii(text, flags)
     if not text.isprintable() and _CONTROLS.search(text):
         flags |= _CONTROL | (_BINARY if "\0" in text else 0)
         text = _CONTROLS.sub("", _BREAKS.sub(" ", text))
@@ -66,14 +79,14 @@ def judge_line(raw: bytes) -> tuple[str, int]:
     return stripped, flags | (_WHITE_SPACE if len(stripped) != len(text) else 0)
 
 
-def _foreign_flags(text: str, flags: int) -> int:
+def _flag_non_ascii(text: str, flags: int) -> int:
     found = _MOJI if _MOJIBAKE.search(text) else 0
-    # Where the bytes themselves were wrong, decoding has just put the replacement characters in.
+    # If the bytes were not UTF-8, decoding has just inserted the replacement characters.
     return found | (_REPLACEMENT if "\ufffd" in text and not flags & _ENCODING else 0)
 
 
-def severity(kind: FindingKind) -> Severity:
-    """An error is what the files cannot be read with; a warning makes a worse model or a wrong score."""
+def severity_of(kind: FindingKind) -> Severity:
+    """With an error, the files cannot be read; with a warning, the model is worse or its score wrong."""
     match kind:
         case "unreadable" | "line-counts" | "empty-file" | "encoding" | "binary" | "oversized":
             return "error"
@@ -88,8 +101,8 @@ def severity(kind: FindingKind) -> Severity:
             assert_never(kind)
 
 
-def sentence(kind: FindingKind, count: int, pairs: int) -> str:  # noqa: PLR0912  one branch a kind
-    """What was found, in one sentence."""
+def describe_finding(kind: FindingKind, count: int, pairs: int) -> str:  # noqa: PLR0912  one branch a kind
+    """One sentence about a finding."""
     some = f"{count} of {pairs} pairs"
     match kind:
         case "encoding":
@@ -101,23 +114,23 @@ def sentence(kind: FindingKind, count: int, pairs: int) -> str:  # noqa: PLR0912
         case "empty":
             return f"{some} have an empty side"
         case "copy":
-            return f"{some} have the source itself for a target"
+            return f"{some} have a target that is the source itself"
         case "swapped":
-            return f"{some} seem to have source and target exchanged"
+            return f"{some} seem to have source and target swapped"
         case "same-language":
             return f"source and target look like the same language in a sample of {count} pairs"
         case "ratio":
-            return f"{some} have lengths that hardly belong to a sentence and its translation"
+            return f"{some} have lengths too different for a sentence and its translation"
         case "long":
             return f"{some} have more than {LONG_WORDS} words on a side"
         case "duplicate":
             return f"{some} repeat an earlier pair"
         case "overlap-pair":
-            return f"{some} stand in a test set as well"
+            return f"{some} are in a test set, too"
         case "overlap-source":
-            return f"{some} have a source that stands in a test set as well"
+            return f"{some} have a source that is in a test set, too"
         case "overlap-target":
-            return f"{some} have a target that stands in a test set as well"
+            return f"{some} have a target that is in a test set, too"
         case "mojibake":
             return f"{some} hold UTF-8 that was read as Windows-1252 ('Ã¤' for 'ä')"
         case "replacement":
@@ -127,10 +140,10 @@ def sentence(kind: FindingKind, count: int, pairs: int) -> str:  # noqa: PLR0912
         case "white-space":
             return f"{some} begin or end with white space"
         case "many-targets":
-            return f"{some} have a source that has another target elsewhere"
+            return f"{some} have a source that has a different target elsewhere"
         case "markup":
-            return f"{some} hold remnants of HTML"
+            return f"{some} hold HTML tags or entities"
         case "unreadable" | "line-counts" | "empty-file":
-            return f"{count} files cannot be paired"  # these are worded where the names of the files are known
+            return f"{count} files cannot be paired"  # the callers that know the file names write these messages
         case _:
             assert_never(kind)
