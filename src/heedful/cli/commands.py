@@ -44,15 +44,15 @@ _SHORT: dict[Callable[..., None], str] = {  # what fits into a line of the list 
     models: "List the models: built-in ones and run folders.",
     train: "Train from two text files, a recipe, or go on.",
     evaluate: "Translate a test set and score it.",
-    compare: "Tell whether one system is better than another.",
-    score: "Tell how probable given translations are.",
+    compare: "Test whether one system is better than another.",
+    score: "Compute the probability of given translations.",
     heads: "See what every head attends to.",
     prune: "Remove the heads that matter least.",
     study: "Run one of the paper's comparisons.",
     export: "Write a model in another program's format.",
     serve: "Translate over HTTP, with a page.",
     key: "Make an API key for `heedful serve`.",
-    doctor: "Find what is wrong with parallel text.",
+    doctor: "Find problems in parallel text.",
     info: "Tell what a model or a preset is.",
 }
 for command, short in _SHORT.items():
