@@ -54,8 +54,8 @@ USAGE = [
     ("doctor", "missing option '--source'"),
     ("translate {d}/run x --beam 0", "invalid value for '--beam'"),
     ("translate {d}/run x --beam two", "invalid value for '--beam'"),
-    ("info", "name a model, or a preset by --preset"),
-    ("info {d}/run --preset base", "name a model, or a preset by --preset"),
+    ("info", "name a model, or a preset with --preset"),
+    ("info {d}/run --preset base", "name a model, or a preset with --preset"),
     ("info --preset bsae", "unknown preset: bsae; did you mean 'base'?"),
 ]
 
@@ -250,7 +250,7 @@ def test_what_is_read_is_not_written_to(trained: Path, tmp_path: Path) -> None:
     for target in (text, link):
         for command in (("translate", trained / "run", "--input", text), ("evaluate", trained / "run", *both)):
             ran = toy.run(*command, "--output", target)
-            assert (ran.code, f"--output {target} is the file that is read" in ran.err) == (2, True)
+            assert (ran.code, f"--output {target} is also an input file" in ran.err) == (2, True)
     assert toy.lines_of(text) == ["a"]
 
 

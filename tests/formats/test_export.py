@@ -267,7 +267,7 @@ def test_an_export_comes_back_bit_by_bit(sharing: str, tmp_path: Path) -> None:
     assert toy.run("export", run.path, tmp_path / "out", "--to", "huggingface").code == 0
     ran = toy.run("import", tmp_path / "out", tmp_path / "again")
     assert ran.code == 0, ran.err
-    assert "again: of 16 sample sentences 16 are translated alike (greedily)" in ran.out
+    assert "again: 16 of 16 sample sentences have the same greedy translation" in ran.out
     again = RunFolder.open(tmp_path / "again")
     assert toy.same_bits(toy.weights(run.path), toy.weights(again.path))
     assert (again.experiment().model, again.experiment().search) == (config, run.experiment().search)

@@ -112,7 +112,7 @@ def test_the_page_is_opened_on_request(trained: Path, tmp_path: Path, text: str)
         with mock.patch("webbrowser.open", return_value=works) as opened:
             ran = toy.run("heads", trained / "run", text, "--out", out, "--open")
         opened.assert_called_once_with(out.as_uri())
-        assert ("no browser was found" in ran.err) is not works
+        assert ("no browser found" in ran.err) is not works
 
 
 def test_the_numbers_are_for_programs(trained: Path, tmp_path: Path, text: str) -> None:
@@ -151,9 +151,9 @@ def test_heads_can_be_off(trained: Path, tmp_path: Path, text: str) -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("", "give one of these: a text, --input with a file, --paper with a folder, or --serve"),
-        ("text --input a.en", "give one of these: a text, --input with a file, --paper with a folder, or --serve"),
-        ("--serve --input a.en", "give one of these: a text, --input with a file, --paper with a folder, or --serve"),
+        ("", "give a text, --input FILE, --paper FOLDER or --serve"),
+        ("text --input a.en", "give a text, --input FILE, --paper FOLDER or --serve"),
+        ("--serve --input a.en", "give a text, --input FILE, --paper FOLDER or --serve"),
         ("text --report a.html", "--report goes with --input; leave it out here"),
         ("text --target a.de", "--target goes with --input; leave it out here"),
         ("--input a.en --off cross.1.1", "--off goes with a text or --serve; leave it out here"),
@@ -164,7 +164,7 @@ def test_heads_can_be_off(trained: Path, tmp_path: Path, text: str) -> None:
         ("text --port 80", "--port goes with --serve; leave it out here"),
         ("--input a.en --report a.txt", "--report a.txt must end in one of .html, .png, .svg, but ends in '.txt'"),
         ("text --out a.htm", "--out a.htm must end in one of .html, .png, .svg, .json, .npz, but ends in '.htm'"),
-        ("text --out no/a.png", "--out no/a.png: there is no folder no; make it first"),
+        ("text --out no/a.png", "--out no/a.png: there is no folder no; create it first"),
         ("text --off encoder.9.1", "unknown head: encoder.9.1; encoder attention has layers 1 to 1"),
         ("text --off mean", "unknown head: mean; a name is kind.layer.head, with one of encoder, decoder, cross"),
         ("--input missing.en", "there is no file missing.en"),
@@ -226,7 +226,7 @@ def test_a_corpus_tells_what_each_head_does_and_pages_know_it_from_then_on(
     assert ran.code == 0, ran.err
     assert ran.lines[0].split() == ["head", "role", "entropy", "distance", "stability", "evidence"]
     assert [line.split()[0] for line in ran.lines[1:]] == [f"{kind}.1.{head}" for kind in KINDS for head in (1, 2)]
-    assert "left out as empty or too long: 2 of 52 lines\n" in ran.err
+    assert "skipped 2 of 52 lines that are empty or too long\n" in ran.err
     assert "measured on 50 sentences" in report.read_text(encoding="utf-8")
     assert toy.run("heads", copy, text, "--out", tmp_path / "a.html").code == 0
     role = ran.lines[1].split()[1]
@@ -268,7 +268,7 @@ def test_what_heads_do_is_told_even_if_the_folder_cannot_keep_it(
     monkeypatch.setattr("heedful.storage.run_folder.RunFolder.write_about", refuse)
     ran = toy.run("heads", copy, "--input", trained / "test.en")
     assert (ran.code, len(ran.lines)) == (0, 7)
-    assert ran.err.endswith("what the heads do is not kept in the run folder: it is read-only\n")
+    assert ran.err.endswith("the roles of the heads are not stored in the run folder: it is read-only\n")
 
 
 def test_a_corpus_without_text_gets_a_sentence(trained: Path, tmp_path: Path) -> None:

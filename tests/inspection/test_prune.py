@@ -222,7 +222,7 @@ def test_a_person_gets_a_table(trained: Path, tmp_path: Path) -> None:
     assert table[0] == ["before", "after"]
     assert [line[0] for line in table[1:5]] == ["heads", "parameters", "BLEU", "sentences"]
     assert table[6:10] == [["heads", "removed", "in", "layer", "1"], ["cross", "1"], ["decoder", "1"], ["encoder", "1"]]
-    assert ran.lines[-1] == f"the smaller model is in {tmp_path / 'out'}"
+    assert ran.lines[-1] == f"the pruned model is in {tmp_path / 'out'}"
 
 
 @pytest.mark.parametrize(

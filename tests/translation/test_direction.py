@@ -330,7 +330,7 @@ def test_without_any_model_that_is_said(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.chdir(tmp_path)
     ran = toy.run("models")
     assert (ran.code, ran.out) == (0, "")
-    assert "no model is built in, and there is no run folder in runs/" in ran.err
+    assert "there are no built-in models and no run folders in runs/" in ran.err
     assert "no model is named, and none is built in" in toy.run("translate", "Hello.").err
     assert json.loads(toy.run("models", "--json").out) == []
 
@@ -352,7 +352,7 @@ def test_every_command_takes_a_name_and_leaves_the_model_as_it_is(pointed: Path,
         assert ran.code == 0, ran.err
     assert RunFolder.open(pointed / "out").has_fresh_ctranslate2
     ran = toy.run("export", "en-de", "--to", "ctranslate2")
-    assert "en-de is built in and stays as it is; give the export a folder of its own" in ran.err
+    assert "en-de is a built-in model and cannot be changed; give a folder for the export" in ran.err
     ran = toy.run("compare", "en-ed", "en-de", "--source", source, "--reference", target)
     assert "did you mean 'en-de'?" in ran.err
 

@@ -1,4 +1,4 @@
-"""The commands together, and how every failure ends: one sentence and an exit code."""
+"""All commands, and the one sentence and exit code that every failure ends with."""
 
 import errno
 import io
@@ -36,24 +36,24 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=True,
     pretty_exceptions_enable=False,
-    rich_markup_mode=None,  # plain help: drawing boxes would take longer than all the rest
+    rich_markup_mode=None,  # plain help, because drawing boxes takes longer than everything else
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-_SHORT: dict[Callable[..., None], str] = {  # what fits into a line of the list of commands
+_SHORT: dict[Callable[..., None], str] = {  # one line each in the list of commands
     translate: "Translate texts, files of lines, documents.",
     models: "List the models: built-in ones and run folders.",
-    train: "Train from two text files, a recipe, or go on.",
+    train: "Train from two text files or a recipe, or resume.",
     evaluate: "Translate a test set and score it.",
     compare: "Test whether one system is better than another.",
-    score: "Compute the probability of given translations.",
+    score: "Score given translations by their probability.",
     heads: "See what every head attends to.",
     prune: "Remove the heads that matter least.",
     study: "Run one of the paper's comparisons.",
     export: "Write a model in another program's format.",
-    serve: "Translate over HTTP, with a page.",
-    key: "Make an API key for `heedful serve`.",
+    serve: "Translate over HTTP, with a web page.",
+    key: "Create an API key for `heedful serve`.",
     doctor: "Find problems in parallel text.",
-    info: "Tell what a model or a preset is.",
+    info: "Describe a model or a preset.",
 }
 for command, short in _SHORT.items():
     app.command(short_help=short)(command)
@@ -71,7 +71,9 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def _options(
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show it.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
 ) -> None:
     if debug:
         os.environ["HEEDFUL_DEBUG"] = "1"
@@ -79,8 +81,8 @@ def _options(
 
 def main() -> NoReturn:
     """Run the command line and exit."""
-    # PyTorch's threads wait by spinning, which beside other programs made them five times slower. They must be told
-    # before it is imported.
+    # PyTorch's threads spin while they wait, which made them five times slower beside other programs. This must be set
+    # before PyTorch is imported.
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     _open_streams()
     try:
@@ -91,11 +93,11 @@ def main() -> NoReturn:
             traceback.print_exc()
     except KeyboardInterrupt:
         code = INTERRUPTED
-    sys.exit(_flushed(code if isinstance(code, int) else 0))
+    sys.exit(_flush_output(code if isinstance(code, int) else 0))
 
 
 def _explain(error: Exception) -> int:
-    """Say what went wrong; give the exit code."""
+    """Print what went wrong; return the exit code."""
     match error:
         case HeedfulError():
             complain(str(error))
@@ -126,7 +128,7 @@ def _explain(error: Exception) -> int:
 
 def _explain_usage(error: typer.TyperException) -> None:
     message = error.format_message()
-    if message.startswith("Usage:"):  # a command without its arguments shows its help
+    if message.startswith("Usage:"):  # a command without arguments shows its help
         say(message)
         return
     option, context = getattr(error, "option_name", ""), getattr(error, "ctx", None)
@@ -136,12 +138,12 @@ def _explain_usage(error: typer.TyperException) -> None:
     complain(message[:1].lower() + message[1:].rstrip(".") + ("" if message.endswith("?") else "; see --help"))
 
 
-def _flushed(code: int) -> int:
-    """A full disk or a closed pipe may show only when the last output is written."""
+def _flush_output(code: int) -> int:
+    """Flush standard output, where a full disk or a closed pipe may show last; return the exit code."""
     try:
         sys.stdout.flush()
     except OSError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python will flush once more
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # because Python flushes once more at exit
         if not isinstance(error, BrokenPipeError) and code == 0:
             complain(f"standard output: {error.strerror}")
             return OUT_OF_SPACE
@@ -149,7 +151,7 @@ def _flushed(code: int) -> int:
 
 
 def _open_streams() -> None:
-    """Text goes out as it comes in, in UTF-8 whatever the locale; a stream that was closed swallows what it gets."""
+    """Write UTF-8 whatever the locale, and replace closed streams by the null device."""
     for name in ("stdin", "stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:

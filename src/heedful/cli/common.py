@@ -1,4 +1,4 @@
-"""What several commands need."""
+"""Options and helpers that several commands share."""
 
 import sys
 from collections.abc import Iterable, Sequence
@@ -16,24 +16,24 @@ if TYPE_CHECKING:
     from heedful.translation.engines import EngineChoice
     from heedful.translation.translator import Translator
 
-MODEL_HELP = "A run folder, or a built-in model by its name."
+MODEL_HELP = "A run folder, or the name of a built-in model."
 ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", help=MODEL_HELP)]
-BeamOption = Annotated[int | None, typer.Option(min=1, help="Hypotheses kept; default is the model's own.")]
+BeamOption = Annotated[int | None, typer.Option(min=1, help="Beam size; default: the model's own.")]
 SearchOption = Annotated[
-    list[str] | None, typer.Option("--set", help="Any key of [search], such as search.alpha=1.0, for this time.")
+    list[str] | None, typer.Option("--set", help="Override a key of [search], such as search.alpha=1.0.")
 ]
 DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")]
 EngineOption = Annotated[
-    str, typer.Option(help="auto, torch or ctranslate2; auto: the fastest that the folder has a model for.")
+    str, typer.Option(help="auto, torch or ctranslate2; auto: the fastest one that the folder supports.")
 ]
 WithOption = Annotated[
-    list[Path] | None, typer.Option("--with", help="Another run of the same vocabulary, to take together. Repeatable.")
+    list[Path] | None, typer.Option("--with", help="Another run with the same vocabulary, for an ensemble. Repeatable.")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
-def search_with(own: SearchConfig, beam: int | None, settings: Sequence[str] | None) -> SearchConfig:
-    """The model's own search, except for what is given."""
+def override_search(own: SearchConfig, beam: int | None, settings: Sequence[str] | None) -> SearchConfig:
+    """The model's own search settings, with these changes."""
     from heedful.tasks import make_experiment
 
     given = merge(*map(parse_setting, settings or []), {"search": {"beam": beam}} if beam else {})
@@ -43,45 +43,43 @@ def search_with(own: SearchConfig, beam: int | None, settings: Sequence[str] | N
 
 
 def check_output(target: Path | None, option: str = "--output", read: Sequence[Path | None] = ()) -> None:
-    """Refuse a place that cannot be written to, or that is read, before hours of work; "-" is standard output."""
+    """Refuse an output that cannot be written or is also an input, before the work starts; "-" is standard output."""
     if target and target.is_file() and any(path and path.exists() and target.samefile(path) for path in read):
-        raise DataError(f"{option} {target} is the file that is read, which would be lost; name another")
+        raise DataError(f"{option} {target} is also an input file and would be overwritten; name another")
     if target and target.is_dir():
         raise DataError(f"{option} {target} is a folder; name a file in it")
     if target and target.suffix == ".gz":
-        raise DataError(f"{option} {target}: what is written is not packed; leave .gz out, and pack it with gzip")
+        raise DataError(f"{option} {target}: output is not compressed; leave out .gz, and run gzip on it")
     if target and not target.parent.is_dir():
-        raise DataError(f"{option} {target}: there is no folder {target.parent}; make it first")
+        raise DataError(f"{option} {target}: there is no folder {target.parent}; create it first")
 
 
 def write_output(target: Path | None, lines: Iterable[str]) -> None:
-    """Write each line as it comes to standard output, or all to a file that is there whole or not at all."""
+    """Write each line to standard output as it comes, or all lines to a file atomically."""
     if target is None or str(target) == "-":
         for line in lines:
             console.out(line)
-            sys.stdout.flush()  # who waits at the other end of a pipe may answer with the next line
+            sys.stdout.flush()  # the reader of a pipe may wait for this line
         return
     from heedful.storage.files import disk_errors, write_lines
 
-    real = target.resolve()  # a link stays one
+    real = target.resolve()  # write through links
     if real.exists() and not real.is_file():
-        # A file that takes the place of /dev/null or of a pipe would be a surprise.
+        # Do not replace /dev/null or a pipe by a file.
         with disk_errors(target), target.open("w", encoding="utf-8", newline="\n") as file:
             file.writelines(line + "\n" for line in lines)
         return
     write_lines(real, lines)
 
 
-def device_named(name: str) -> Device:
-    """The device of this name."""
+def parse_device(name: str) -> Device:
     known = get_args(Device)
     if name not in known:
         raise ConfigError(f"--device must be one of {', '.join(known)}, but is {name}{did_you_mean(name, known)}")
     return cast(Device, name)
 
 
-def engine_named(name: str) -> "EngineChoice":
-    """The engine of this name."""
+def parse_engine(name: str) -> "EngineChoice":
     from heedful.translation.engines import EngineChoice
 
     known = get_args(EngineChoice)
@@ -90,8 +88,7 @@ def engine_named(name: str) -> "EngineChoice":
     return cast("EngineChoice", name)
 
 
-def tokens_named(name: str) -> BleuTokens:
-    """SacreBLEU's tokeniser of this name."""
+def parse_tokenize(name: str) -> BleuTokens:
     known = get_args(BleuTokens)
     if name not in known:
         raise ConfigError(f"--tokenize must be one of {', '.join(known)}, but is {name}{did_you_mean(name, known)}")
@@ -101,13 +98,13 @@ def tokens_named(name: str) -> BleuTokens:
 def load_translator(
     folder: Path, device: str = "auto", engine: str = "auto", others: Sequence[Path] | None = None
 ) -> "Translator":
-    """What translates with the model of this folder or name; PyTorch, if it does, has all cores."""
+    """Load the model of this folder or name; PyTorch may use all cores."""
     from heedful.storage.model_names import find_model
     from heedful.storage.run_folder import RunFolder
     from heedful.translation.translator import Translator
 
     run, *runs = (RunFolder.open(find_model(one)) for one in (folder, *(others or ())))
-    choice, where = engine_named(engine), device_named(device)
+    choice, where = parse_engine(engine), parse_device(device)
     translator = Translator.from_run(run, where, choice, runs, console.say)
     if translator.engine.name == "torch":
         from heedful.device import use_threads

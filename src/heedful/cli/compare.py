@@ -17,8 +17,8 @@ from heedful.cli.common import (
     SearchOption,
     check_output,
     load_translator,
-    search_with,
-    tokens_named,
+    override_search,
+    parse_tokenize,
     write_output,
 )
 from heedful.errors import ConfigError, did_you_mean
@@ -66,7 +66,7 @@ def compare(
         raise ConfigError(f"{folders[0]} is a model, which has to translate; give it the text by --source")
     texts, lines = read_texts(source, reference, [path for path in systems if path not in folders])
     runs = {path: open_run(folder) for path, folder in named.items()}
-    tokens = tokens_named(tokenize) if tokenize else common_tokens(list(runs.values()))
+    tokens = parse_tokenize(tokenize) if tokenize else common_tokens(list(runs.values()))
     competitors = [
         _translating(name, path, runs[path], device, engine, beam, settings)
         if path in runs
@@ -96,7 +96,7 @@ def _translating(
     from heedful.evaluation.compare import Competitor
 
     translator = load_translator(path, device, engine)
-    return Competitor(name, (), run, translator, search_with(translator.search, beam, settings))
+    return Competitor(name, (), run, translator, override_search(translator.search, beam, settings))
 
 
 def _facts(found: "Comparison") -> dict[str, object]:

@@ -9,27 +9,27 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-_SECONDS_BETWEEN_LINES = 30.0  # where there is no terminal to draw a bar on
+_SECONDS_BETWEEN_LINES = 30.0  # without a terminal
 
 
 def out(text: str) -> None:
-    """A line of data."""
+    """Print a line of data."""
     sys.stdout.write(text + "\n")
 
 
 def say(text: str) -> None:
-    """A line for a person."""
+    """Print a line for a person."""
     sys.stderr.write(text + "\n")
     sys.stderr.flush()
 
 
 def complain(text: str) -> None:
-    """Why it did not work, in one line."""
+    """Print an error in one line."""
     say(f"heedful: {' '.join(text.split())}")
 
 
 def table(rows: Sequence[tuple[str, ...]]) -> str:
-    """Columns lined up; numbers to the right."""
+    """Align columns; numbers go to the right."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     return "\n".join(
         "  ".join(_cell(cell, width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
@@ -42,7 +42,7 @@ def _cell(text: str, width: int) -> str:
 
 
 class Display:
-    """Shows progress: a bar on a terminal, elsewhere a line now and then. Is a `Reporter`."""
+    """Shows progress as a `Reporter`: a bar on a terminal, elsewhere a line now and then."""
 
     def __init__(self, bars: "Progress | None") -> None:
         self._bars = bars
@@ -50,18 +50,18 @@ class Display:
         self._last: dict[str, float] = {}
 
     def say(self, sentence: str) -> None:
-        """A line above the bars."""
+        """Print a line above the bars."""
         if self._bars:
             self._bars.console.print(sentence, markup=False, highlight=False)
         else:
             say(sentence)
 
     def progress(self, what: str, done: int, total: int) -> None:
-        """Move a bar, or say a line if the last one was a while ago."""
+        """Move a bar, or print a line if the last one was a while ago."""
         self.show(what, done, total, "")
 
     def show(self, what: str, done: int, total: int, note: str) -> None:
-        """The same, with a note behind it."""
+        """Like `progress`, with a note after it."""
         if self._bars:
             if what not in self._tasks:
                 self._tasks[what] = self._bars.add_task(what, total=total or None, note="")
@@ -76,7 +76,7 @@ class Display:
 
 
 class Nobody(Display):
-    """Shows nothing: of several processes one is enough to hear."""
+    """Shows nothing; used by all processes but the first."""
 
     def __init__(self) -> None:
         super().__init__(None)
@@ -90,7 +90,7 @@ class Nobody(Display):
 
 @contextmanager
 def display(*, bars: bool = True) -> Iterator[Display]:
-    """Progress for as long as the block runs; bars take a while to be there, which what is short need not wait for."""
+    """Show progress while the block runs. The bars start late, so that short work does not wait for them."""
     if not bars or not sys.stderr.isatty():
         yield Display(None)
         return

@@ -19,8 +19,8 @@ from heedful.cli.common import (
     WithOption,
     check_output,
     load_translator,
-    search_with,
-    tokens_named,
+    override_search,
+    parse_tokenize,
     write_output,
 )
 from heedful.config import Experiment
@@ -59,9 +59,9 @@ def evaluate(
     sources, references = _files(experiment, source, reference)
     check_output(output, read=[Path(name) for names in (sources, *references) for name in names])
     questions = find_task(experiment.task).read_questions(sources, references)
-    tokens = tokens_named(tokenize) if tokenize else experiment.evaluate.tokenize
+    tokens = parse_tokenize(tokenize) if tokenize else experiment.evaluate.tokenize
     translator = load_translator(run, device, engine, others)
-    search = search_with(translator.search, beam, settings)
+    search = override_search(translator.search, beam, settings)
     named = guess_language(references[0][0]) if references else ""
     language = language or named or experiment.data.target_language
     with console.display() as shown:

@@ -24,12 +24,14 @@ def export(
     run: ModelArgument,
     to: Annotated[str, typer.Option(help="ctranslate2, huggingface or onnx.")],
     out: Annotated[
-        Path | None, typer.Argument(help="The new folder; without one, ctranslate2 goes into the run itself.")
+        Path | None, typer.Argument(help="The new folder; without it, a ctranslate2 model goes into the run folder.")
     ] = None,
-    numbers: Annotated[str, typer.Option(help="float32, float16 or int8; for ctranslate2.")] = "float32",
+    numbers: Annotated[
+        str, typer.Option(help="Type of the weights: float32, float16 or int8 (ctranslate2 only).")
+    ] = "float32",
     as_json: JsonOption = False,
 ) -> None:
-    """Write a model in the format of another program, and prove that it is the same one there."""
+    """Write a model in another program's format, and prove that both agree."""
     _check("--to", to, _FORMATS)
     _check("--numbers", numbers, _NUMBERS)
     from heedful.device import use_threads
@@ -39,18 +41,18 @@ def export(
 
     use_threads(0)
     if is_built_in(run) and not out:
-        raise ConfigError(f"{run} is built in and stays as it is; give the export a folder of its own")
+        raise ConfigError(f"{run} is a built-in model and cannot be changed; give a folder for the export")
     proof = write(RunFolder.open(find_model(run)), cast("Format", to), out, cast("Numbers", numbers))
-    console.out(tell(proof, out or run, as_json))
+    console.out(describe_proof(proof, out or run, as_json))
 
 
-def tell(proof: "Proof", out: Path, as_json: bool) -> str:
-    """What a conversion has shown."""
+def describe_proof(proof: "Proof", out: Path, as_json: bool) -> str:
+    """Describe the proof of a conversion."""
     if as_json:
         return json.dumps(dataclasses.asdict(proof))
     return (
-        f"{out}: of {proof.sentences} sample sentences {proof.same} are translated alike (greedily); "
-        f"the log-probabilities of {proof.tokens} tokens differ by {proof.largest:.2g} at most"
+        f"{out}: {proof.same} of {proof.sentences} sample sentences have the same greedy translation; "
+        f"the log-probabilities of {proof.tokens} tokens differ by at most {proof.largest:.2g}"
     )
 
 

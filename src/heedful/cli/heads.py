@@ -16,8 +16,8 @@ from heedful.cli.common import (
     ModelArgument,
     SearchOption,
     check_output,
-    device_named,
-    search_with,
+    override_search,
+    parse_device,
 )
 from heedful.cli.translate import one_line
 from heedful.errors import ConfigError, HeedfulError, did_you_mean
@@ -27,26 +27,34 @@ if TYPE_CHECKING:
     from heedful.translation.result import Inspection
 
 EXAMPLE = "The animal didn't cross the street because it was too tired."
-_STRONGEST = 3  # heads that are told of each link of the paper
+_STRONGEST = 3  # heads listed for each link of the paper
 _REPORT_FORMS = (".html", ".png", ".svg")
 _FORMS = (".html", ".png", ".svg", ".json", ".npz")
 
 
 def heads(
     run: ModelArgument,
-    text: Annotated[str | None, typer.Argument(help="A sentence to look into.")] = None,
+    text: Annotated[str | None, typer.Argument(help="The sentence to inspect.")] = None,
     out: Annotated[
-        Path | None, typer.Option(help="A page (heads.html), a picture (.png, .svg) or the numbers (.json, .npz).")
+        Path | None, typer.Option(help="Output file: a page (.html), a picture (.png, .svg) or data (.json, .npz).")
     ] = None,
     show: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
-    off: Annotated[list[str] | None, typer.Option(help="Switch off this head, say encoder.1.2. Repeatable.")] = None,
-    n_best: Annotated[int, typer.Option(min=1, max=10, help="Translations to look into.")] = 1,
-    serve: Annotated[bool, typer.Option("--serve", help="A page with the model behind it: heads on and off.")] = False,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="For --serve; 0 is any that is free.")] = 0,
-    source: Annotated[Path | None, typer.Option("--input", help="A file, a text a line: what each head does.")] = None,
-    target: Annotated[Path | None, typer.Option(help="Its translation: what the loss is without each head.")] = None,
-    report: Annotated[Path | None, typer.Option(help="Write what each head does as a page or picture.")] = None,
-    paper: Annotated[Path | None, typer.Option(help="A folder for the sentences of the paper's figures 3-5.")] = None,
+    off: Annotated[list[str] | None, typer.Option(help="Switch off a head, such as encoder.1.2. Repeatable.")] = None,
+    n_best: Annotated[int, typer.Option(min=1, max=10, help="Number of translations to inspect.")] = 1,
+    serve: Annotated[
+        bool, typer.Option("--serve", help="Serve an interactive page: other sentences, heads on and off.")
+    ] = False,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port for --serve; 0: any free port.")] = 0,
+    source: Annotated[
+        Path | None, typer.Option("--input", help="Measure what each head does over this file, one text a line.")
+    ] = None,
+    target: Annotated[
+        Path | None, typer.Option(help="The translation of --input, to measure the loss without each head.")
+    ] = None,
+    report: Annotated[Path | None, typer.Option(help="Write what each head does to a page or picture.")] = None,
+    paper: Annotated[
+        Path | None, typer.Option(help="Write a page for each sentence of the paper's figures 3 to 5 into this folder.")
+    ] = None,
     beam: BeamOption = None,
     settings: SearchOption = None,
     as_json: JsonOption = False,
@@ -68,8 +76,8 @@ def heads(
     from heedful.translation.translator import Translator
 
     use_threads(0)
-    translator = Translator.load(run, device_named(device))
-    lens = AttentionViewer(find_model(run), translator, search_with(translator.search, beam, settings))
+    translator = Translator.load(run, parse_device(device))
+    lens = AttentionViewer(find_model(run), translator, override_search(translator.search, beam, settings))
     if serve:
         _serve(lens, text or EXAMPLE, off or [], n_best, port, show)
     elif source:
@@ -81,14 +89,14 @@ def heads(
 
 
 def _check_task(text: bool, source: Path | None, paper: Path | None, serve: bool) -> None:
-    """One thing at a time; --serve may come with a text to begin with."""
+    """Allow one task at a time; --serve may start with a text."""
     of_files = sum(path is not None for path in (source, paper))
     if (of_files > 0) if serve else (of_files + text != 1):
-        raise ConfigError("give one of these: a text, --input with a file, --paper with a folder, or --serve")
+        raise ConfigError("give a text, --input FILE, --paper FOLDER or --serve")
 
 
 def _check_given(*options: tuple[str, object, bool], needed: str) -> None:
-    """Refuse what would be passed over."""
+    """Refuse options that would be ignored."""
     for option, given, fits in options:
         if given and not fits:
             raise ConfigError(f"{option} goes with {needed}; leave it out here")
@@ -104,7 +112,7 @@ def _check_form(option: str, path: Path, forms: Sequence[str]) -> None:
 def _look(
     lens: "AttentionViewer", text: str, off: Sequence[str], n_best: int, out: Path, show: bool, as_json: bool
 ) -> None:
-    """One sentence."""
+    """Show one sentence."""
     from heedful.storage.files import write_atomically
 
     suffix = out.suffix.lower()
@@ -123,7 +131,7 @@ def _look(
 
 
 def _written(lens: "AttentionViewer", look: "Inspection", off: Sequence[str], suffix: str) -> str | bytes:
-    """In the form that the name of the file asks for."""
+    """Write the format that the file name asks for."""
     match suffix:
         case ".html":
             from heedful.inspection.attention_page import page
@@ -143,7 +151,7 @@ def _written(lens: "AttentionViewer", look: "Inspection", off: Sequence[str], su
 
 
 def _serve(lens: "AttentionViewer", text: str, off: Sequence[str], n_best: int, port: int, show: bool) -> None:
-    """The page with the model behind it, until Ctrl-C."""
+    """Serve the interactive page until Ctrl-C."""
     from heedful.inspection.attention_page import page
     from heedful.serve.explorer import Explorer
 
@@ -162,11 +170,11 @@ def _open(url: str) -> None:
     import webbrowser
 
     if not webbrowser.open(url):
-        console.say(f"no browser was found; open {url} yourself")
+        console.say(f"no browser found; open {url}")
 
 
 def _figures(lens: "AttentionViewer", folder: Path, as_json: bool) -> None:
-    """The paper's sentences: a page for each, and a table of the heads that link what belongs together."""
+    """Write a page for each sentence of the paper, and print the heads that make its links."""
     from heedful.inspection.attention_page import page
     from heedful.inspection.paper_figures import find_figures
     from heedful.storage.files import disk_errors, write_atomically
@@ -193,7 +201,7 @@ def _shown(value: object) -> str:
 def _survey(
     lens: "AttentionViewer", source: Path, target: Path | None, report: Path | None, as_json: bool, *, keep: bool
 ) -> None:
-    """A corpus: a table of what each head does, and a page of it."""
+    """Measure what each head does over a corpus; print a table and write a page."""
     from heedful.data.pairs import read_lines
     from heedful.inspection.drawing import draw_roles
     from heedful.inspection.head_report import report_json, report_page, report_text
@@ -209,7 +217,7 @@ def _survey(
         found = survey_heads(lens, lines, shown)
         importance = measure_importance(lens, pairs, shown) if pairs else None
     if found.left_out:
-        console.say(f"left out as empty or too long: {found.left_out} of {len(lines)} lines")
+        console.say(f"skipped {found.left_out} of {len(lines)} lines that are empty or too long")
     known = found.measures, found.roles, importance
     console.out(json.dumps(report_json(*known)) if as_json else console.table(report_text(*known)))
     if report and report.suffix.lower() == ".html":
@@ -222,5 +230,5 @@ def _survey(
         return
     try:
         lens.keep_roles(found.known_roles())
-    except HeedfulError as error:  # a model may lie where one can only read
-        console.say(f"what the heads do is not kept in the run folder: {error}")
+    except HeedfulError as error:  # the folder may be read-only
+        console.say(f"the roles of the heads are not stored in the run folder: {error}")

@@ -7,17 +7,17 @@ import typer
 
 from heedful.cli import console
 from heedful.cli.common import JsonOption
-from heedful.cli.export import tell
+from heedful.cli.export import describe_proof
 
 
 def import_model(
-    folder: Annotated[Path, typer.Argument(help="A folder of a Hugging Face Marian model, such as OPUS-MT's.")],
+    folder: Annotated[Path, typer.Argument(help="The folder of a Hugging Face Marian model, such as OPUS-MT.")],
     out: Annotated[Path, typer.Argument(help="The new run folder.")],
     as_json: JsonOption = False,
 ) -> None:
-    """Make a run folder of a Hugging Face Marian model, and prove that it is the same one."""
+    """Import a Hugging Face Marian model as a run folder, and prove that both agree."""
     from heedful.device import use_threads
     from heedful.formats.import_model import import_model as write
 
     use_threads(0)
-    console.out(tell(write(folder, out), out, as_json))
+    console.out(describe_proof(write(folder, out), out, as_json))

@@ -18,13 +18,15 @@ _BARS = "▁▂▃▄▅▆▇█"
 
 def info(
     run: Annotated[Path | None, typer.Argument(metavar="MODEL", help=MODEL_HELP)] = None,
-    preset: Annotated[str, typer.Option(help=f"Or a preset: {', '.join(list(PRESETS)[:5])}, modern, table3-...")] = "",
-    vocabulary: Annotated[int, typer.Option(min=2, help="Its vocabulary, for the count of parameters.")] = 37_000,
+    preset: Annotated[
+        str, typer.Option(help=f"A preset instead: {', '.join(list(PRESETS)[:5])}, modern, table3-...")
+    ] = "",
+    vocabulary: Annotated[int, typer.Option(min=2, help="Vocabulary size, to count the preset's parameters.")] = 37_000,
     as_json: JsonOption = False,
 ) -> None:
-    """Tell what a model is: sizes, data, vocabulary, curve, scores; or what a preset is made of."""
+    """Describe a model (sizes, data, vocabulary, learning curve, scores) or a preset."""
     if (run is None) == (not preset):
-        raise ConfigError("name a model, or a preset by --preset; such as: heedful info --preset base")
+        raise ConfigError("name a model, or a preset with --preset, such as: heedful info --preset base")
     facts = _run_facts(run) if run else _preset_facts(preset, vocabulary)
     console.out(json.dumps(facts, ensure_ascii=False) if as_json else _page(_for_people(facts)))
 
@@ -85,7 +87,7 @@ def _run_facts(path: Path) -> dict[str, Any]:
 
 
 def _for_people(facts: dict[str, Any]) -> dict[str, Any]:
-    """Without what says nothing: sizes that are as usual, what other families have, and checksums."""
+    """Leave out default sizes, keys of other model families, and checksums."""
     model = facts["model"]
     others = _OF_RIVALS if model["model.family"] == "transformer" else ()
     shown = {key: value for key, value in model.items() if value not in ((), 0) and key not in others}
@@ -97,7 +99,7 @@ def _for_people(facts: dict[str, Any]) -> dict[str, Any]:
 
 
 def _page(facts: dict[str, Any]) -> str:
-    """As lines and tables."""
+    """Format the description as lines and tables."""
     parts: list[str] = []
     for key, value in facts.items():
         match key:
@@ -147,7 +149,7 @@ def _curve(points: list[dict[str, Any]]) -> str:
 
 
 def _spark(values: list[float], width: int = 40) -> str:
-    """A curve of block characters."""
+    """Draw a curve with block characters."""
     stride = max(1, -(-len(values) // width))
     shown = values[::stride]
     low, high = min(shown), max(shown)

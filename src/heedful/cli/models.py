@@ -11,11 +11,11 @@ from heedful.cli.common import JsonOption
 if TYPE_CHECKING:
     from heedful.storage.model_list import ModelSummary
 
-_RUNS = Path("runs")  # of the current folder: where `heedful train` puts them
+_RUNS = Path("runs")  # the default folder of `heedful train`
 
 
 def models(as_json: JsonOption = False) -> None:
-    """List the models there are: those built in, and the run folders in runs/ here."""
+    """List the built-in models and the run folders in runs/."""
     from heedful.storage.model_list import list_models
 
     found = list_models(_RUNS)
@@ -23,7 +23,7 @@ def models(as_json: JsonOption = False) -> None:
         console.out(json.dumps([dataclasses.asdict(one) for one in found], ensure_ascii=False))
         return
     if not found:
-        console.say("no model is built in, and there is no run folder in runs/; make one with: heedful train")
+        console.say("there are no built-in models and no run folders in runs/; train one with: heedful train")
         return
     usable = [one for one in found if not one.problem]
     if usable:

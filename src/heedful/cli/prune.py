@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from heedful.cli import console
-from heedful.cli.common import BeamOption, DeviceOption, JsonOption, ModelArgument, device_named, search_with
+from heedful.cli.common import BeamOption, DeviceOption, JsonOption, ModelArgument, override_search, parse_device
 
 if TYPE_CHECKING:
     from heedful.inspection.prune import Pruning
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 def prune(
     run: ModelArgument,
-    keep: Annotated[float, typer.Option(help="The share of heads to keep, such as 0.7.")],
-    source: Annotated[Path, typer.Option(help="Validation text that the heads are weighed by.")],
+    keep: Annotated[float, typer.Option(help="Share of heads to keep, such as 0.7.")],
+    source: Annotated[Path, typer.Option(help="Validation text, by which the heads are ranked.")],
     out: Annotated[Path, typer.Option(help="The new run folder.")],
-    target: Annotated[Path | None, typer.Option(help="Its translation by people, line by line.")] = None,
+    target: Annotated[Path | None, typer.Option(help="The reference translation, line by line.")] = None,
     beam: BeamOption = None,
     device: DeviceOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
-    """Remove the heads that matter least: a smaller model in a new folder, and what that did to quality and speed."""
+    """Remove the heads that matter least. Writes a smaller model to a new folder, and measures quality and speed."""
     from heedful.device import use_threads
     from heedful.inspection.prune import prune as cut
     from heedful.storage.model_names import find_model
@@ -37,8 +37,8 @@ def prune(
     task = find_task(RunFolder.open(run).experiment().task)
     pairs = list(task.read_files([str(source)], [str(target)] if target else []))
     use_threads(0)
-    translator = Translator.load(run, device_named(device))
-    search = search_with(translator.search, beam, None)
+    translator = Translator.load(run, parse_device(device))
+    search = override_search(translator.search, beam, None)
     with console.display() as shown:
         found = cut(RunFolder.open(run), translator, keep, pairs, search, out, shown)
     console.out(json.dumps(dataclasses.asdict(found)) if as_json else _page(found, task.quick_metric, out))
@@ -53,7 +53,7 @@ def _page(found: "Pruning", metric: str, out: Path) -> str:
         (metric, f"{before.score:.2f}", f"{after.score:.2f}"),
         ("sentences per second", f"{before.sentences_per_second:.1f}", f"{after.sentences_per_second:.1f}"),
     ]
-    speed = f"in the same time it translates {found.speed:.2f} times as many sentences (the middle of all turns)"
+    speed = f"it translates {found.speed:.2f} times as many sentences in the same time (median of all turns)"
     places = Counter(tuple(name.split(".")[:2]) for name in found.removed)
     layers = sorted({layer for _, layer in places}, key=int)
     kinds = sorted({kind for kind, _ in places})
@@ -61,4 +61,4 @@ def _page(found: "Pruning", metric: str, out: Path) -> str:
         ("heads removed in layer", *layers),
         *((kind, *(str(places[kind, layer]) for layer in layers)) for kind in kinds),
     ]
-    return f"{console.table(rows)}\n\n{console.table(removed)}\n\n{speed}\nthe smaller model is in {out}"
+    return f"{console.table(rows)}\n\n{console.table(removed)}\n\n{speed}\nthe pruned model is in {out}"

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from heedful.cli import console
-from heedful.cli.common import DeviceOption, EngineOption, device_named, engine_named
+from heedful.cli.common import DeviceOption, EngineOption, parse_device, parse_engine
 from heedful.errors import ConfigError, extra
 from heedful.process_memory import keep_freed_memory, share_freed_memory
 
@@ -67,7 +67,7 @@ def serve(
     if not only and not keys and not anyone:
         raise ConfigError(f"--host {host} lets other machines ask; give --keys FILE, or --anyone if that is meant")
     origins = [check_origin(origin) for origin in cors or ()]
-    where, choice = device_named(device), engine_named(engine)
+    where, choice = parse_device(device), parse_engine(engine)
 
     def load(folder: Path) -> Translator:
         return Translator.load(folder, where, choice)

@@ -1,4 +1,4 @@
-"""The signals that ask to stop, and the exit codes that tell of them."""
+"""Signals that ask a training to stop, and their exit codes."""
 
 import signal
 from collections.abc import Iterator
@@ -11,28 +11,28 @@ _CTRL_C = 130
 
 
 def code_of(name: str) -> int:
-    """The exit code after a signal was obeyed and all is saved."""
+    """The exit code after a signal, when everything is saved."""
     return _CTRL_C if name == "SIGINT" else _SAVED_AND_STOPPED
 
 
 class Signals:
-    """The signals that ask to stop. Once training asks for them, one is obeyed after the current step.
+    """Received signals that ask to stop. A training polls them and stops after the current step.
 
-    Before that, and at a second Ctrl-C, it is obeyed at once: there is nothing to save, or it is not wanted.
+    Before the first poll, and at a second Ctrl-C, the program stops at once.
     """
 
     def __init__(self) -> None:
-        self.told = True  # whether to say that one came
+        self.told = True  # whether to print that a signal came
         self._came = ""
         self._asked = False
 
     def __call__(self) -> str:
-        """The name of the first that came, or nothing."""
+        """The name of the first received signal, or an empty string."""
         self._asked = True
         return self._came
 
     def hear(self, number: int, _: object) -> None:
-        """What the operating system calls."""
+        """Record a signal; called by the operating system."""
         name = signal.Signals(number).name
         if number == signal.SIGINT and (self._came or not self._asked):
             raise KeyboardInterrupt
@@ -41,13 +41,13 @@ class Signals:
         self._came = self._came or name
         if not self.told:
             return
-        with suppress(RuntimeError):  # the signal may come in the middle of another line to standard error
+        with suppress(RuntimeError):  # the signal may interrupt another write to standard error
             console.say(f"{name}: saving after this step (a second Ctrl-C stops at once)")
 
 
 @contextmanager
 def signals() -> Iterator[Signals]:
-    """Hear them for as long as the block runs."""
+    """Handle signals while the block runs."""
     heard = Signals()
     wanted = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGUSR1") if hasattr(signal, name)]
     before = {number: signal.signal(number, heard.hear) for number in wanted}

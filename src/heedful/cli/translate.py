@@ -20,7 +20,7 @@ from heedful.cli.common import (
     WithOption,
     check_output,
     load_translator,
-    search_with,
+    override_search,
     write_output,
 )
 from heedful.cli.documents import (
@@ -107,7 +107,7 @@ def translate(
         lines_only = {"--n-best": n_best > 1, "--alignments": alignments, "--draw": draw, "--json": as_json}
         refuse_with_documents(source, {**lines_only, "--confidence": confidence, "--prefix": prefix})
         constraints = _make_constraints(glossary, keep, "")
-        job = DocumentJob(which.model, source, target, constraints, lambda own: search_with(own, beam, options))
+        job = DocumentJob(which.model, source, target, constraints, lambda own: override_search(own, beam, options))
         translate_document(job, lambda run: load_translator(run, device, engine, others))
         return
     _check_outputs(target, draw, source, numbers=confidence, as_json=as_json)
@@ -118,7 +118,7 @@ def translate(
     translator = load_translator(run, device, engine, others)
     if draw:
         _check_writes_trees(run, translator)
-    search = search_with(translator.search, beam, options)
+    search = override_search(translator.search, beam, options)
     total = _count(texts, source)
     with console.display(bars=not texts) as shown:
         aligner = _aligner(run, translator, shown) if alignments else None
