@@ -17,7 +17,7 @@ from heedful.nn.fused import Rows
 from heedful.nn.key_values import CachedKeyValues, PooledKeyValues, SpanKeyValues
 from heedful.nn.layout import Layout
 from heedful.nn.masks import key_mask
-from heedful.nn.multi_head import split_heads
+from heedful.nn.multi_head import split_position
 
 _MANY = 8  # sentences: with fewer, loading the compiled loops would take longer than they save
 
@@ -45,8 +45,8 @@ class KVCache:
     def append(self, layer: int, keys: KeyRows, values: ValueRows) -> CachedKeyValues:
         """Add keys and values of the last position to a layer; return all that it attends to."""
         heads = self.keys[layer].shape[1]
-        grown = torch.cat([self.keys[layer], split_heads(keys[:, None], heads)], dim=2)
-        grown_values = torch.cat([self.values[layer], split_heads(values[:, None], heads)], dim=2)
+        grown = torch.cat([self.keys[layer], split_position(keys, heads)], dim=2)
+        grown_values = torch.cat([self.values[layer], split_position(values, heads)], dim=2)
         if self.window:
             grown, grown_values = grown[:, :, -self.window - 1 :], grown_values[:, :, -self.window - 1 :]
         self.keys[layer], self.values[layer] = grown, grown_values

@@ -18,20 +18,17 @@ from heedful.nn.dropout import Dropout
 from heedful.nn.fused import Rows, can_use_kernels
 from heedful.nn.key_values import (
     CachedKeyValues,
+    HeadRows,
     Keys,
     KeyValues,
     PackedKeyValues,
-    PooledKeyValues,
     QueryRows,
-    SpanKeyValues,
     Values,
 )
 from heedful.nn.layout import Layout
 from heedful.nn.linear import glorot_linear
-from heedful.nn.multi_head import HeadSizes, ScaledDotProductAttention, Weights, join_heads, split_heads
+from heedful.nn.multi_head import HeadSizes, ScaledDotProductAttention, Weights, split_heads
 from heedful.nn.noise import HEAD_STRIDE, keep_mask
-
-HeadRows = Float[Tensor, "rows all_heads"]
 
 
 def attend(
@@ -59,11 +56,11 @@ def attend_heads(attention: ScaledDotProductAttention, queries: QueryRows, key_v
 
     Only the plain form has the weights, so it runs whenever they are read or heads are gated.
     """
-    dropping = attention.dropout.active
     if attention.instrumented or isinstance(key_values, CachedKeyValues):
         return attend_plain(attention, queries, key_values)
-    if isinstance(key_values, PooledKeyValues | SpanKeyValues):
+    if not isinstance(key_values, PackedKeyValues):
         return attend_pooled(attention, queries, key_values)
+    dropping = attention.dropout.active
     if attention.window:
         return (attend_plain if dropping else attend_windowed)(attention, queries, key_values)
     if can_use_kernels(queries) and not (dropping and key_values.query_layout.dropout_keys is None):
@@ -78,7 +75,7 @@ def attend_plain(attention: ScaledDotProductAttention, queries: QueryRows, key_v
     q, k, v = key_values.grids(queries, attention.head_sizes)
     keep = draw_weight_dropout(attention, key_values) if isinstance(key_values, PackedKeyValues) else None
     outputs, weights = attend(q, k, v, key_values.mask(attention.window), keep)
-    return key_values.take_rows(join_heads(attention.instrument(outputs, weights)))
+    return key_values.take_rows(attention.instrument(outputs, weights))
 
 
 def attend_fused(attention: ScaledDotProductAttention, queries: QueryRows, key_values: PackedKeyValues) -> HeadRows:
@@ -90,14 +87,14 @@ def attend_fused(attention: ScaledDotProductAttention, queries: QueryRows, key_v
     causal, dropout = key_values.causal, attention.dropout
     mask, p = None if causal else key_values.mask(window=0), dropout.p if dropout.active else 0.0
     outputs = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=p, is_causal=causal)
-    return key_values.take_rows(join_heads(outputs))
+    return key_values.take_rows(outputs)
 
 
 def attend_windowed(attention: ScaledDotProductAttention, queries: QueryRows, key_values: PackedKeyValues) -> HeadRows:
     """`attend` under a window mask (section 4), without the products that the mask would hide."""
     q, k, v = key_values.grids(queries, attention.head_sizes)
     outputs = attend_in_blocks(q, k, v, key_values.key_layout.mask, attention.window, key_values.causal)
-    return key_values.take_rows(join_heads(outputs))
+    return key_values.take_rows(outputs)
 
 
 def attend_in_blocks(

@@ -5,18 +5,15 @@ from typing import assert_never
 
 import numpy as np
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from heedful.nn.fused import DropoutArguments, as_array
-from heedful.nn.key_values import PackedKeyValues, PooledKeyValues, QueryRows, SpanKeyValues
+from heedful.nn.key_values import HeadRows, PackedKeyValues, PooledKeyValues, QueryRows, SpanKeyValues
 from heedful.nn.layout import Layout
 from heedful.nn.multi_head import HeadSizes, ScaledDotProductAttention
 
 
-def attend_compiled(
-    attention: ScaledDotProductAttention, queries: QueryRows, key_values: PackedKeyValues
-) -> Float[Tensor, "rows all_heads"]:
+def attend_compiled(attention: ScaledDotProductAttention, queries: QueryRows, key_values: PackedKeyValues) -> HeadRows:
     """`attend` of whole sentences, for training.
 
     It multiplies the same matrices as `attend`. Padding, scale, mask, softmax, dropout and packing take one pass over
@@ -29,12 +26,12 @@ def attend_compiled(
 
 def attend_pooled(
     attention: ScaledDotProductAttention, queries: QueryRows, key_values: PooledKeyValues | SpanKeyValues
-) -> Float[Tensor, "rows all_heads"]:
+) -> HeadRows:
     """`attend` from one position of each hypothesis, for decoding.
 
     It takes keys and values from the pool row by row, where `attend` would need a copy of them for each hypothesis.
     """
-    from heedful.kernels import attention_kernels
+    from heedful.kernels.attention_kernels import attend_slots, attend_spans
 
     sizes = attention.head_sizes
     out = queries.new_empty(len(queries), sizes.num_heads * sizes.d_v)
@@ -42,9 +39,9 @@ def attend_pooled(
     rest = sizes.num_heads, np.float32(sizes.d_k**-0.5), out.numpy()
     match key_values:
         case PooledKeyValues(slots=slots):
-            attention_kernels.attend_slots(*rows, slots.numpy(), *rest)
+            attend_slots(*rows, slots.numpy(), *rest)
         case SpanKeyValues(first=first, lengths=lengths):
-            attention_kernels.attend_spans(*rows, first.numpy(), lengths.numpy(), *rest)
+            attend_spans(*rows, first.numpy(), lengths.numpy(), *rest)
         case _:
             assert_never(key_values)
     return out

@@ -12,9 +12,17 @@ from torch import Tensor
 
 from heedful.nn.layout import Layout
 from heedful.nn.masks import causal_mask, key_mask, window_mask
-from heedful.nn.multi_head import HeadSizes, split_heads
+from heedful.nn.multi_head import (
+    HeadOutputs,
+    HeadSizes,
+    join_heads,
+    join_position,
+    split_heads,
+    split_position,
+)
 
 QueryRows = Float[Tensor, "rows query_columns"]
+HeadRows = Float[Tensor, "rows all_heads"]
 Keys = Float[Tensor, "batch heads key d_k"]
 Values = Float[Tensor, "batch heads key d_v"]
 Grids = tuple[Float[Tensor, "batch heads query d_k"], Keys, Values]
@@ -56,9 +64,9 @@ class PackedKeyValues:
             return causal_mask(here.longest, device)
         return None if there.full else key_mask(there.mask)
 
-    def take_rows(self, grid: Float[Tensor, "batch query width"]) -> Float[Tensor, "rows width"]:
-        """The rows of the queries, off the grid."""
-        return self.query_layout.pack(grid)
+    def take_rows(self, outputs: HeadOutputs) -> HeadRows:
+        """The results of all heads side by side, a row for each query."""
+        return self.query_layout.pack(join_heads(outputs))
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,15 +79,15 @@ class CachedKeyValues:
 
     def grids(self, queries: QueryRows, sizes: HeadSizes) -> Grids:
         """Queries, keys and values of all heads as `attend` takes them."""
-        return split_heads(queries[:, None], sizes.num_heads), self.keys, self.values
+        return split_position(queries, sizes.num_heads), self.keys, self.values
 
     def mask(self, window: int) -> Mask | None:
         """Which keys exist; the cache holds no more than the window."""
         return self.key_mask
 
-    def take_rows(self, grid: Float[Tensor, "rows 1 width"]) -> Float[Tensor, "rows width"]:
-        """The rows of the queries, off the grid."""
-        return grid[:, 0]
+    def take_rows(self, outputs: HeadOutputs) -> HeadRows:
+        """The results of all heads side by side, a row for each query."""
+        return join_position(outputs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,17 +100,16 @@ class PooledKeyValues:
 
     def grids(self, queries: QueryRows, sizes: HeadSizes) -> Grids:
         """Queries, keys and values of all heads as `attend` takes them."""
-        rows = queries[:, None], self.keys[self.slots], self.values[self.slots]
-        q, k, v = (split_heads(x, sizes.num_heads) for x in rows)
-        return q, k, v
+        k, v = (split_heads(pool[self.slots], sizes.num_heads) for pool in (self.keys, self.values))
+        return split_position(queries, sizes.num_heads), k, v
 
     def mask(self, window: int) -> Mask | None:
         """None: all hypotheses have the same length."""
         return None
 
-    def take_rows(self, grid: Float[Tensor, "rows 1 width"]) -> Float[Tensor, "rows width"]:
-        """The rows of the queries, off the grid."""
-        return grid[:, 0]
+    def take_rows(self, outputs: HeadOutputs) -> HeadRows:
+        """The results of all heads side by side, a row for each query."""
+        return join_position(outputs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,16 +125,16 @@ class SpanKeyValues:
         """Queries, keys and values of all heads as `attend` takes them."""
         places = self.first[:, None] + torch.arange(int(self.lengths.max()))
         places = places.clamp(max=len(self.keys) - 1)
-        q, k, v = (split_heads(x, sizes.num_heads) for x in (queries[:, None], self.keys[places], self.values[places]))
-        return q, k, v
+        k, v = (split_heads(rows[places], sizes.num_heads) for rows in (self.keys, self.values))
+        return split_position(queries, sizes.num_heads), k, v
 
     def mask(self, window: int) -> Mask | None:
         """Which keys exist: sources differ in length."""
         return key_mask(torch.arange(int(self.lengths.max())) < self.lengths[:, None])
 
-    def take_rows(self, grid: Float[Tensor, "rows 1 width"]) -> Float[Tensor, "rows width"]:
-        """The rows of the queries, off the grid."""
-        return grid[:, 0]
+    def take_rows(self, outputs: HeadOutputs) -> HeadRows:
+        """The results of all heads side by side, a row for each query."""
+        return join_position(outputs)
 
 
 KeyValues = PackedKeyValues | CachedKeyValues | PooledKeyValues | SpanKeyValues

@@ -70,7 +70,19 @@ def split_heads(x: Float[Tensor, "batch length all_heads"], num_heads: int) -> H
     return x.view(batch, length, num_heads, width // num_heads).transpose(1, 2)
 
 
+def split_position(x: Float[Tensor, "batch all_heads"], num_heads: int) -> Float[Tensor, "batch heads 1 width"]:
+    """`split_heads` of a single position."""
+    batch, width = x.shape
+    return x.view(batch, num_heads, 1, width // num_heads)
+
+
 def join_heads(x: Heads) -> Float[Tensor, "batch length all_heads"]:
     """Write the heads side by side: `join_heads(split_heads(x, n))` is x."""
     batch, heads, length, width = x.shape
     return x.transpose(1, 2).reshape(batch, length, heads * width)
+
+
+def join_position(x: Float[Tensor, "batch heads 1 width"]) -> Float[Tensor, "batch all_heads"]:
+    """`join_heads` of a single position."""
+    batch, heads, _, width = x.shape
+    return x.reshape(batch, heads * width)
