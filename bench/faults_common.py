@@ -15,7 +15,7 @@ from heedful.config import Experiment, merge, parse_setting
 from heedful.progress import SilentReporter
 from heedful.storage.run_folder import RunFolder
 from heedful.tasks import make_experiment
-from heedful.training.run import train
+from heedful.training.run import start_run
 
 SETTINGS = (
     *("seed=3", "train.threads=1", "model.preset=modern", "model.d_model=32", "model.d_ff=64", "model.num_heads=4"),
@@ -77,7 +77,7 @@ def train_here(folder: Path, run: Path, *settings: str, stop: bool = False) -> P
     """Train within this process, to the end or to the first step."""
     lines = (folder / "text.en").read_bytes().count(b"\n")
     signal = "SIGTERM" if stop else ""
-    for _ in train(RunFolder.create(run), experiment(folder, *settings), lines, SilentReporter(), lambda: signal):
+    for _ in start_run(RunFolder.create(run), experiment(folder, *settings), lines, SilentReporter(), lambda: signal):
         pass
     return run
 

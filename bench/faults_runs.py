@@ -19,7 +19,7 @@ from torch import Tensor
 from heedful.errors import Diverged, HeedfulError
 from heedful.models.transformer import Transformer
 from heedful.training.events import Finished, StepDone
-from heedful.training.run import resume
+from heedful.training.run import resume_run
 
 # Other data
 
@@ -98,7 +98,7 @@ def _resumed(run: Path) -> tuple[str, str]:
     listener = _Listener()
     try:
         with common.plain_log():
-            for _ in resume(run, {}, listener, lambda: "SIGTERM"):
+            for _ in resume_run(run, {}, listener, lambda: "SIGTERM"):
                 pass
     except HeedfulError as error:
         return str(error), " ".join(listener.said)
@@ -154,7 +154,7 @@ def _follow(run: Path, mode: str, poison: "Poison | None") -> tuple[int, int]:
     """Resume to the end; the last step, and how many updates were skipped."""
     step = skipped = 0
     with common.plain_log(), poison.poured() if poison else nullcontext():
-        for event in resume(run, {"train": {"on_non_finite": mode}}, _Listener(), lambda: ""):
+        for event in resume_run(run, {"train": {"on_non_finite": mode}}, _Listener(), lambda: ""):
             if isinstance(event, StepDone):
                 skipped = event.skipped
             if isinstance(event, Finished):

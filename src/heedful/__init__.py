@@ -1,7 +1,8 @@
 """heedful: the Transformer of "Attention Is All You Need", from two text files to a translator.
 
->>> from heedful import Translator
->>> Translator.load("runs/en-de").translate(["A man rides a horse."])  # doctest: +SKIP
+>>> from heedful import Translator, train
+>>> result = train(source="train.en", target="train.de", out="runs/en-de")  # doctest: +SKIP
+>>> Translator.load(result.folder).translate(["A man rides a horse."])  # doctest: +SKIP
 """
 
 from importlib import import_module
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from heedful.metrics import Score
     from heedful.text import Tokenizer
     from heedful.text.constraints import Constraints
+    from heedful.training.train import TrainingResult, resume, train
     from heedful.translation.result import Alternative, Inspection, Translation
     from heedful.translation.translator import Translator
 
@@ -38,26 +40,32 @@ __all__ = [
     "OutOfSpace",
     "Score",
     "Tokenizer",
+    "TrainingResult",
     "Translation",
     "Translator",
     "UserError",
     "__version__",
     "record_attention",
+    "resume",
+    "train",
 ]
 
-# These import PyTorch or other libraries that take seconds; whoever only asks for help should not wait for them.
+# These import PyTorch or other slow libraries, so they are imported on first use: `heedful --help` must not wait.
 _LAZY = {
     "Alternative": "heedful.translation.result",
     "Attention": "heedful.attention.forced_decoding",
     "AttentionRecord": "heedful.attention.record",
+    "Constraints": "heedful.text.constraints",
     "Head": "heedful.attention.head_names",
     "Inspection": "heedful.translation.result",
     "Score": "heedful.metrics",
     "Tokenizer": "heedful.text",
+    "TrainingResult": "heedful.training.train",
     "Translation": "heedful.translation.result",
     "Translator": "heedful.translation.translator",
-    "Constraints": "heedful.text.constraints",
     "record_attention": "heedful.attention.record",
+    "resume": "heedful.training.train",
+    "train": "heedful.training.train",
 }
 
 
@@ -69,3 +77,7 @@ def __getattr__(name: str) -> object:
     if name in _LAZY:
         return getattr(import_module(_LAZY[name]), name)
     raise AttributeError(f"module 'heedful' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -13,7 +13,7 @@ from heedful.progress import SilentReporter
 from heedful.storage.run_folder import RunFolder
 from heedful.tasks import make_experiment
 from heedful.training.events import Event, Finished, Started, StepDone, Validated
-from heedful.training.run import resume, train
+from heedful.training.run import resume_run, start_run
 
 STEPS = 13
 # Everything that a training has to remember: several batches an update, updates that end in the middle of an epoch,
@@ -51,11 +51,11 @@ class Drive:
     def start(self, wanted: Experiment, until: int = 0, kill: bool = False) -> "Drive":
         total = 150
         return self._follow(
-            train(RunFolder.create(self.folder), wanted, total, SilentReporter(), self._signal), until, kill
+            start_run(RunFolder.create(self.folder), wanted, total, SilentReporter(), self._signal), until, kill
         )
 
     def resume(self, until: int = 0, kill: bool = False, **settings: object) -> "Drive":
-        return self._follow(resume(self.folder, {"train": settings}, SilentReporter(), self._signal), until, kill)
+        return self._follow(resume_run(self.folder, {"train": settings}, SilentReporter(), self._signal), until, kill)
 
     def _follow(self, events: Iterator[Event], until: int, kill: bool) -> "Drive":
         self._until = 0 if kill else until

@@ -190,7 +190,7 @@ def test_a_pruned_folder_is_a_run_folder_like_any_other(
     assert (translated.code, len(toy.lines_of(tmp_path / "found.de"))) == (0, 50)
     assert facts["alignment"]["model"] == facts["weights"]
     resumed = toy.run("train", "--resume", out)
-    assert (resumed.code, "holds a pruned model, which has no checkpoint to go on from" in resumed.err) == (2, True)
+    assert (resumed.code, "holds a pruned model, which has no checkpoint to resume from" in resumed.err) == (2, True)
 
 
 @pytest.mark.parametrize(("which", "folder"), [("before", "run"), ("after", "pruned")])

@@ -47,11 +47,14 @@ PUBLIC = [
     "OutOfSpace",
     "Score",
     "Tokenizer",
+    "TrainingResult",
     "Translation",
     "Translator",
     "UserError",
     "__version__",
     "record_attention",
+    "resume",
+    "train",
 ]
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -162,7 +165,7 @@ def test_whoever_needs_no_torch_does_not_wait_for_it(code: str) -> None:
 
 
 def test_the_public_names_are_these() -> None:
-    assert heedful.__all__ == PUBLIC
+    assert heedful.__all__ == dir(heedful) == PUBLIC == sorted(PUBLIC)
     assert all(getattr(heedful, name) is not None for name in PUBLIC)
 
 

@@ -17,8 +17,9 @@ from torch import Tensor
 
 from heedful.errors import FolderError
 from heedful.storage.files import write_manifest
-from heedful.storage.run_folder import RunFolder, average_weights, fill_model
+from heedful.storage.run_folder import RunFolder, fill_model
 from heedful.tasks import make_experiment
+from heedful.training.model_selection import average_weights
 from heedful.translation.translator import Translator
 
 

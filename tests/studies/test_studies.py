@@ -101,8 +101,8 @@ def test_a_finished_row_is_neither_trained_nor_scored_again(finished: Finished) 
     one, plan, run = finished
     first = score_row(run, read_validation_questions(run), plan)
     with (
-        mock.patch("heedful.training.run.train", side_effect=AssertionError),
-        mock.patch("heedful.training.run.resume", side_effect=AssertionError),
+        mock.patch("heedful.training.run.start_run", side_effect=AssertionError),
+        mock.patch("heedful.training.run.resume_run", side_effect=AssertionError),
         mock.patch("heedful.studies.row_results.evaluate", side_effect=AssertionError),
     ):
         again = train_row(one, plan)

@@ -301,7 +301,7 @@ def test_torchrun_starts_a_killed_training_again_which_ends_in_the_same_bits(
         os.kill(job.workers()[0], signal.SIGKILL)
         code, said = job.end()
     assert code == 0, said
-    assert f"torchrun has started again: going on with {run}" in said
+    assert f"torchrun has restarted the processes: resuming {run}" in said
     assert len(toy.events(run, "Started")) == 2
     assert_same(run, runs / "whole")
 

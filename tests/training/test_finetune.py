@@ -87,7 +87,7 @@ def test_its_loss_is_at_once_below_that_of_a_training_from_scratch(
 
 def test_every_choice_is_told(tuned: tuple[Path, str]) -> None:
     said = tuned[1]
-    assert "its weights, network and vocabulary are taken over" in said
+    assert "its weights, network and vocabulary are kept" in said
     assert "held out: about 12 pairs to validate on" in said
     assert "learning rate: 0.001 at most, a tenth of what the model was trained with, so that it forgets little" in said
     assert "if none is better, it stays as it was" in said

@@ -94,7 +94,7 @@ def test_a_signal_saves_and_ends_within_seconds(pairs: Path, tmp_path: Path, num
     assert (process.returncode, out) == (code, b""), err
     step = json.loads((run / "events.jsonl").read_text().splitlines()[-1])["step"]
     name = signal.Signals(number).name
-    assert f"stopped by {name} at step {step}, saved; go on with: heedful train --resume {run}" in err.decode()
+    assert f"stopped by {name} at step {step}, saved; continue with: heedful train --resume {run}" in err.decode()
     assert step >= 5
     ran = toy.run("train", "--resume", run, "--set", f"train.max_steps={step + 2}")
     assert ran.code == 0, ran.err

@@ -30,7 +30,7 @@ from heedful.text import learn_tokenizer
 from heedful.training import prepare as preparing
 from heedful.training.autoconfig import CorpusStatistics, choose_finetuning_settings, choose_settings, measure_corpus
 from heedful.training.events import Event, Finished, StepDone, Validated
-from heedful.training.run import resume, train
+from heedful.training.run import resume_run, start_run
 from heedful.training.validation import compute_validation_loss, sample_evenly, use_weights
 
 TINY = (
@@ -77,7 +77,7 @@ def wanted(pairs: Path, *more: str, valid: bool = True) -> Experiment:
 
 
 def trained_in(folder: Path, experiment: Experiment, told: SilentReporter | None = None) -> list[Event]:
-    return list(train(RunFolder.create(folder), experiment, 140, told or SilentReporter(), lambda: ""))
+    return list(start_run(RunFolder.create(folder), experiment, 140, told or SilentReporter(), lambda: ""))
 
 
 def checkpointed(folder: Path, step: int, prefix: str) -> dict[str, Tensor]:
@@ -146,7 +146,7 @@ class Script:
 
 
 def test_the_best_validation_is_the_model(pairs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("heedful.training.run.compute_validation_loss", Script(3.0, 2.0, 2.5))
+    monkeypatch.setattr("heedful.training.validation.compute_validation_loss", Script(3.0, 2.0, 2.5))
     run = tmp_path / "run"
     more = ("train.average_checkpoints=1", "train.save_every=3", "train.ema_decay=0.5")
     events = trained_in(run, wanted(pairs, *more))
@@ -161,14 +161,14 @@ def test_the_best_validation_is_the_model(pairs: Path, tmp_path: Path, monkeypat
 def test_the_mean_stays_only_if_it_is_as_good_as_the_best(
     pairs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loss: float, note: str
 ) -> None:
-    monkeypatch.setattr("heedful.training.run.compute_validation_loss", Script(3.0, 2.0, 2.5, loss))
+    monkeypatch.setattr("heedful.training.validation.compute_validation_loss", Script(3.0, 2.0, 2.5, loss))
     events = trained_in(tmp_path / "run", wanted(pairs, "train.average_checkpoints=2"))
     assert last(events).model.startswith(note)
 
 
 def test_the_best_can_be_chosen_by_bleu(pairs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("heedful.training.run.compute_validation_loss", Script(3.0, 2.0, 1.0))
-    monkeypatch.setattr("heedful.training.run.compute_validation_score", Script(10.0, 30.0, 20.0))
+    monkeypatch.setattr("heedful.training.validation.compute_validation_loss", Script(3.0, 2.0, 1.0))
+    monkeypatch.setattr("heedful.training.validation.compute_validation_score", Script(10.0, 30.0, 20.0))
     events = trained_in(tmp_path / "run", wanted(pairs, "train.best_by=bleu", "train.average_checkpoints=1"))
     assert [event.score for event in events if isinstance(event, Validated)] == [10.0, 30.0, 20.0]
     assert last(events).model == "best validation, step 6"
@@ -187,11 +187,11 @@ def test_a_validation_that_is_no_number_stops_and_is_never_the_best(
     pairs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     more = ("train.average_checkpoints=1",)
-    monkeypatch.setattr("heedful.training.run.compute_validation_loss", Script(math.nan))
+    monkeypatch.setattr("heedful.training.validation.compute_validation_loss", Script(math.nan))
     with pytest.raises(Diverged, match=r"^the validation loss at step 3 is nan; lower train\.learning_rate and resume"):
         trained_in(tmp_path / "stop", wanted(pairs, *more))
     assert not (tmp_path / "stop" / "model.safetensors").exists()
-    monkeypatch.setattr("heedful.training.run.compute_validation_loss", Script(math.nan, 4.0, math.inf))
+    monkeypatch.setattr("heedful.training.validation.compute_validation_loss", Script(math.nan, 4.0, math.inf))
     events = trained_in(tmp_path / "skip", wanted(pairs, *more, "train.on_non_finite=skip"))
     assert last(events).model == "best validation, step 6"
 
@@ -215,13 +215,13 @@ def test_time_ends_a_training_and_counts_over_resumptions(
 
     run = tmp_path / "run"
     first = ticking(
-        train(RunFolder.create(run), wanted(pairs, "train.max_minutes=2"), 140, SilentReporter(), lambda: "")
+        start_run(RunFolder.create(run), wanted(pairs, "train.max_minutes=2"), 140, SilentReporter(), lambda: "")
     )
     assert (last(first).step, last(first).reason, last(first).minutes) == (2, "2 minutes are over", 2.0)
     assert [event.step for event in first if isinstance(event, Validated)] == [2]  # the end is always validated
     now[0] += 6000.0  # the time in between does not count
     more = {"train": {"max_minutes": 5}}
-    second = ticking(resume(run, more, SilentReporter(), lambda: ""))
+    second = ticking(resume_run(run, more, SilentReporter(), lambda: ""))
     assert (last(second).step, last(second).minutes) == (5, 5.0)
 
 
@@ -230,9 +230,9 @@ def test_time_ends_a_training_and_counts_over_resumptions(
 
 def test_another_machine_is_told(pairs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trained_in(tmp_path / "run", wanted(pairs))
-    monkeypatch.setattr("heedful.training.run.software_versions", lambda: {"torch": "9.9", "cpu": "AVX2"})
+    monkeypatch.setattr("heedful.training.checkpointing.software_versions", lambda: {"torch": "9.9", "cpu": "AVX2"})
     told = Told()
-    list(resume(tmp_path / "run", {"train": {"max_steps": 10}}, told, lambda: ""))
+    list(resume_run(tmp_path / "run", {"train": {"max_steps": 10}}, told, lambda: ""))
     assert any(
         sentence.startswith("not the same machine (torch was ") and sentence.endswith("but not to the same bits")
         for sentence in told.sentences
@@ -245,7 +245,7 @@ def test_a_checkpoint_of_another_model_is_refused(pairs: Path, tmp_path: Path) -
     (tmp_path / "a" / "checkpoints").rename(tmp_path / "old")
     (tmp_path / "b" / "checkpoints").rename(tmp_path / "a" / "checkpoints")
     with pytest.raises(FolderError, match=r"^the checkpoint has .* of shape .*; it belongs to a different model$"):
-        list(resume(tmp_path / "a", {}, SilentReporter(), lambda: ""))
+        list(resume_run(tmp_path / "a", {}, SilentReporter(), lambda: ""))
 
 
 # Validation
@@ -433,7 +433,7 @@ def test_a_run_is_resumed_and_not_one_of_its_checkpoints(pairs: Path, tmp_path: 
         f"this is a checkpoint, but training always resumes from the newest; resume the run, {run}, or start another"
     )
     with pytest.raises(FolderError, match=sentence):
-        list(resume(checkpoint, {}, SilentReporter(), lambda: ""))
+        list(resume_run(checkpoint, {}, SilentReporter(), lambda: ""))
     assert not (checkpoint / ".lock").exists()
 
 
@@ -451,5 +451,5 @@ def test_data_in_a_folder_of_their_own_are_found(tmp_path: Path) -> None:
     found = preparing.resolve_files(DataConfig(folder=str(tmp_path), source=("a.en",), target=("/x/b.de.gz",)))
     assert (found.source, found.target, found.folder) == ((str(tmp_path / "a.en"),), ("/x/b.de.gz",), "")
     assert (found.source_language, found.target_language) == ("en", "de")
-    with pytest.raises(ConfigError, match=r"^no training data; give --source and --target, --tsv, or data\.source in"):
+    with pytest.raises(ConfigError, match=r"^no training data; give source and target, tsv, or data\.source in"):
         preparing.resolve_files(DataConfig())

@@ -364,7 +364,7 @@ def test_a_training_may_begin_with_a_name(pointed: Path, trained: Path) -> None:
         files = ("--source", trained / "few.en", "--target", trained / "few.de")
         ran = toy.run("train", "--init", "en-de", *files, "--out", "mine", *options)
     assert ran.code == 0, ran.err
-    assert "beginning with en-de: its weights, network and vocabulary are taken over" in ran.err
+    assert "starting from en-de: its weights, network and vocabulary are kept" in ran.err
     begun = RunFolder.open(find_model("en-de")).experiment()
     assert RunFolder.open(pointed / "mine").experiment().train.learning_rate == begun.train.learning_rate / 10
     facts = RunFolder.open(pointed / "mine").parent().about()["data"]

@@ -75,19 +75,6 @@ class Display:
             say(f"{what}: {done}{f' of {total}' if total else ''}{f'  {note}' if note else ''}")
 
 
-class Nobody(Display):
-    """Shows nothing; used by all processes but the first."""
-
-    def __init__(self) -> None:
-        super().__init__(None)
-
-    def say(self, sentence: str) -> None:
-        """Say nothing."""
-
-    def show(self, what: str, done: int, total: int, note: str) -> None:
-        """Show nothing."""
-
-
 @contextmanager
 def display(*, bars: bool = True) -> Iterator[Display]:
     """Show progress while the block runs. The bars start late, so that short work does not wait for them."""

@@ -21,7 +21,7 @@ import dataclasses
 import hashlib
 import json
 import platform
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -477,17 +477,6 @@ def _digest(weights: "Mapping[str, Tensor]", metadata: Mapping[str, str]) -> str
         digest.update(json.dumps([name, str(tensor.dtype), list(tensor.shape)]).encode())
         digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
-
-
-def average_weights(several: "Iterable[Mapping[str, Tensor]]") -> "dict[str, Tensor]":
-    """The mean of checkpoints (section 6.1), added up in double precision."""
-    sums: "dict[str, Tensor]" = {}
-    count = 0
-    for weights in several:
-        count += 1
-        for name, tensor in weights.items():
-            sums[name] = sums[name] + tensor.double() if name in sums else tensor.double()
-    return {name: (total / count).float() for name, total in sums.items()}
 
 
 def read_valid_pairs(run: RunFolder) -> tuple[Pair, ...]:

@@ -15,12 +15,11 @@ from heedful.storage.run_folder import RunFolder
 from heedful.studies.rows import TableRow
 from heedful.studies.study import StudyInterrupted, StudyPlan
 from heedful.tasks import find_task
-from heedful.training import run as fit
-from heedful.training.events import Event, Finished, StepDone, Validated
+from heedful.training import run as training_run
+from heedful.training.events import STOP_SIGNALS, Event, Finished, StepDone, Validated
 
 # Keys that say where a row is trained; they do not change the row.
 _PLACE = ("train.threads", "train.device", "train.timeout_minutes")
-_SIGNALS = ("SIGINT", "SIGTERM", "SIGUSR1")
 _SECONDS_BETWEEN_LOOKS = 0.2
 
 
@@ -74,10 +73,10 @@ def _events(run: RunFolder, row: TableRow, plan: StudyPlan) -> Iterator[Event]:
     train = row.experiment.train
     if (run.path / "experiment.toml").exists():
         here = {"threads": train.threads, "device": train.device, "timeout_minutes": train.timeout_minutes}
-        return fit.resume(run.path, {"train": here}, plan.report, plan.interrupted)
+        return training_run.resume_run(run.path, {"train": here}, plan.report, plan.interrupted)
     RunFolder.create(run.path)
     total = sum(1 for _ in find_task(row.experiment.task).read_pairs(row.experiment.data))
-    return fit.train(run, row.experiment, total, plan.report, plan.interrupted)
+    return training_run.start_run(run, row.experiment, total, plan.report, plan.interrupted)
 
 
 def _follow(events: Iterator[Event], row: TableRow, plan: StudyPlan) -> None:
@@ -91,7 +90,7 @@ def _follow(events: Iterator[Event], row: TableRow, plan: StudyPlan) -> None:
                 plan.report.say(f"{row.name}, step {event.step}: perplexity {event.perplexity:.2f}{score}")
             case Finished():
                 reason = event.reason
-    if reason in _SIGNALS:
+    if reason in STOP_SIGNALS:
         raise StudyInterrupted(reason)
 
 

@@ -1,4 +1,4 @@
-"""What a checkpoint holds, and how a training becomes what it was when it was written."""
+"""Checkpoints of a training: what they hold, how they are saved by all processes, and how a run continues from one."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -7,31 +7,87 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from heedful.config import TrainConfig
 from heedful.data.batching import Position
 from heedful.errors import Diverged, FolderError
+from heedful.progress import Reporter
 from heedful.storage.checkpoint import Checkpoint, Checkpoints
-from heedful.storage.run_folder import fill_model
-from heedful.storage.sharded_tensors import gather_tensor, local_part, shard_like, write_shards
+from heedful.storage.run_folder import RunFolder, fill_model, software_versions
+from heedful.storage.sharded_tensors import is_sharded, local_part, shard_like, write_shards
+from heedful.training.events import Saved
 from heedful.training.loop import TrainingState
 from heedful.training.optimizer import MOMENTS, load_optimizer, optimizer_tensors
 from heedful.training.process_group import ProcessGroup
 
-Facts = Mapping[str, object]  # versions, processor, threads and the like: what the same bits depend on
+Facts = Mapping[str, object]  # versions, processor, threads and the like, on which the exact bits depend
 
 
 @dataclass(slots=True)
 class RunProgress:
-    """What the run knows of itself beside the weights; saved with them."""
+    """The validations and the time of a run so far; saved with the weights."""
 
-    best: float | None = None  # lower is better: a loss, or minus BLEU
+    best: float | None = None  # lower is better: a loss, or minus the score
     best_step: int = 0
     waited: int = 0  # validations since the best
     validated: int = 0  # the last step that was validated; a signal may come before a validation that is due
     seconds: float = 0.0
 
 
-def make_checkpoint(state: TrainingState, record: RunProgress, machine: Facts, device: torch.device) -> Checkpoint:
-    """All that the training has to remember; where weights are in parts, this process's parts of it."""
+class Checkpointing:
+    """Saves the checkpoints of a run, and restores the newest one that is intact."""
+
+    def __init__(self, run: RunFolder, config: TrainConfig, group: ProcessGroup, device: torch.device) -> None:
+        self.checkpoints = Checkpoints(run.checkpoints, config.average_checkpoints, config.save_every)
+        self._group = group
+        self._device = device
+
+    def save(self, state: TrainingState, progress: RunProgress) -> Saved:
+        """Write a checkpoint: the first process does, or all of them if the weights are sharded."""
+        checkpoint = make_checkpoint(state, progress, self._machine(), self._device)
+        if reason := self._group.agree_on(_refuse_non_finite(checkpoint)):
+            raise Diverged(reason)
+        if any(map(is_sharded, checkpoint.tensors.values())):
+            path = self._save_shards(checkpoint)
+        else:
+            path = self._group.run_on_first(lambda: str(self.checkpoints.save(checkpoint)))
+        return Saved(checkpoint.step, path)
+
+    def _save_shards(self, checkpoint: Checkpoint) -> str:
+        group = self._group
+
+        def spread(folder: Path | None = None) -> int:
+            """Make all processes write their shards into the folder, which only the first process knows."""
+            write_shards(Path(group.run_on_first(lambda: str(folder))), checkpoint.tensors)
+            return group.world_size
+
+        if not group.is_first:
+            spread()
+            return group.run_on_first(str)
+        path = self.checkpoints.save(checkpoint, spread)
+        return group.run_on_first(lambda: str(path))
+
+    def restore_latest(self, state: TrainingState, reporter: Reporter) -> RunProgress | None:
+        """Restore the newest intact checkpoint and return its progress; None if there is no checkpoint yet."""
+        found = self.checkpoints.load_latest()
+        if found is None:
+            return None
+        checkpoint, warnings = found
+        for warning in warnings:
+            reporter.say(warning)
+        progress = restore_checkpoint(state, checkpoint, self._device)
+        if differences := describe_differences(checkpoint.state.get("machine"), self._machine()):
+            reporter.say(f"not the same machine ({differences}): training continues, but not to the same bits")
+        reporter.say(f"resuming at step {checkpoint.step}")
+        return progress
+
+    def _machine(self) -> Facts:
+        threads = torch.get_num_threads()
+        processes, device = self._group.world_size, self._device.type
+        return {**software_versions(), "threads": threads, "processes": processes, "device": device}
+
+
+def make_checkpoint(state: TrainingState, progress: RunProgress, machine: Facts, device: torch.device) -> Checkpoint:
+    """Everything that the training must remember; if weights are sharded, this process's shards."""
     tensors = {f"model.{name}": p.detach() for name, p in state.model.named_parameters()}
     tensors |= {f"optimizer.{k}": v for k, v in optimizer_tensors(state.model, state.optimizer).items()}
     if state.average:
@@ -43,60 +99,30 @@ def make_checkpoint(state: TrainingState, record: RunProgress, machine: Facts, d
         "position": asdict(state.position),
         "skipped": state.skipped,
         "precision": state.precision.state(),
-        "record": asdict(record),
+        "record": asdict(progress),
         "machine": dict(machine),
     }
     return Checkpoint(state.step, tensors, values)
 
 
-def gather_tensors(tensors: Mapping[str, Tensor], keep: bool) -> dict[str, Tensor]:
-    """Whole tensors for who is to keep them; those put together are in the processor's memory, which is the largest."""
-    kept = {}
-    for name, tensor in tensors.items():
-        together = gather_tensor(tensor)
-        if keep:
-            kept[name] = together if together is tensor else together.cpu()
-    return kept
-
-
-def save_checkpoint(checkpoint: Checkpoint, checkpoints: Checkpoints, group: ProcessGroup, sharded: bool) -> str:
-    """Write a checkpoint and give its place: by the first process, or by all where each has parts of it."""
-    if reason := group.agree_on(_not_finite(checkpoint)):
-        raise Diverged(reason)
-    if not sharded:
-        return group.run_on_first(lambda: str(checkpoints.save(checkpoint)))
-
-    def spread(folder: Path | None = None) -> int:
-        """Have all processes write their parts where the first, which alone knows the folder, says."""
-        write_shards(Path(group.run_on_first(lambda: str(folder))), checkpoint.tensors)
-        return group.world_size
-
-    if not group.is_first:
-        spread()
-        return group.run_on_first(str)
-    path = checkpoints.save(checkpoint, spread)
-    return group.run_on_first(lambda: str(path))
-
-
-def _not_finite(checkpoint: Checkpoint) -> str:
-    """Why weights that are no numbers are not saved, or nothing."""
-    if all(
-        local_part(tensor).isfinite().all() for name, tensor in checkpoint.tensors.items() if name.startswith("model.")
-    ):
+def _refuse_non_finite(checkpoint: Checkpoint) -> str:
+    """Why weights that are not finite are not saved, or an empty string."""
+    weights = [tensor for name, tensor in checkpoint.tensors.items() if name.startswith("model.")]
+    if all(local_part(weight).isfinite().all() for weight in weights):
         return ""
     return (
-        f"the weights after step {checkpoint.step} are no longer numbers and are not saved; "
+        f"the weights after step {checkpoint.step} are NaN or infinite and are not saved; "
         "lower train.learning_rate and resume from the last checkpoint"
     )
 
 
 def restore_checkpoint(state: TrainingState, checkpoint: Checkpoint, device: torch.device) -> RunProgress:
-    """Make the state what it was; give the record that was saved with it."""
+    """Set the state to that of the checkpoint; return the progress that was saved with it."""
     values = dict(checkpoint.state)
     parameters = dict(state.model.named_parameters())
 
     def under(prefix: str) -> dict[str, Tensor]:
-        """The tensors of this prefix as this process holds them."""
+        """The tensors of this prefix, sharded if the parameters are."""
         found = checkpoint.under(prefix)
         return {name: shard_like(parameters[name], t) if name in parameters else t for name, t in found.items()}
 
@@ -110,17 +136,17 @@ def restore_checkpoint(state: TrainingState, checkpoint: Checkpoint, device: tor
         state.position = Position(**values["position"])  # type: ignore[arg-type]
         state.skipped = int(values["skipped"])  # type: ignore[call-overload]
         state.precision.load(values.get("precision", {}))  # type: ignore[arg-type]
-        record = RunProgress(**values["record"])  # type: ignore[arg-type]
+        progress = RunProgress(**values["record"])  # type: ignore[arg-type]
         torch.set_rng_state(checkpoint.tensors["random.cpu"])
         if device.type == "cuda" and "random.cuda" in checkpoint.tensors:
             torch.cuda.set_rng_state(checkpoint.tensors["random.cuda"], device)
     except (KeyError, TypeError, ValueError) as error:
         raise FolderError(f"the checkpoint of step {checkpoint.step} does not fit this run: {error}") from error
-    return record
+    return progress
 
 
 def describe_differences(then: object, now: Facts) -> str:
-    """What is another than when the checkpoint was written, in words; nothing where all is the same."""
+    """What has changed since the checkpoint was written; empty if nothing has."""
     if not isinstance(then, dict):
         return ""
     return "; ".join(f"{k} was {then[k]} and is {value}" for k, value in now.items() if then.get(k, value) != value)

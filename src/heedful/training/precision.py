@@ -1,6 +1,6 @@
-"""In which type matrices are multiplied while training, and what keeps small gradients from vanishing in it.
+"""The type in which matrices are multiplied during training, and the scaling that keeps small gradients from vanishing.
 
-Weights, sums over rows, softmax, norms and the optimizer are always float32: only the products are in the other type.
+Weights, sums over rows, softmax, norms and the optimizer are always float32; only matrix products use the other type.
 """
 
 import platform
@@ -13,37 +13,38 @@ from torch import Tensor
 
 from heedful.config import PrecisionKind
 
-_LEAST_SCALE = 1.0  # an overflow that is there without scaling is not the scale's fault
+_LEAST_SCALE = 1.0  # an overflow without scaling is not the fault of the scale
 
 
 class Precision:
     """The type of matrix products, and the scale of the loss where that type is float16.
 
-    float16 has no numbers below 6e-8, which many gradients are: the loss is multiplied by a scale before the way back
-    and the gradients are divided by it after. An overflow halves the scale, 2000 updates without one double it.
+    float16 has no numbers below 6e-8, but many gradients are smaller: the loss is multiplied by a scale before the
+    backward pass, and the gradients are divided by it afterwards. An overflow halves the scale; 2000 updates without
+    one double it.
     """
 
     def __init__(
-        self, dtype: torch.dtype = torch.float32, device: torch.device | None = None, complaint: str = ""
+        self, dtype: torch.dtype = torch.float32, device: torch.device | None = None, warning: str = ""
     ) -> None:
         self.dtype = dtype
-        self.complaint = complaint  # why it is not the wanted one, in a sentence
+        self.warning = warning  # why the type is not the requested one
         self.device_type = (device or torch.device("cpu")).type
         self.scaler = torch.amp.GradScaler(self.device_type, enabled=dtype == torch.float16)
-        self.scaler.scale(torch.zeros((), device=device))  # makes its scale now, and not by whichever thread is first
+        self.scaler.scale(torch.zeros((), device=device))  # creates the scale now and not in whichever thread is first
 
     @classmethod
     def of(cls, wanted: PrecisionKind, device: torch.device) -> "Precision":
-        """What a configuration asks for, where the device has it."""
-        dtype, complaint = choose_precision(wanted, device)
-        return cls(dtype, device, complaint)
+        """The requested precision, or float32 if the device does not support it."""
+        dtype, warning = choose_precision(wanted, device)
+        return cls(dtype, device, warning)
 
     def cast(self) -> AbstractContextManager[None]:
-        """Inside, products are taken in this type. It holds for the calling thread."""
+        """Compute matrix products in this type inside the block, in the calling thread."""
         return nullcontext() if self.dtype == torch.float32 else torch.autocast(self.device_type, self.dtype)
 
     def backward(self, loss: Tensor) -> None:
-        """Add the gradients of the loss, times the scale."""
+        """Add the gradients of the loss, multiplied by the scale."""
         self.scaler.scale(loss).backward()
 
     def unscale(self, optimizer: torch.optim.Optimizer) -> None:
@@ -52,32 +53,32 @@ class Precision:
             self.scaler.unscale_(optimizer)
 
     def adapt(self, optimizer: torch.optim.Optimizer) -> None:
-        """Lower the scale after an overflow, raise it after many updates without."""
+        """Lower the scale after an overflow; raise it after many updates without one."""
         if self._has_gradients(optimizer):
             self.scaler.update()
 
     @property
     def may_overflow(self) -> bool:
-        """Whether gradients that are not finite are the scale's doing rather than the training's."""
+        """Whether the scale, rather than the training, can be the cause of gradients that are not finite."""
         return self.scaler.is_enabled() and self.scaler.get_scale() > _LEAST_SCALE
 
     def state(self) -> dict[str, float]:
-        """Plain numbers to be saved; empty where nothing is scaled."""
+        """The scale and its counters as plain numbers; empty if nothing is scaled."""
         return {name: float(value) for name, value in self.scaler.state_dict().items()}
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Put back what `state` gave. A run that was saved in another type begins with a scale of its own."""
+        """Restore the result of `state`. A run that was saved in another type starts with a fresh scale."""
         if state and self.scaler.is_enabled():
             whole = {"growth_interval", "_growth_tracker"}
             self.scaler.load_state_dict({name: int(v) if name in whole else float(v) for name, v in state.items()})
 
     def _has_gradients(self, optimizer: torch.optim.Optimizer) -> bool:
-        """GradScaler refuses an update that has none."""
+        """GradScaler refuses an update without any gradient."""
         return any(p.grad is not None for group in optimizer.param_groups for p in group["params"])
 
 
 def choose_precision(wanted: PrecisionKind, device: torch.device) -> tuple[torch.dtype, str]:
-    """The type of matrix products on this device, and a sentence if it is not the wanted one."""
+    """The type of matrix products on this device, and a warning if it is not the requested one."""
     match wanted:
         case "auto":
             return _fastest(device), ""
@@ -86,30 +87,30 @@ def choose_precision(wanted: PrecisionKind, device: torch.device) -> tuple[torch
         case "bfloat16" | "float16":
             reason = _missing(wanted, device)
             if reason:
-                return torch.float32, f"train.precision is {wanted}, but {reason}: it stays in float32"
+                return torch.float32, f"train.precision is {wanted}, but {reason}: float32 is used"
             return torch.bfloat16 if wanted == "bfloat16" else torch.float16, ""
         case _:
             assert_never(wanted)
 
 
 def _fastest(device: torch.device) -> torch.dtype:
-    """On MPS the gain depends on the chip and has not been measured; on a processor there is none without bf16."""
+    """float32 on MPS, where the gain depends on the chip and was not measured, and on CPUs, most of which lack bf16."""
     if device.type != "cuda":
         return torch.float32
     return torch.bfloat16 if torch.cuda.is_bf16_supported(including_emulation=False) else torch.float16
 
 
 def _missing(wanted: PrecisionKind, device: torch.device) -> str:
-    """Why the device cannot multiply fast in this type, or nothing."""
+    """Why the device cannot multiply fast in this type, or an empty string."""
     if device.type == "cpu":
         if wanted == "float16" or not _processor_has_bfloat16():
             return f"this processor ({platform.machine()}) has no instructions for it and would be many times slower"
     elif device.type == "cuda" and wanted == "bfloat16" and not torch.cuda.is_bf16_supported(including_emulation=False):
-        return "this GPU does not have it (float16 it has)"
+        return "this GPU does not support it (it does support float16)"
     return ""
 
 
 def _processor_has_bfloat16() -> bool:
     """AVX512-BF16 or AMX of Intel and AMD, BF16 of ARM."""
-    look = getattr(torch.cpu, "get_capabilities", dict)  # not in the oldest PyTorch that will do
+    look = getattr(torch.cpu, "get_capabilities", dict)  # missing in the oldest supported PyTorch
     return any(bool(value) for name, value in look().items() if name.endswith("bf16"))

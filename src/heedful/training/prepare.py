@@ -44,7 +44,7 @@ class Prepared:
 def resolve_files(data: DataConfig) -> DataConfig:
     """The same files, with their folder in front and their languages named; all can be read more than once."""
     if not data.source and not data.tsv:
-        raise ConfigError("no training data; give --source and --target, --tsv, or data.source in a recipe")
+        raise ConfigError("no training data; give source and target, tsv, or data.source in a recipe")
 
     def placed(names: tuple[str, ...]) -> tuple[str, ...]:
         paths = [path for name in names for path in _matching(Path(data.folder), name)]

@@ -269,6 +269,11 @@ def join_process_group() -> Iterator[ProcessGroup]:
     group.leave()
 
 
+def is_first_process() -> bool:
+    """Whether this process trains alone or is the first of those that torchrun started."""
+    return not os.environ.keys() >= _TORCHRUN or os.environ["RANK"] == "0"
+
+
 def _report_once(group: TorchrunGroup, error: HeedfulError) -> BaseException:
     """What to raise: many mistakes are found by all processes at the same time, and one sentence is enough."""
     if not group.fail(error.exit_code):

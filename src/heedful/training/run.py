@@ -1,42 +1,35 @@
-"""Training from beginning to end: it alone validates, saves, logs and stops."""
+"""A training run from beginning to end: prepare, build, train, validate, save, finish.
 
-import math
+`start_run`, `resume_run` and `join_run` are generators of events. Nothing happens between two events, so whoever
+iterates can stop at any of them; the run continues from its last checkpoint.
+"""
+
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Generator, Iterator
+from contextlib import nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from heedful.config import Experiment, flat, merge
 from heedful.data.batching import Batching
 from heedful.device import measure_memory, use_threads
-from heedful.errors import ConfigError, Diverged, FolderError, out_of_memory
+from heedful.errors import ConfigError, FolderError, out_of_memory
 from heedful.kernels.threads import count_workers
 from heedful.models.build import build_model
-from heedful.models.seq2seq import AnySeq2Seq
 from heedful.models.size import model_size
 from heedful.progress import Reporter
-from heedful.storage.checkpoint import Checkpoints
 from heedful.storage.files import clear_folder, remove_temporaries, write_atomically
 from heedful.storage.lock import lock_folder
 from heedful.storage.model_card import make_model_card
-from heedful.storage.run_folder import RunFolder, average_weights, fill_model, refuse_checkpoint, software_versions
+from heedful.storage.run_folder import RunFolder, refuse_checkpoint, software_versions
 from heedful.tasks import find_task, make_experiment
-from heedful.training.checkpointing import (
-    RunProgress,
-    describe_differences,
-    gather_tensors,
-    make_checkpoint,
-    restore_checkpoint,
-    save_checkpoint,
-)
+from heedful.training.checkpointing import Checkpointing, RunProgress
 from heedful.training.distributed import make_distributed_gradients
 from heedful.training.event_log import EventLog, draw_curve
-from heedful.training.events import Event, Finished, Saved, Started, Validated
+from heedful.training.events import STOP_SIGNALS, Event, Finished, Started, StepDone
 from heedful.training.finetune import (
     NOT_VALIDATED,
     copy_parent_model,
@@ -44,53 +37,62 @@ from heedful.training.finetune import (
     load_parent_weights,
     warn_about_vocabulary,
 )
-from heedful.training.gradients import Objective, Update, make_gradients
+from heedful.training.gradients import Objective, make_gradients
 from heedful.training.loop import TrainingState, explain_out_of_memory, set_up_layers, training_steps
+from heedful.training.model_selection import ModelSelection
 from heedful.training.optimizer import MovingAverage, make_optimizer
 from heedful.training.precision import Precision
 from heedful.training.prepare import Prepared, describe_data, load_prepared, prepare
 from heedful.training.process_group import ProcessGroup
 from heedful.training.updates import UpdateSplit, make_updates
-from heedful.training.validation import compute_validation_loss, compute_validation_score, use_weights
+from heedful.training.validation import Validator
 from heedful.translation.translator import Translator
 from heedful.translation.word_alignment import save_best_aligner
 
-# When it ends, how often it looks, where it runs, and what a diverged one is advised to.
-_MAY_CHANGE = (
+# When it ends, how often it validates and saves, where it runs, and the advice for a training that diverged.
+MAY_CHANGE = (
     *("train.max_steps", "train.max_minutes", "train.save_every", "train.validate_every", "train.patience"),
     *("train.threads", "train.device", "train.learning_rate", "train.on_non_finite"),
     *("train.parallel", "train.timeout_minutes"),
     *("train.precision", "train.compile", "train.checkpoint_activations"),
 )
 
-Interrupted = Callable[[], str]  # the name of a signal that came, or nothing
+EventStream = Generator[Event, None, None]
+StopRequested = Callable[[], str]  # the name of a signal that asks to stop, or an empty string
 
 
-def train(
+def start_run(
     run: RunFolder,
     experiment: Experiment,
     total: int,
-    report: Reporter,
-    interrupted: Interrupted,
+    reporter: Reporter,
+    stop_requested: StopRequested,
     group: ProcessGroup | None = None,
-) -> Iterator[Event]:
-    """Prepare the folder and train in it; `total` pairs are in the data. Of several processes the first calls this."""
+) -> EventStream:
+    """Prepare an empty folder and train in it; `total` is the number of pairs in the data.
+
+    Of several processes, only the first calls this; the others call `join_run`.
+    """
     group = group or ProcessGroup()
     with lock_folder(run.path):
         run.begin(experiment)
         try:
-            prepared = _prepare(run, experiment, total, report, group)
+            prepared = _prepare(run, experiment, total, reporter, group)
         except Exception:
-            clear_folder(run.path)  # nothing is trained yet: a mistake in the data leaves no folder in the way
+            clear_folder(run.path)  # nothing is trained yet: after a mistake in the data the name is free again
             raise
-        group.run_on_first(dict)  # the others can come: see `follow`
-        yield from Fit(run, experiment, prepared, report, group).run(interrupted)
+        group.run_on_first(dict)  # now the others can join
+        yield from TrainingRun(run, experiment, prepared, reporter, group).events(stop_requested)
 
 
-def resume(
-    path: Path, settings: dict[str, Any], report: Reporter, interrupted: Interrupted, group: ProcessGroup | None = None
-) -> Iterator[Event]:
-    """Go on from the newest checkpoint that is intact, or with the preparation if that was cut short."""
+def resume_run(
+    path: Path,
+    settings: dict[str, Any],
+    reporter: Reporter,
+    stop_requested: StopRequested,
+    group: ProcessGroup | None = None,
+) -> EventStream:
+    """Continue from the newest intact checkpoint, or with the preparation if that was interrupted."""
     group = group or ProcessGroup()
     refuse_checkpoint(path)
     run = RunFolder(path)
@@ -99,72 +101,82 @@ def resume(
     with lock_folder(path):
         remove_temporaries(path)
         if "pruned" in run.about():
-            raise FolderError(f"{path} holds a pruned model, which has no checkpoint to go on from; train another")
+            raise FolderError(f"{path} holds a pruned model, which has no checkpoint to resume from; train another")
         settings = merge(run.resume_settings(), settings)
         experiment = apply_resume_settings(run.experiment(), settings)
         if run.prepared:
             use_threads(experiment.train.threads, group.local_world_size)
-            prepared = load_prepared(run, experiment, report)
+            prepared = load_prepared(run, experiment, reporter)
         else:
-            report.say("the preparation of the data was cut short and is done again")
-            prepared = _prepare(
-                run, experiment, sum(1 for _ in find_task(experiment.task).read_pairs(experiment.data)), report, group
-            )
-        group.run_on_first(lambda: settings)
-        fit = Fit(run, experiment, prepared, report, group)
-        fit.load()
+            reporter.say("the preparation of the data was interrupted and is done again")
+            total = sum(1 for _ in find_task(experiment.task).read_pairs(experiment.data))
+            prepared = _prepare(run, experiment, total, reporter, group)
+        group.run_on_first(lambda: settings)  # now the others can join
+        training = TrainingRun(run, experiment, prepared, reporter, group)
+        if training.state.step == 0:
+            reporter.say("no checkpoint yet: training starts at step 0")
         run.write_resume_settings(settings)
-        yield from fit.run(interrupted)
+        yield from training.events(stop_requested)
 
 
-def follow(path: Path, report: Reporter, interrupted: Interrupted, group: ProcessGroup) -> Iterator[Event]:
-    """What every process but the first does: wait until the folder is there, then train with the others."""
+def join_run(path: Path, reporter: Reporter, stop_requested: StopRequested, group: ProcessGroup) -> EventStream:
+    """Every process but the first: wait until the first has prepared the folder, then train with it."""
     settings: dict[str, Any] = group.run_on_first(dict)
     run = RunFolder.open(path)
     experiment = apply_resume_settings(run.experiment(), settings)
     use_threads(experiment.train.threads, group.local_world_size)
-    fit = Fit(run, experiment, load_prepared(run, experiment, report), report, group)
-    fit.load()
-    yield from fit.run(interrupted)
+    prepared = load_prepared(run, experiment, reporter)
+    yield from TrainingRun(run, experiment, prepared, reporter, group).events(stop_requested)
 
 
-def _prepare(run: RunFolder, experiment: Experiment, total: int, report: Reporter, group: ProcessGroup) -> Prepared:
+def apply_resume_settings(before: Experiment, settings: dict[str, Any]) -> Experiment:
+    """The experiment with these settings, if a resumed run may change them."""
+    after = make_experiment(merge(asdict(before), settings))
+    old, new = flat(before), flat(after)
+    for key in old:
+        if old[key] != new[key] and key not in MAY_CHANGE:
+            raise ConfigError(f"{key} cannot change from {old[key]} to {new[key]} in a resumed run; start a new one")
+    return after
+
+
+def _prepare(run: RunFolder, experiment: Experiment, total: int, reporter: Reporter, group: ProcessGroup) -> Prepared:
     use_threads(experiment.train.threads, group.local_world_size)
     parent = copy_parent_model(run, experiment.train.init)
-    prepared = prepare(run, experiment, total, report)
+    prepared = prepare(run, experiment, total, reporter)
     data = describe_data(run, experiment, prepared)
     if parent and (warning := warn_about_vocabulary(run, data)):
-        report.say(warning)
+        reporter.say(warning)
     if parent and not prepared.valid:
-        report.say(NOT_VALIDATED)
+        reporter.say(NOT_VALIDATED)
     run.write_about({"data": data, "versions": software_versions(), **({"parent": parent} if parent else {})})
     return prepared
 
 
-class Fit:
-    """One training: model, data and folder together."""
+class TrainingRun:
+    """A training in a prepared folder: built here and restored from the newest checkpoint, if there is one."""
 
     def __init__(
-        self, run: RunFolder, experiment: Experiment, prepared: Prepared, report: Reporter, group: ProcessGroup
+        self, run: RunFolder, experiment: Experiment, prepared: Prepared, reporter: Reporter, group: ProcessGroup
     ) -> None:
         config = experiment.train
-        self.folder = run
+        self.run = run
         self.experiment = experiment
         self.prepared = prepared
-        self.report = report
+        self.reporter = reporter
         self.group = group
         self.device = group.device(config.device)
         group.connect(config.timeout_minutes)
+
         torch.manual_seed(experiment.seed)
-        self.sharded = group.world_size > 1 and config.parallel == "shards"
         model = build_model(experiment.model, prepared.tokenizers.vocabulary)
         if config.init:
             load_parent_weights(model, run)
-        if not self.sharded:  # else its parts go there, one after another
+        if group.world_size == 1 or config.parallel != "shards":  # else only its shards go there, one after another
             model = model.to(self.device)
         precision = Precision.of(config.precision, self.device)
-        for complaint in filter(None, (precision.complaint, set_up_layers(model, config, self.device))):
-            report.say(complaint)
+        for warning in filter(None, (precision.warning, set_up_layers(model, config, self.device))):
+            reporter.say(warning)
+
         objective = Objective(config.label_smoothing, experiment.seed, precision)
         self.workers = count_workers(self.device) if group.world_size == 1 else 1
         if group.world_size > 1:
@@ -175,260 +187,110 @@ class Fit:
             self.gradients = make_gradients(model, objective, self.workers)
         average = MovingAverage(model, config.ema_decay) if config.ema_decay else None
         self.state = TrainingState(model, make_optimizer(model, config), average, precision=precision)
-        self.record = RunProgress(validated=-1 if config.init else 0)  # what it begins with is to be judged too
-        self.checkpoints = Checkpoints(run.checkpoints, config.average_checkpoints, config.save_every)
+
+        self.checkpointing = Checkpointing(run, config, group, self.device)
+        restored = self.checkpointing.restore_latest(self.state, reporter)
+        # A fine-tuning validates before its first step too, because the model that it starts from may stay the best.
+        self.progress = restored or RunProgress(validated=-1 if config.init else 0)
+        validator = Validator(model, experiment, prepared, self.device)
+        self.selection = ModelSelection(run, experiment, validator, self.state, self.progress, group)
         self.began = time.monotonic()
 
-    @property
-    def model(self) -> AnySeq2Seq:
-        """The model that is trained."""
-        return self.state.model
-
-    def _weights(self) -> dict[str, Tensor]:
-        """The weights that count, whole, for the first process: the moving average where there is one."""
-        average = self.state.average
-        own = average.weights if average else {name: p.detach() for name, p in self.model.named_parameters()}
-        return gather_tensors(own, self.group.is_first)
-
-    def run(self, interrupted: Interrupted) -> Iterator[Event]:
-        """All events from here to the end."""
-        self._check_the_same()
-        known = self.state.step if self.record.validated >= 0 else -1  # what comes before the first step comes again
-        log = EventLog(self.folder, known) if self.group.is_first else nullcontext()
-        with explain_out_of_memory(self.experiment.train), log as journal:
-            for event in self._events(interrupted):
-                if journal:
-                    journal.write(event)
+    def events(self, stop_requested: StopRequested) -> Iterator[Event]:
+        """Train to the end; each event is logged, then yielded."""
+        self._check_same_step()
+        logged = self.state.step if self.progress.validated >= 0 else -1  # later events will happen again
+        log = EventLog(self.run, logged) if self.group.is_first else nullcontext()
+        with explain_out_of_memory(self.experiment.train), log as event_log:
+            for event in self._train(stop_requested):
+                if event_log:
+                    event_log.write(event)
                 yield event
 
-    def _check_the_same(self) -> None:
-        """Processes on several machines go on from the same step only if they see the same folder."""
-        step = self.group.run_on_first(lambda: self.state.step)
-        if step != self.state.step:
-            raise FolderError(
-                f"here {self.folder.path} is at step {self.state.step} but the first process sees step {step}; "
-                "all machines need the same folder, on a disk that they share"
-            )
-
-    def _events(self, interrupted: Interrupted) -> Iterator[Event]:
-        config, agree = self.experiment.train, self.group.agree_on
+    def _train(self, stop_requested: StopRequested) -> Iterator[Event]:
+        config, agree_on = self.experiment.train, self.group.agree_on
+        selection, checkpointing = self.selection, self.checkpointing
         yield self._started()
-        if self._validation_is_due(agree(self._over())):  # a signal came between the last step and its validation
-            yield self._validate()
-        reason = agree(interrupted() or self._over())
+        if selection.is_due(agree_on(self._limit_reached())):  # a signal came between the last step and its validation
+            yield selection.validate()
+        reason = agree_on(stop_requested() or self._limit_reached())
         if not reason:
-            d_model = self.experiment.model.d_model
-            for event in training_steps(self.state, self._updates(), self.gradients, d_model, config):
-                yield event
-                reason = agree(interrupted() or self._over())
-                if reason not in _SIGNALS and self._validation_is_due(reason):
-                    yield self._validate()
-                    reason = agree(interrupted() or self._over())
-                if reason or event.step % config.save_every == 0:
-                    yield self._save()
+            for step_done in self._steps():
+                yield step_done
+                reason = agree_on(stop_requested() or self._limit_reached())
+                if reason not in STOP_SIGNALS and selection.is_due(reason):
+                    yield selection.validate()
+                    reason = agree_on(stop_requested() or self._limit_reached())
+                if reason or step_done.step % config.save_every == 0:
+                    saved = checkpointing.save(self.state, replace(self.progress, seconds=60.0 * self._minutes()))
+                    selection.keep_last()
+                    yield saved
                 if reason:
                     break
-        if reason in _SIGNALS:
+        if reason in STOP_SIGNALS:
             yield self._finished(reason, "")
             return
-        yield self._finish(reason)
+        finished = self._finished(reason, selection.finish(checkpointing.checkpoints, self.reporter))
+        self.group.run_on_first(lambda: self._write_summary(finished))
+        yield finished
 
-    def _validation_is_due(self, over: str) -> bool:
-        step = self.state.step
-        if not self.prepared.valid or step <= self.record.validated:
-            return False
-        return step % self.experiment.train.validate_every == 0 or bool(over)
+    def _steps(self) -> Iterator[StepDone]:
+        config, state, group = self.experiment.train, self.state, self.group
+        batching = Batching(config.batch_tokens, self.experiment.seed)
+        split = UpdateSplit(config.accumulate * self.workers, group.rank, group.world_size)
+        updates = make_updates(self.prepared.train, state.position, batching, split, state.model.pad_id, self.device)
+        return training_steps(state, updates, self.gradients, self.experiment.model.d_model, config)
 
-    def _over(self) -> str:
-        """Why training ends here, or nothing."""
+    def _limit_reached(self) -> str:
+        """Why training ends here, or an empty string."""
         config = self.experiment.train
         if self.state.step >= config.max_steps:
             return f"all {config.max_steps} steps are done"
         if config.max_minutes and self._minutes() >= config.max_minutes:
             return f"{config.max_minutes:g} minutes are over"
-        if config.patience and self.record.waited >= config.patience:
+        if self.selection.out_of_patience:
             return f"no better validation in the last {config.patience}"
         return ""
 
-    def _updates(self) -> Iterator[Update]:
-        config, group = self.experiment.train, self.group
-        batching = Batching(config.batch_tokens, self.experiment.seed)
-        split = UpdateSplit(config.accumulate * self.workers, group.rank, group.world_size)
-        return make_updates(self.prepared.train, self.state.position, batching, split, self.model.pad_id, self.device)
+    def _minutes(self) -> float:
+        return (self.progress.seconds + time.monotonic() - self.began) / 60.0
 
-    def _validate(self) -> Validated:
-        began = time.monotonic()
-        weights = self._weights()
-        other = weights if self.sharded or self.state.average else None
-        loss, score = self.group.run_on_first(lambda: self._scores(other))
-        metric = find_task(self.experiment.task).quick_metric
-        if not math.isfinite(loss) and self.experiment.train.on_non_finite == "stop":
-            raise Diverged(
-                f"the validation loss at step {self.state.step} is {loss}; lower train.learning_rate "
-                "and resume from the last checkpoint"
-            )
-        value = self._value(loss, score)
-        self.record.validated = self.state.step
-        better = value < (math.inf if self.record.best is None else self.record.best)
-        if better:
-            self.record.best, self.record.best_step, self.record.waited = value, self.state.step, 0
-            unchanged = "" if self.state.step else f", unchanged from {Path(self.experiment.train.init).name}"
-            note = f"best validation, step {self.state.step}{unchanged}"
-            self.group.run_on_first(lambda: self.folder.write_weights(weights, note))
-        else:
-            self.record.waited += 1
-        return Validated(
-            self.state.step, loss, math.exp(min(loss, 700.0)), score, metric, better, time.monotonic() - began
+    def _started(self) -> Started:
+        config, count, threads = self.experiment.train, self.group.world_size, torch.get_num_threads()
+        vocabulary = self.prepared.tokenizers.vocabulary
+        size = model_size(self.experiment.model, vocabulary.source, vocabulary.target)
+        self.reporter.say(
+            f"model: {size.total:,} parameters; weights, gradients and Adam take "
+            f"{size.training_bytes / 2**20:,.0f} MiB, plus the activations of one batch; "
+            f"{threads} {'thread' if threads == 1 else 'threads'} on {self.device.type}"
+            + (f" in each of {count} processes" if count > 1 else "")
         )
-
-    def _scores(self, weights: dict[str, Tensor] | None) -> tuple[float, float | None]:
-        """Validation loss, and BLEU if it is wanted, with these weights; None: the model's own."""
-        config = self.experiment.train
-        with self._using(weights) as model:
-            loss = (
-                compute_validation_loss(model, self.prepared.valid, config.batch_tokens) if self.prepared.valid else 0.0
-            )
-            if not config.validate_bleu and config.best_by == "loss":
-                return loss, None
-            return loss, compute_validation_score(model, self.prepared, self.experiment)
-
-    @contextmanager
-    def _using(self, weights: dict[str, Tensor] | None) -> Iterator[AnySeq2Seq]:
-        """The model with these weights, in evaluation; one of its own where this process has only parts of them."""
-        if self.sharded:
-            with torch.device("meta"):
-                model = build_model(self.experiment.model, self.prepared.tokenizers.vocabulary)
-            fill_model(model.to_empty(device=self.device), weights or {}, "the training")
-            yield model.eval()
-            return
-        with use_weights(self.model, weights):
-            yield self.model
-
-    def _value(self, loss: float, score: float | None) -> float:
-        """What the best model has least of."""
-        return loss if score is None or self.experiment.train.best_by == "loss" else -score
-
-    def _finish(self, reason: str) -> Finished:
-        weights = self._weights()
-        note = self.group.run_on_first(lambda: self._choose(weights))
-        finished = self._finished(reason, note)
-        self.group.run_on_first(lambda: self._close(finished))
-        return finished
+        left = config.max_minutes - self._minutes() if config.max_minutes else None
+        pairs, device = len(self.prepared.train[0]), self.device.type
+        return Started(self.state.step, config.max_steps, left, size.total, pairs, threads, device, count)
 
     def _finished(self, reason: str, note: str) -> Finished:
         return Finished(self.state.step, reason, self._minutes(), note, measure_memory(self.device.type).peak)
 
-    def _choose(self, last: dict[str, Tensor]) -> str:
-        """The weights that stay: the mean of the last checkpoints if that validates better than the best one."""
-        step, config = self.state.step, self.experiment.train
-        wanted, every = config.average_checkpoints, config.save_every
-        steps = [s for s in self.checkpoints.steps() if s % every == 0 or s == step][-wanted:]
-        note = self.folder.note()
-        if wanted > 1 and len(steps) > 1:
-            mean, steps = self._mean(steps)
-            if len(steps) > 1 and self._better(mean):
-                note = f"mean of the checkpoints of steps {', '.join(map(str, steps))}"
-                self.folder.write_weights(mean, note)
-        if not self.folder.has_model or (not self.prepared.valid and wanted <= 1):
-            note = f"last, step {step}"
-            self.folder.write_weights(last, note)
-        return note
-
-    def _mean(self, steps: list[int]) -> tuple[dict[str, Tensor], list[int]]:
-        """The mean weights of these checkpoints, and which of them could be read."""
-        prefix = "ema." if self.state.average else "model."
-        read: list[int] = []
-
-        def intact() -> Iterator[dict[str, Tensor]]:
-            for step in steps:
-                try:
-                    weights = self.checkpoints.load_model(step, prefix)
-                except FolderError as error:
-                    self.report.say(f"left out of the mean: {error}")
-                    continue
-                read.append(step)
-                yield weights
-
-        return average_weights(intact()), read
-
-    def _better(self, weights: dict[str, Tensor]) -> bool:
-        if not self.prepared.valid or self.record.best is None:
-            return True
-        return self._value(*self._scores(weights)) <= self.record.best
-
-    def _close(self, finished: Finished) -> None:
-        self.folder.write_about({"finished": asdict(finished)})
-        if told := describe_gain(self.folder):
-            self.report.say(told)
-        draw_curve(self.folder)
-        write_atomically(self.folder.path / "README.md", make_model_card(self.folder))
+    def _write_summary(self, finished: Finished) -> None:
+        """Complete the folder of a finished run: about.json, learning curve, model card, aligner."""
+        self.run.write_about({"finished": asdict(finished)})
+        if gain := describe_gain(self.run):
+            self.reporter.say(gain)
+        draw_curve(self.run)
+        write_atomically(self.run.path / "README.md", make_model_card(self.run))
         try:
-            save_best_aligner(self.folder, Translator.on_device(self.folder, self.device), self.prepared.valid_pairs)
+            save_best_aligner(self.run, Translator.on_device(self.run, self.device), self.prepared.valid_pairs)
         except Exception as error:
             if not out_of_memory(error):
                 raise
-            self.report.say("no memory was left to find where the model aligns words; --alignments will do it")
+            self.reporter.say("no memory was left to find where the model aligns words; --alignments will do it")
 
-    def _save(self) -> Saved:
-        record = replace(self.record, seconds=60.0 * self._minutes())
-        checkpoint = make_checkpoint(self.state, record, self._machine(), self.device)
-        path = save_checkpoint(checkpoint, self.checkpoints, self.group, self.sharded)
-        if not self.prepared.valid:
-            weights, note = self._weights(), f"last, step {checkpoint.step}"
-            self.group.run_on_first(lambda: self.folder.write_weights(weights, note))
-        return Saved(checkpoint.step, path)
-
-    def load(self) -> None:
-        """Take up the newest checkpoint; where there is none yet, begin at the beginning."""
-        found = self.checkpoints.load_latest()
-        if found is None:
-            self.report.say("no checkpoint yet: training begins at step 0")
-            return
-        checkpoint, complaints = found
-        for complaint in complaints:
-            self.report.say(complaint)
-        self.record = restore_checkpoint(self.state, checkpoint, self.device)
-        if changed := describe_differences(checkpoint.state.get("machine"), self._machine()):
-            self.report.say(f"not the same machine ({changed}): it goes on, but not to the same bits")
-        self.report.say(f"resuming at step {checkpoint.step}")
-
-    def _machine(self) -> dict[str, object]:
-        """What the same bits depend on."""
-        threads = torch.get_num_threads()
-        return {
-            **software_versions(),
-            "threads": threads,
-            "processes": self.group.world_size,
-            "device": self.device.type,
-        }
-
-    def _minutes(self) -> float:
-        return (self.record.seconds + time.monotonic() - self.began) / 60.0
-
-    def _started(self) -> Started:
-        vocabulary = self.prepared.tokenizers.vocabulary
-        size = model_size(self.experiment.model, vocabulary.source, vocabulary.target)
-        pairs, threads = len(self.prepared.train[0]), torch.get_num_threads()
-        count = self.group.world_size
-        self.report.say(
-            f"model: {size.total:,} parameters; weights, gradients and Adam take "
-            f"{size.training_bytes / 2**20:,.0f} MiB, one batch's activations come on top; "
-            f"{threads} {'thread' if threads == 1 else 'threads'} on {self.device.type}"
-            + (f" in each of {count} processes" if count > 1 else "")
-        )
-        config = self.experiment.train
-        left = config.max_minutes - self._minutes() if config.max_minutes else None
-        return Started(self.state.step, config.max_steps, left, size.total, pairs, threads, self.device.type, count)
-
-
-_SIGNALS = ("SIGINT", "SIGTERM", "SIGUSR1")
-
-
-def apply_resume_settings(before: Experiment, settings: dict[str, Any]) -> Experiment:
-    """The same experiment with these settings, if they are such that a run can go on with them."""
-    after = make_experiment(merge(asdict(before), settings))
-    old, new = flat(before), flat(after)
-    for key in old:
-        if old[key] != new[key] and key not in _MAY_CHANGE:
-            raise ConfigError(f"{key} cannot change from {old[key]} to {new[key]} in a resumed run; start a new one")
-    return after
+    def _check_same_step(self) -> None:
+        """Processes on several machines resume at the same step only if they see the same folder."""
+        step = self.group.run_on_first(lambda: self.state.step)
+        if step != self.state.step:
+            raise FolderError(
+                f"here {self.run.path} is at step {self.state.step} but the first process sees step {step}; "
+                "all machines need the same folder, on a shared disk"
+            )

@@ -1,0 +1,167 @@
+"""Model selection: which weights the run folder keeps, and when validations no longer improve.
+
+During training these are the weights with the best validation, taken from the moving average if there is one. At the
+end the mean of the last checkpoints (section 6.1) replaces them if it validates at least as well. Without validation
+pairs it is the mean, or the last weights.
+"""
+
+import math
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+from torch import Tensor
+
+from heedful.config import Experiment
+from heedful.errors import Diverged, FolderError
+from heedful.progress import Reporter
+from heedful.storage.checkpoint import Checkpoints
+from heedful.storage.run_folder import RunFolder
+from heedful.storage.sharded_tensors import gather_tensor, is_sharded
+from heedful.tasks import find_task
+from heedful.training.checkpointing import RunProgress
+from heedful.training.events import Validated
+from heedful.training.loop import TrainingState
+from heedful.training.process_group import ProcessGroup
+from heedful.training.validation import Validator
+
+
+class ModelSelection:
+    """Validates the weights of a training and decides which of them the run folder keeps."""
+
+    def __init__(
+        self,
+        run: RunFolder,
+        experiment: Experiment,
+        validator: Validator,
+        state: TrainingState,
+        progress: RunProgress,
+        group: ProcessGroup,
+    ) -> None:
+        self._run = run
+        self._task = find_task(experiment.task)
+        self._config = experiment.train
+        self._validator = validator
+        self._state = state
+        self._progress = progress
+        self._group = group
+
+    def is_due(self, reason: str) -> bool:
+        """Whether to validate now: at regular steps and at the end, of which `reason` is not empty."""
+        step = self._state.step
+        if not self._validator.has_pairs or step <= self._progress.validated:
+            return False
+        return step % self._config.validate_every == 0 or bool(reason)
+
+    @property
+    def out_of_patience(self) -> bool:
+        """Whether the last `train.patience` validations brought no better model."""
+        return bool(self._config.patience) and self._progress.waited >= self._config.patience
+
+    def validate(self) -> Validated:
+        """Score the current weights; if they are the best so far, write them to the run folder."""
+        began = time.monotonic()
+        step, progress = self._state.step, self._progress
+        weights = self._gather_weights()
+        # The model's own weights need not be copied into it.
+        others = weights if self._state.average or self._is_sharded() else None
+        loss, score = self._group.run_on_first(lambda: self._validator.score(others))
+        if not math.isfinite(loss) and self._config.on_non_finite == "stop":
+            raise Diverged(
+                f"the validation loss at step {step} is {loss}; lower train.learning_rate "
+                "and resume from the last checkpoint"
+            )
+        value = self._value(loss, score)
+        best = value < (math.inf if progress.best is None else progress.best)
+        progress.validated = step
+        if best:
+            progress.best, progress.best_step, progress.waited = value, step, 0
+            unchanged = "" if step else f", unchanged from {Path(self._config.init).name}"
+            self._write(weights, f"best validation, step {step}{unchanged}")
+        else:
+            progress.waited += 1
+        perplexity = math.exp(min(loss, 700.0))
+        return Validated(step, loss, perplexity, score, self._task.quick_metric, best, time.monotonic() - began)
+
+    def keep_last(self) -> None:
+        """Write the current weights if there are no validation pairs to judge them by."""
+        if not self._validator.has_pairs:
+            self._write(self._gather_weights(), f"last, step {self._state.step}")
+
+    def finish(self, checkpoints: Checkpoints, reporter: Reporter) -> str:
+        """Write the weights that stay at the end of training; return a note that says which they are."""
+        last = self._gather_weights()
+        return self._group.run_on_first(lambda: self._choose_final(last, checkpoints, reporter))
+
+    def _choose_final(self, last: Mapping[str, Tensor], checkpoints: Checkpoints, reporter: Reporter) -> str:
+        step, wanted, every = self._state.step, self._config.average_checkpoints, self._config.save_every
+        steps = [s for s in checkpoints.steps() if s % every == 0 or s == step][-wanted:]
+        note = self._run.note()
+        if wanted > 1 and len(steps) > 1:
+            mean, steps = self._average_checkpoints(checkpoints, steps, reporter)
+            if len(steps) > 1 and self._is_as_good(mean):
+                note = f"mean of the checkpoints of steps {', '.join(map(str, steps))}"
+                self._run.write_weights(mean, note)
+        if not self._run.has_model or (not self._validator.has_pairs and wanted <= 1):
+            note = f"last, step {step}"
+            self._run.write_weights(last, note)
+        return note
+
+    def _average_checkpoints(
+        self, checkpoints: Checkpoints, steps: list[int], reporter: Reporter
+    ) -> tuple[dict[str, Tensor], list[int]]:
+        """The mean weights of these checkpoints, and the steps of those that could be read."""
+        prefix = "ema." if self._state.average else "model."
+        read: list[int] = []
+
+        def load_intact() -> Iterator[dict[str, Tensor]]:
+            for step in steps:
+                try:
+                    weights = checkpoints.load_model(step, prefix)
+                except FolderError as error:
+                    reporter.say(f"left out of the mean: {error}")
+                    continue
+                read.append(step)
+                yield weights
+
+        return average_weights(load_intact()), read
+
+    def _is_as_good(self, weights: dict[str, Tensor]) -> bool:
+        if not self._validator.has_pairs or self._progress.best is None:
+            return True
+        return self._value(*self._validator.score(weights)) <= self._progress.best
+
+    def _value(self, loss: float, score: float | None) -> float:
+        """The number by which models are compared; lower is better."""
+        return loss if score is None or self._config.best_by == "loss" else -score
+
+    def _gather_weights(self) -> dict[str, Tensor]:
+        """The moving average if there is one, else the weights; whole and on the first process only.
+
+        All processes must call this at the same time. Gathered tensors are in main memory, which is the largest.
+        """
+        average = self._state.average
+        own = average.weights if average else {name: p.detach() for name, p in self._state.model.named_parameters()}
+        gathered = {}
+        for name, tensor in own.items():
+            whole = gather_tensor(tensor)
+            if self._group.is_first:
+                gathered[name] = whole if whole is tensor else whole.cpu()
+        return gathered
+
+    def _is_sharded(self) -> bool:
+        return is_sharded(next(self._state.model.parameters()))
+
+    def _write(self, weights: Mapping[str, Tensor], note: str) -> None:
+        self._group.run_on_first(lambda: self._run.write_weights(weights, note))
+
+
+def average_weights(several: Iterable[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+    """The mean of several checkpoints (section 6.1), summed in double precision."""
+    sums: dict[str, Tensor] = {}
+    count = 0
+    for weights in several:
+        count += 1
+        for name, tensor in weights.items():
+            sums[name] = sums[name] + tensor.double() if name in sums else tensor.double()
+    return {name: (total / count).float() for name, total in sums.items()}

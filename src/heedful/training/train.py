@@ -1,0 +1,319 @@
+"""Train a model from Python: `train` and `resume` do what `heedful train` does."""
+
+import signal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from os import PathLike, fspath
+from pathlib import Path
+from threading import current_thread, main_thread
+from types import FrameType
+from typing import Any
+
+from heedful.config import Experiment, load_recipe, merge
+from heedful.errors import ConfigError
+from heedful.progress import LoggingReporter, Reporter, SilentReporter, report_progress
+from heedful.storage.run_folder import RunFolder, check_free
+from heedful.tasks import find_task, make_experiment
+from heedful.training.autoconfig import CorpusStatistics, choose_finetuning_settings, choose_settings, measure_corpus
+from heedful.training.events import Event, Finished, Validated
+from heedful.training.finetune import inherit_languages, inherit_settings, open_parent
+from heedful.training.prepare import check_evaluation_files, resolve_files
+from heedful.training.process_group import ProcessGroup, join_process_group
+from heedful.training.run import EventStream, StopRequested, join_run, resume_run, start_run
+
+AnyPath = str | PathLike[str]
+Paths = AnyPath | Sequence[AnyPath]
+Settings = Mapping[str, Any]  # {"train": {"max_steps": 200}} or {"train.max_steps": 200}
+OnEvent = Callable[[Event], None]
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingResult:
+    """The outcome of a training; `Translator.load(result.folder)` gives the model."""
+
+    folder: Path
+    steps: int
+    reason: str  # why training ended: a limit, no better validation, or the name of a signal
+    minutes: float
+    weights: str  # which weights the run folder keeps; empty if a signal ended the training early
+    perplexity: float | None  # of the best validation; None if there was none
+    score: float | None  # of the best validation, by `metric`; None if it was not scored
+    metric: str  # BLEU, F1 or accuracy; empty if there was no validation
+    interrupted: bool  # whether a signal ended it early; `resume` continues
+
+
+def train(
+    recipe: AnyPath | None = None,
+    *,
+    source: Paths = (),
+    target: Paths = (),
+    tsv: Paths = (),
+    valid_source: Paths = (),
+    valid_target: Paths = (),
+    out: AnyPath | None = None,
+    init: AnyPath = "",
+    settings: Settings | None = None,
+    reporter: Reporter | None = None,
+    on_event: OnEvent | None = None,
+    stop_requested: StopRequested | None = None,
+) -> TrainingResult:
+    """Train a model from text files or from a recipe, in a new run folder.
+
+    Without a recipe, the size of the model and the schedule are chosen to suit the data and the machine. With `init`,
+    training starts from an existing model. Under torchrun, all processes call this and train together.
+
+    Ctrl-C saves a checkpoint after the current step and raises KeyboardInterrupt; `resume` continues from there.
+
+    Args:
+        recipe: a complete experiment as a TOML file.
+        source: text files with one sentence a line; a path or several, which may be gzipped.
+        target: their translations, line by line.
+        tsv: files with a source sentence, a tab and a target sentence on each line.
+        valid_source: text files to validate on; if you give none, some training pairs are held out.
+        valid_target: their translations.
+        out: the run folder to make; the default is `runs/` and the name of the recipe or of the first file.
+        init: the model to start from: a built-in model, a run folder, an export or a checkpoint.
+        settings: any keys of a recipe, such as `{"train.max_steps": 200}` or `{"train": {"max_steps": 200}}`.
+        reporter: receives sentences and progress; the default logs them to the logger "heedful" at level INFO.
+        on_event: called with each event of the training, such as `StepDone` and `Validated`.
+        stop_requested: called after each step; a name such as "SIGTERM" saves a checkpoint and ends the training.
+            With it, Ctrl-C is yours to handle.
+
+    Raises:
+        ConfigError: for a setting that does not exist or has a wrong value.
+        DataError: for a file that cannot be read or used.
+        FolderError: for a run folder that already exists.
+        Diverged: if the loss becomes NaN or infinite.
+
+    """
+    paths = {
+        **{"source": source, "target": target, "tsv": tsv},
+        **{"valid_source": valid_source, "valid_target": valid_target},
+    }
+    files = {key: names for key, given in paths.items() if (names := _as_strings(given))}
+    given = merge(_nest(settings or {}), {"train": {"init": fspath(init)}} if fspath(init) else {})
+    if recipe is None and not init and "task" not in given:
+        _check_both_sides(files)
+    folder = Path(out) if out is not None else _default_folder(recipe, files)
+
+    def start(group: ProcessGroup, reporter: Reporter, stop: StopRequested) -> EventStream:
+        if group.has_claimed(folder) and (folder / "experiment.toml").exists():
+            reporter.say(f"torchrun has restarted the processes: resuming {folder}")
+            group.claim(folder)
+            return resume_run(folder, {}, reporter, stop, group)
+        experiment, pairs = _plan(recipe, files, given, folder, reporter, group)
+        run = RunFolder.create(folder)
+        group.claim(folder)
+        return start_run(run, experiment, pairs, reporter, stop, group)
+
+    return _run(start, folder, reporter or LoggingReporter(), on_event, stop_requested)
+
+
+def resume(
+    folder: AnyPath,
+    *,
+    settings: Settings | None = None,
+    reporter: Reporter | None = None,
+    on_event: OnEvent | None = None,
+    stop_requested: StopRequested | None = None,
+) -> TrainingResult:
+    """Continue the training in a run folder from its newest intact checkpoint, as if it had never stopped.
+
+    `settings` can change when and where it runs, such as `{"train.max_steps": 2000}`. See `train` for the rest.
+    """
+
+    def start(group: ProcessGroup, reporter: Reporter, stop: StopRequested) -> EventStream:
+        group.claim(Path(folder))
+        return resume_run(Path(folder), _nest(settings or {}), reporter, stop, group)
+
+    return _run(start, Path(folder), reporter or LoggingReporter(), on_event, stop_requested)
+
+
+def _plan(
+    recipe: AnyPath | None,
+    files: Mapping[str, list[str]],
+    given: Settings,
+    folder: Path,
+    reporter: Reporter,
+    group: ProcessGroup,
+) -> tuple[Experiment, int]:
+    """The complete experiment and the number of its pairs; the data is read once, so mistakes in it show up here."""
+    check_free(folder)  # before the data is read, which may take minutes
+    tables = merge(load_recipe(Path(recipe)) if recipe else {}, {"data": files} if files else {}, given)
+    parent, inherited = _find_parent(tables)
+    asked = make_experiment(tables, inherited)
+    data = resolve_files(asked.data)
+    if parent:
+        data, warning = inherit_languages(data, parent)
+        reporter.say(warning or f"starting from {asked.train.init}: its weights, network and vocabulary are kept")
+    device = group.device(asked.train.device)
+    task = find_task(asked.task)
+    check_evaluation_files(task, data)
+    pairs = (task.symbols(pair) for pair in task.read_pairs(data))
+    corpus = measure_corpus(report_progress(pairs, "reading", 0, reporter))
+    experiment = asked
+    if parent or not recipe:
+        experiment = _autoconfigure(asked, tables, inherited, parent, corpus, device.type, reporter)
+    data = replace(data, hold_out=experiment.data.hold_out)
+    return replace(experiment, data=data, name=experiment.name or folder.resolve().name), corpus.pairs
+
+
+def _find_parent(tables: Settings) -> tuple[RunFolder | None, dict[str, Any]]:
+    """The model that training starts from, if any, and the settings that it passes on."""
+    table = tables.get("train")
+    init = table.get("init") if isinstance(table, dict) else ""
+    if not isinstance(init, str) or not init:
+        return None, {}
+    parent = open_parent(init)
+    return parent, inherit_settings(parent, tables)
+
+
+def _autoconfigure(
+    asked: Experiment,
+    tables: Settings,
+    inherited: Settings,
+    parent: RunFolder | None,
+    corpus: CorpusStatistics,
+    device: str,
+    reporter: Reporter,
+) -> Experiment:
+    """Choose the settings that the tables leave open by the data, and report each choice with its reason."""
+    given = tables.get("train", {})
+    if parent:
+        hold_out = not tables.get("data", {}).get("valid_source")
+        chosen = choose_finetuning_settings(corpus, parent.experiment(), device, given, hold_out=hold_out)
+    else:
+        symbols = set(find_task(asked.task).tokenizer_kinds(asked.text.kind)) == {"symbols"}
+        model = "preset" not in tables.get("model", {})
+        chosen = choose_settings(corpus, device, given, model=model, symbols=symbols)
+    for key, reason in chosen.reasons.items():
+        table, _, name = key.partition(".")
+        if name not in tables.get(table, {}):
+            reporter.say(reason)
+    return make_experiment(tables, merge(inherited, chosen.tables))
+
+
+def _run(
+    start: Callable[[ProcessGroup, Reporter, StopRequested], EventStream],
+    folder: Path,
+    reporter: Reporter,
+    on_event: OnEvent | None,
+    stop_requested: StopRequested | None,
+) -> TrainingResult:
+    """Train as one of the processes that torchrun started, or alone."""
+    with nullcontext(stop_requested) if stop_requested else _catch_ctrl_c() as stop, join_process_group() as group:
+        if group.is_first:
+            result = _follow(start(group, reporter, stop), folder, reporter, on_event)
+        else:
+            silent = SilentReporter()
+            result = _follow(join_run(folder, silent, stop, group), folder, silent, None)
+    if result.interrupted and not stop_requested:
+        raise KeyboardInterrupt(f"saved at step {result.steps}; continue with heedful.resume({str(folder)!r})")
+    return result
+
+
+def _follow(events: EventStream, folder: Path, reporter: Reporter, on_event: OnEvent | None) -> TrainingResult:
+    """Report validations and the end, and pass every event on."""
+    with closing(events):
+        for event in events:
+            if on_event:
+                on_event(event)
+            match event:
+                case Validated():
+                    reporter.say(_describe_validation(event))
+                case Finished():
+                    if not event.interrupted:
+                        reporter.say(
+                            f"done after {event.step} steps and {event.minutes:.1f} minutes: {event.reason}; "
+                            f"model: {event.model}"
+                        )
+                    return _make_result(event, folder)
+                case _:
+                    pass
+    raise AssertionError("the last event of a training is Finished")
+
+
+def _describe_validation(event: Validated) -> str:
+    when = f"step {event.step}" if event.step else "before the first step"
+    score = "" if event.score is None else f", {event.metric} {event.score:.2f}"
+    best = " (best so far)" if event.best and event.step else ""
+    return f"{when}: validation perplexity {event.perplexity:.2f}{score}{best}"
+
+
+def _make_result(finished: Finished, folder: Path) -> TrainingResult:
+    best = next((event for event in reversed(RunFolder(folder).read_events("Validated")) if event["best"]), None)
+    return TrainingResult(
+        folder,
+        finished.step,
+        finished.reason,
+        finished.minutes,
+        finished.model,
+        best["perplexity"] if best else None,
+        best["score"] if best else None,
+        best["metric"] if best else "",
+        finished.interrupted,
+    )
+
+
+@contextmanager
+def _catch_ctrl_c() -> Iterator[StopRequested]:
+    """Make the first Ctrl-C a request to stop once training has begun; the second interrupts at once.
+
+    A handler that the program has set itself stays, and so does everything outside the main thread.
+    """
+    came = training = False
+
+    def stop_requested() -> str:
+        nonlocal training
+        training = True
+        return "SIGINT" if came else ""
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        nonlocal came
+        if came or not training:
+            raise KeyboardInterrupt
+        came = True
+
+    if current_thread() is not main_thread() or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield stop_requested
+        return
+    signal.signal(signal.SIGINT, handle)
+    try:
+        yield stop_requested
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _as_strings(paths: Paths) -> list[str]:
+    return [fspath(paths)] if isinstance(paths, str | PathLike) else [fspath(path) for path in paths]
+
+
+def _nest(settings: Settings) -> dict[str, Any]:
+    """Nested tables of settings whose keys may contain dots."""
+    tables: dict[str, Any] = {}
+    for key, value in settings.items():
+        entry: Any = fspath(value) if isinstance(value, PathLike) else value
+        entry = _nest(entry) if isinstance(entry, Mapping) else entry
+        for part in reversed(key.split(".")):
+            entry = {part: entry}
+        tables = merge(tables, entry)
+    return tables
+
+
+def _check_both_sides(files: Mapping[str, list[str]]) -> None:
+    """Only tasks other than translation have files that hold both sides."""
+    for prefix in ("", "valid_"):
+        source, target = f"{prefix}source", f"{prefix}target"
+        if (source in files) != (target in files):
+            raise ConfigError(
+                f"{source} and {target} go together; give both, or choose a task whose files hold both sides, "
+                "such as task = 'pronunciation'"
+            )
+
+
+def _default_folder(recipe: AnyPath | None, files: Mapping[str, list[str]]) -> Path:
+    if recipe:
+        return Path("runs") / Path(recipe).stem
+    first = (files.get("source") or files.get("tsv") or ["model"])[0]
+    return Path("runs") / Path(first).name.split(".")[0]
