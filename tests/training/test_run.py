@@ -101,7 +101,7 @@ def test_a_training_that_is_done_stays_so_if_no_memory_is_left_to_find_an_aligne
     def fail(*_: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr("heedful.training.run.keep_aligner", fail)
+    monkeypatch.setattr("heedful.training.run.save_best_aligner", fail)
     told = Told()
     assert last(trained_in(tmp_path / "run", wanted(pairs), told)).model
     assert "no memory was left to find where the model aligns words; --alignments will do it" in told.sentences
