@@ -173,7 +173,7 @@ def test_every_part_of_the_package_is_in_the_layers() -> None:
 
 @each_of([ROOT / "docs/paper-map.md", ROOT / "docs/architecture.md"])
 def test_every_name_in_the_map_and_in_the_walks_exists(path: Path) -> None:
-    for address, names in re.findall(r"\(\.\./(src/[^)]+\.py)\)((?: `[\w.]+`,?)*)", read(path)):
+    for address, names in re.findall(r"\(\.\./(src/[^)]+\.py)\)((?:\s+`[\w.]+`,?)*)", read(path)):
         for name in re.findall(r"[\w.]+", names):
             assert name in set(defined_names(ast.parse(read(ROOT / address)))), f"{address}: {name}"
 
