@@ -74,8 +74,8 @@ def _port(process: "subprocess.Popen[bytes]", log: Path) -> int:
     deadline = time.monotonic() + _START
     while time.monotonic() < deadline and process.poll() is None:
         for line in log.read_text().splitlines():
-            if " translates; " in line:
-                return int(line.partition(" translates; ")[0].rpartition(":")[2])
+            if " is ready; " in line:
+                return int(line.partition(" is ready; ")[0].rpartition(":")[2])
         time.sleep(0.05)
     raise SystemExit(f"the server did not start:\n{log.read_text()[-2000:]}")
 

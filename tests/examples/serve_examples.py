@@ -16,37 +16,45 @@ for needed in ("fastapi", "uvicorn", "httptools", "prometheus_client", "httpx"):
     pytest.importorskip(needed, reason="needs heedful[serve]")
 
 import httpx
+from fastapi import FastAPI
 
-from heedful.serve.api_keys import Keys
-from heedful.serve.app import make_app
-from heedful.serve.limits import Limits
-from heedful.serve.model_registry import Shelf, places
+from heedful.serve.api_keys import ApiKeys
+from heedful.serve.app import create_app
+from heedful.serve.model_registry import ModelRegistry, locate_models
 from heedful.serve.server import Server, listen, url_of
-from heedful.serve.service import Service
+from heedful.serve.service import Service, ServiceLimits
 from heedful.translation.translator import Translator
 
 BASE = "http://127.0.0.1:5000"
 
 
 def service_of(
-    *folders: Path, limits: Limits | None = None, keys: Path | None = None, languages: Sequence[str] = ()
+    *folders: Path, limits: ServiceLimits | None = None, keys: Path | None = None, languages: Sequence[str] = ()
 ) -> Service:
-    return Service(Shelf(places(folders, languages), Translator.load), limits or Limits(), Keys(keys))
+    registry = ModelRegistry(locate_models(folders, languages), Translator.load)
+    return Service(registry, limits or ServiceLimits(), ApiKeys(keys))
 
 
 @asynccontextmanager
 async def client_of(service: Service, **how: Any) -> AsyncIterator[httpx.AsyncClient]:
     """Asks the application itself, without a socket."""
-    app = make_app(service, **how)
+    app = create_app(service, **how)
     async with service.running(), httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=BASE) as client:
         yield client
 
 
 @contextmanager
 def listening(service: Service) -> Iterator[str]:
-    """A real server on a free port, in a thread; gives its address."""
+    """A real server of this service on a free port; gives its address."""
+    with listening_app(create_app(service)) as url:
+        yield url
+
+
+@contextmanager
+def listening_app(app: FastAPI) -> Iterator[str]:
+    """A real server of an application, in a thread."""
     listener: socket.socket = listen("127.0.0.1", 0)
-    server = Server(make_app(service), service.renew)
+    server = Server(app)
     thread = Thread(target=lambda: asyncio.run(server.serve([listener])))
     thread.start()
     try:

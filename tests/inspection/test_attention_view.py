@@ -3,14 +3,14 @@
 import base64
 import json
 import shutil
-import threading
+import signal
+import sys
 from pathlib import Path
 from unittest import mock
 
 import numpy as np
 import pytest
 import toy
-from http_requests import send
 
 from heedful import Head, Translator
 from heedful.attention.head_names import KINDS
@@ -18,7 +18,6 @@ from heedful.config import SearchConfig
 from heedful.errors import DataError, FolderError
 from heedful.inspection.attention_view import AttentionViewer, packed
 from heedful.models.transformer import Transformer
-from heedful.serve.explorer import Explorer
 from heedful.storage.run_folder import RunFolder
 
 TEXT = "word"
@@ -182,30 +181,35 @@ def test_a_mistake_gets_a_sentence(
 
 
 def test_the_model_is_behind_the_page_on_request(trained: Path, text: str) -> None:
-    found: list[tuple[int, dict[str, object]]] = []
+    for needed in ("fastapi", "uvicorn", "httptools", "prometheus_client"):
+        pytest.importorskip(needed, reason="needs heedful[serve]")
+    httpx = pytest.importorskip("httpx", reason="needs httpx")
+    server = toy.start("heads", trained / "run", "--serve")
+    assert server.stderr
+    url, *said = server.stderr.readline().decode().split(" ", 1)
+    assert (url.startswith("http://127.0.0.1:"), said) == (True, ["shows every head; stop it with Ctrl-C\n"])
+    try:
+        page = httpx.get(url, timeout=20)
+        assert (page.status_code, '"live":true' in page.text) == (200, True)
+        headers = {"X-Heedful": "1"}
+        asked = {"text": text, "off": ["cross.1.1", "cross.1.2"], "n_best": 1}
+        answer = httpx.post(f"{url}attention", json=asked, headers=headers, timeout=20)
+        document = answer.json()
+        assert (answer.status_code, document["live"]) == (200, True)
+        assert (document["baseline"], document["off"]) == (toy.translated(text), ["cross.1.1", "cross.1.2"])
+        wrong = httpx.post(f"{url}attention", json=asked | {"off": ["cross.7.2"]}, headers=headers, timeout=20)
+        assert (wrong.status_code, "unknown head: cross.7.2" in wrong.json()["error"]) == (422, True)
+    finally:
+        server.send_signal(signal.SIGINT)
+        out, err = server.communicate(timeout=30)
+    assert (server.returncode, out, err) == (0, b"", b"")
 
-    class Once(Explorer):
-        """Answers one request and ends as by Ctrl-C."""
 
-        def serve_forever(self, poll_interval: float = 0.5) -> None:
-            thread = threading.Thread(target=super().serve_forever, daemon=True)
-            thread.start()
-            body = json.dumps({"text": text, "off": ["cross.1.1", "cross.1.2"], "n_best": 1})
-            found.append(send(self, "POST", "/attention", body.encode())[:2])
-            found.append(send(self, "POST", "/attention", body.replace("1.2", "7.2").encode())[:2])
-            self.shutdown()
-            thread.join()
-            raise KeyboardInterrupt
-
-    with mock.patch("heedful.serve.explorer.Explorer", Once):
-        ran = toy.run("heads", trained / "run", "--serve")
-    assert ran.code == 0
-    assert ran.err.startswith("http://127.0.0.1:")
-    (status, document), (wrong, said) = found
-    assert (status, document["live"], document["baseline"]) == (200, True, toy.translated(text))
-    assert document["off"] == ["cross.1.1", "cross.1.2"]
-    assert wrong == 422
-    assert "unknown head: cross.7.2" in str(said["error"])
+def test_the_page_with_a_model_behind_it_needs_the_extra(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "fastapi", None)
+    ran = toy.run("heads", trained / "run", "--serve")
+    wanted = "heedful: --serve needs fastapi, which is not installed; run: pip install 'heedful[serve]'"
+    assert (ran.code, ran.err.startswith(wanted)) == (2, True)
 
 
 # What each head does

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from heedful.errors import DataError
-from heedful.serve.batcher import Batcher, Full, Piece, Ticket
+from heedful.serve.batcher import Batcher, JobItem, PendingJob, QueueFull
 
 
 @dataclass(eq=False)
@@ -18,11 +18,11 @@ class Shouting:
     """Puts texts into capitals, once it is let; keeps what it was given."""
 
     budget: int = 100
-    apart: bool = False
+    exclusive: bool = False
     batches: list[list[str]] = field(default_factory=list)
     gate: Event = field(default_factory=Event)
 
-    def do(self, items: Sequence[str]) -> list[str]:
+    def run(self, items: Sequence[str]) -> list[str]:
         self.batches.append(list(items))
         assert self.gate.wait(20)
         if "bad" in items:
@@ -32,8 +32,8 @@ class Shouting:
         return [item.upper() for item in items]
 
 
-def pieces(*texts: str, cost: int = 1) -> list[Piece]:
-    return [Piece(text, cost) for text in texts]
+def pieces(*texts: str, cost: int = 1) -> list[JobItem]:
+    return [JobItem(text, cost) for text in texts]
 
 
 def run(
@@ -48,7 +48,7 @@ def run(
     asyncio.run(all_of_it())
 
 
-async def held(batcher: Batcher, order: Shouting) -> Ticket:
+async def held(batcher: Batcher, order: Shouting) -> PendingJob:
     """A request that the only worker is busy with, so that others wait."""
     ticket = batcher.submit(order, pieces("first"))
     while not order.batches:
@@ -133,11 +133,11 @@ def test_orders_are_not_mixed_and_have_their_turn() -> None:
 
 def test_what_needs_a_model_for_itself_holds_up_nobody_else() -> None:
     done: list[str] = []
-    looks = [Shouting(apart=True, batches=[]) for _ in range(3)]
+    looks = [Shouting(exclusive=True, batches=[]) for _ in range(3)]
     order = Shouting()
     order.gate.set()
 
-    async def result(ticket: Ticket) -> None:
+    async def result(ticket: PendingJob) -> None:
         done.extend(await ticket.results())
 
     async def work(batcher: Batcher) -> None:
@@ -154,7 +154,7 @@ def test_what_needs_a_model_for_itself_holds_up_nobody_else() -> None:
 
 
 def test_what_needs_a_model_for_itself_has_one_worker() -> None:
-    look, other, order = Shouting(apart=True), Shouting(apart=True), Shouting()
+    look, other, order = Shouting(exclusive=True), Shouting(exclusive=True), Shouting()
     order.gate.set()
 
     async def work(batcher: Batcher) -> None:
@@ -171,7 +171,7 @@ def test_what_needs_a_model_for_itself_has_one_worker() -> None:
 
 
 def test_what_needs_a_model_for_itself_has_its_turn_while_others_come() -> None:
-    order, look = Shouting(budget=1), Shouting(apart=True)
+    order, look = Shouting(budget=1), Shouting(exclusive=True)
     look.gate.set()
 
     async def work(batcher: Batcher) -> None:
@@ -189,7 +189,7 @@ def test_what_needs_a_model_for_itself_has_its_turn_while_others_come() -> None:
 
 def test_time_that_was_not_wanted_is_not_saved_up() -> None:
     """Looks that were alone for long have had all the time; who comes then is not behind, nor much before them."""
-    order, look = Shouting(budget=1), Shouting(apart=True)
+    order, look = Shouting(budget=1), Shouting(exclusive=True)
     look.gate.set()
 
     async def work(batcher: Batcher) -> None:
@@ -214,13 +214,13 @@ def test_where_there_is_no_room_a_request_is_refused_at_once() -> None:
     async def work(batcher: Batcher) -> None:
         first = await held(batcher, order)
         waits = batcher.submit(order, pieces(*"abcdef"))
-        with pytest.raises(Full) as refused:
+        with pytest.raises(QueueFull) as refused:
             batcher.submit(order, pieces(*"abcdef"))
         assert refused.value.seconds > 0
         order.gate.set()
         assert len(await waits.results()) == 6
         await first.results()
-        assert batcher.cost == 0
+        assert batcher.queued_cost == 0
         large = batcher.submit(order, pieces(*"abcdefghijklmn"))  # alone, it has to be possible
         assert len(await large.results()) == 14
 
@@ -237,7 +237,7 @@ def test_what_could_not_be_done_in_time_is_refused_at_once() -> None:
         order.gate.clear()
         order.batches.clear()
         with await held(batcher, order) as first, batcher.submit(order, pieces("second")) as second:
-            with pytest.raises(Full):
+            with pytest.raises(QueueFull):
                 batcher.submit(order, pieces("third"))
             order.gate.set()
             assert [*await first.results(), *await second.results()] == ["FIRST", "SECOND"]
@@ -247,7 +247,7 @@ def test_what_could_not_be_done_in_time_is_refused_at_once() -> None:
 
 def test_the_first_batch_tells_nothing_of_how_long_others_take() -> None:
     """It may have loaded a model."""
-    order = Shouting(apart=True)
+    order = Shouting(exclusive=True)
 
     async def work(batcher: Batcher) -> None:
         with await held(batcher, order) as first:
@@ -272,7 +272,7 @@ def test_of_who_has_gone_nothing_more_is_done() -> None:
         first = await held(batcher, order)
         with batcher.submit(order, pieces(*"abcdef")):
             stays = batcher.submit(order, pieces("stays"))
-        assert batcher.cost == 1
+        assert batcher.queued_cost == 1
         with first:
             pass  # is being worked on, and has gone, too
         order.gate.set()
@@ -324,7 +324,7 @@ def test_what_was_accepted_is_finished_and_nothing_more_is_accepted() -> None:
             waits = stack.enter_context(batcher.submit(order, pieces(*"ab")))
             closing = asyncio.create_task(batcher.close())
             await asyncio.sleep(0.01)
-            with pytest.raises(Full):
+            with pytest.raises(QueueFull):
                 batcher.submit(order, pieces("late"))
             assert not closing.done()
             order.gate.set()

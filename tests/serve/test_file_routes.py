@@ -23,16 +23,15 @@ from starlette.requests import ClientDisconnect
 from heedful.documents import safe_parsing
 from heedful.documents.file_types import read_document
 from heedful.documents.segmentation import TranslatedSentence
-from heedful.serve import file_results as results
+from heedful.serve import file_jobs
 from heedful.serve import file_routes as files_module
 from heedful.serve import libretranslate_routes as libre
 from heedful.serve.api_keys import add_key
-from heedful.serve.batcher import Full
-from heedful.serve.file_results import Results, translated_name
-from heedful.serve.http_errors import Refused
-from heedful.serve.limits import Limits
-from heedful.serve.segments import Parts
-from heedful.serve.service import Service
+from heedful.serve.batcher import QueueFull
+from heedful.serve.file_jobs import FileStore, translated_name
+from heedful.serve.http_errors import RequestError
+from heedful.serve.segments import SegmentedTexts
+from heedful.serve.service import Service, ServiceLimits
 
 PAIR = {"source": "en", "target": "de"}
 
@@ -119,15 +118,15 @@ def test_mark_up_in_a_sentence_does_not_cut_it(
     "html", ["<b>" * 300 + "a b", "a <b>b</b> c<" + "b " * 3000, "a <b>&lt;script&gt;</b> b", "a\0 <b>b</b>"]
 )
 def test_any_page_comes_out_harmless(html: str) -> None:
-    parts = Parts([html], "en", markup=True)
-    (out,) = parts.joined(parts.sentences, "de", [TranslatedSentence(text) for text in parts.mixed])
+    parts = SegmentedTexts([html], "en", html=True)
+    (out,) = parts.join(parts.sentences, "de", [TranslatedSentence(text) for text in parts.mixed])
     assert "a " in out
     assert "<script" not in out
     assert out.count("<b>") == out.count("</b>")
 
 
 def test_who_listens_hears_of_progress(service: Service, some: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files_module, "_TOGETHER", 2)
+    monkeypatch.setattr(file_jobs, "_SENTENCES_AT_ONCE", 2)
 
     async def work(client: httpx.AsyncClient) -> None:
         text = "\n".join(some[:5])
@@ -159,12 +158,18 @@ with zipfile.ZipFile(BOMB, "w", zipfile.ZIP_DEFLATED) as _archive:
         ("a.exe", b"a", PAIR, 400, "Invalid request: unsupported file type .exe; supported"),
         ("../../etc/passwd", b"a", PAIR, 400, "Invalid request: unsupported file type (no suffix); supported"),
         ("a.json", b"{", PAIR, 400, "Invalid request: the file is not JSON"),
-        ("a.txt", b"a", PAIR | {"glossary": "a=b"}, 400, "Invalid request: glossary: a JSON object of up to 100 terms"),
-        ("a.txt", b"a", PAIR | {"glossary": '{"a": 1}'}, 400, "Invalid request: glossary: a JSON object"),
+        (
+            "a.txt",
+            b"a",
+            PAIR | {"glossary": "a=b"},
+            400,
+            "Invalid request: glossary: give a JSON object of up to 100 terms",
+        ),
+        ("a.txt", b"a", PAIR | {"glossary": '{"a": 1}'}, 400, "Invalid request: glossary: give a JSON object"),
         ("a.txt", b"a " * 5000, PAIR, 413, "Invalid request: the document has more than 2,000 characters of text"),
         ("a.html", b"<p>a" * 30, PAIR, 413, "Invalid request: the document has more than 20 passages; split it"),
         ("a.html", b"<p>" * 60, PAIR, 413, "Invalid request: the document has more than 50 elements; split it"),
-        ("a.txt", b"a" * 40_000, PAIR, 413, "Invalid request: a request has at most 30000 bytes"),
+        ("a.txt", b"a" * 40_000, PAIR, 413, "Invalid request: the body may have at most 30000 bytes"),
         ("a.docx", BOMB.getvalue(), PAIR, 413, "Invalid request: the archive unpacks to more than 1,000,000 bytes"),
     ],
 )
@@ -184,7 +189,7 @@ def test_what_is_refused(
         assert answer.status_code == status
         assert answer.json()["error"].startswith(sentence)
 
-    limits = Limits(file=30_000, file_characters=2000, file_passages=20, file_elements=50)
+    limits = ServiceLimits(file=30_000, file_characters=2000, file_passages=20, file_elements=50)
     ask(service_of(trained / "run", limits=limits), work)
 
 
@@ -201,7 +206,7 @@ def test_a_glossary_holds_in_files(service: Service, some: list[str]) -> None:
 
 
 def test_who_cannot_do_files_says_so(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files_module, "can_do_files", lambda: False)
+    monkeypatch.setattr(files_module, "can_translate_files", lambda: False)
 
     async def work(client: httpx.AsyncClient) -> None:
         answer = await client.post("/translate_file", files={"file": ("a.txt", "a")}, data=PAIR)
@@ -219,10 +224,10 @@ def test_files_wait_neither_for_ever_nor_in_masses(
 ) -> None:
     """Where there is no room for it, a file waits until its time is over; while it does, others are sent away."""
 
-    service = service_of(trained / "run", limits=Limits(files=1, seconds=0.1))
+    service = service_of(trained / "run", limits=ServiceLimits(files=1, seconds=0.1))
 
     def full(*_: object) -> None:
-        raise Full(0.01)
+        raise QueueFull(0.01)
 
     async def work(client: httpx.AsyncClient) -> None:
         async def send() -> httpx.Response:
@@ -240,7 +245,7 @@ def test_files_wait_neither_for_ever_nor_in_masses(
             {"error": "Slowdown: too many files are being translated"},
         )
         assert int(second.headers["retry-after"]) > 0
-        service.limits = Limits(files=1)
+        service.limits = ServiceLimits(files=1)
         assert (await send()).status_code == 200
 
     ask(service, work)
@@ -248,7 +253,7 @@ def test_files_wait_neither_for_ever_nor_in_masses(
 
 def test_files_that_never_come_take_no_place(trained: Path, some: list[str]) -> None:
     """What is bounded is how much has come of all of them."""
-    service = service_of(trained / "run", limits=Limits(files=1, file=1000, arriving=1.0))
+    service = service_of(trained / "run", limits=ServiceLimits(files=1, file=1000, arriving=1.0))
 
     async def work(client: httpx.AsyncClient) -> None:
         async def idle(size: int, begun: asyncio.Event) -> AsyncIterator[bytes]:
@@ -277,7 +282,7 @@ def test_files_that_never_come_take_no_place(trained: Path, some: list[str]) -> 
 def test_reading_has_its_own_threads_and_an_end(
     trained: Path, some: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    service = service_of(trained / "run", limits=Limits(seconds=0.1))
+    service = service_of(trained / "run", limits=ServiceLimits(seconds=0.1))
     release, names = Event(), []
 
     def slow(*given: Any) -> Any:
@@ -291,7 +296,7 @@ def test_reading_has_its_own_threads_and_an_end(
             answer = await client.post("/translate_file", files={"file": ("a.txt", some[0])}, data=PAIR)
             assert (answer.status_code, "retry-after" in answer.headers) == (503, True)
         release.set()
-        service.limits = Limits()
+        service.limits = ServiceLimits()
         answer = await client.post("/translate_file", files={"file": ("a.txt", some[0])}, data=PAIR)
         assert answer.status_code == 200
 
@@ -308,7 +313,7 @@ def test_a_stream_that_nobody_hears_gives_its_place_back() -> None:
     async def gone(*_: object) -> Any:
         raise OSError
 
-    response = files_module._Stream(events(), lambda: left.append(True))
+    response = files_module._EventStream(events(), lambda: left.append(True))
     scope = {"type": "http", "asgi": {"spec_version": "2.4"}}
     with pytest.raises((OSError, ClientDisconnect)):
         asyncio.run(response(scope, gone, gone))
@@ -357,15 +362,15 @@ def test_files_need_a_key_where_texts_do(trained: Path, tmp_path: Path, some: li
 
 
 def test_results_are_kept_for_a_while_and_cannot_be_guessed(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(results, "_ROOM", 10)
-    kept = Results()
+    monkeypatch.setattr(file_jobs, "_STORED_BYTES", 10)
+    kept = FileStore()
     first, second = kept.add("a", b"12345678"), kept.add("b", b"12345678")
     assert kept.get(second.split("/")[0]).content == b"12345678"
     for gone in (first.split("/")[0], "", "../a"):
-        with pytest.raises(Refused, match="404"):
+        with pytest.raises(RequestError, match="404"):
             kept.get(gone)
-    monkeypatch.setattr(results, "monotonic", lambda: 1e12)
-    with pytest.raises(Refused):
+    monkeypatch.setattr(file_jobs, "monotonic", lambda: 1e12)
+    with pytest.raises(RequestError):
         kept.get(second.split("/")[0])
 
     async def work(client: httpx.AsyncClient) -> None:

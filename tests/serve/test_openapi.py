@@ -17,7 +17,7 @@ from schemathesis.specs.openapi.checks import positive_data_acceptance
 from serve_examples import listening, service_of
 
 from heedful.documents.file_types import SUFFIXES
-from heedful.serve.limits import Limits
+from heedful.serve.service import ServiceLimits
 
 # A text that is too long and languages that no model is for are well-formed, and refused all the same.
 NOT_ASKED: list[CheckFunction] = [positive_data_acceptance]
@@ -25,7 +25,7 @@ NOT_ASKED: list[CheckFunction] = [positive_data_acceptance]
 
 @pytest.fixture(scope="module")
 def schema(trained: Path) -> Iterator[Any]:
-    with listening(service_of(trained / "run", limits=Limits(characters=2000))) as url:
+    with listening(service_of(trained / "run", limits=ServiceLimits(characters=2000))) as url:
         yield schemathesis.openapi.from_url(f"{url}/openapi.json")
 
 

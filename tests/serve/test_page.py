@@ -18,8 +18,8 @@ from browser import chromium, watched
 from serve_examples import listening, service_of
 
 from heedful.serve.api_keys import add_key
-from heedful.serve.limits import Limits
-from heedful.serve.static_pages import Page as ServedPage
+from heedful.serve.service import ServiceLimits
+from heedful.serve.static_pages import StaticPages
 from heedful.translation.translator import Translator
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def browser() -> "Iterator[Browser]":
 def url(trained: Path) -> Iterator[str]:
     """One model, called by two names so that languages can be swapped."""
     run = trained / "run"
-    with listening(service_of(run, run, limits=Limits(characters=600), languages=["en-de", "de-en"])) as address:
+    with listening(service_of(run, run, limits=ServiceLimits(characters=600), languages=["en-de", "de-en"])) as address:
         yield address
 
 
@@ -117,13 +117,13 @@ def test_the_page_has_no_script_or_style_in_it_and_loads_only_its_own(url: str, 
 
 
 def test_modules_ask_only_for_files_that_are_there() -> None:
-    page = ServedPage()
+    page = StaticPages()
     for name, content in page.files.items():
         for imported in re.findall(r"^import .* from '\./(.*)';$", content, re.MULTILINE):
             assert imported in page.files, f"{name} imports {imported}"
 
 
-# Translating.
+# TranslationJob.
 
 
 def test_what_is_typed_is_translated_as_it_is_typed(opened: "Page", translator: Translator, some: list[str]) -> None:

@@ -24,13 +24,12 @@ from serve_examples import client_of, listening, service_of
 
 from heedful.progress import SilentReporter
 from heedful.serve.api_keys import add_key
-from heedful.serve.app import make_app
-from heedful.serve.batcher import Batcher, Piece, Ticket
-from heedful.serve.jobs import Scoring, Translating
-from heedful.serve.limits import Limits
-from heedful.serve.middleware import check_origin, own_names
+from heedful.serve.app import create_app
+from heedful.serve.batcher import Batcher, JobItem, PendingJob
+from heedful.serve.jobs import ScoringJob, TranslationJob
+from heedful.serve.middleware import check_origin, own_hosts
 from heedful.serve.server import listen
-from heedful.serve.service import Service
+from heedful.serve.service import Service, ServiceLimits
 from heedful.storage.run_folder import RunFolder
 from heedful.translation.result import Translation
 from heedful.translation.translator import Translator
@@ -301,7 +300,7 @@ def test_a_translation_goes_on_from_a_beginning_in_several_ways(service: Service
         assert {words[0] for words in ways} == {first}
         assert len({tuple(words) for words in ways}) == len(ways) > 1
         several = await client.post("/v1/translate", json=asked | {"text": f"{source}\n{source}"})
-        assert several.json() == {"error": "Invalid request: a prefix is for one sentence, but there are 2"}
+        assert several.json() == {"error": "Invalid request: a prefix is for one sentence, but the text has 2"}
 
     ask(service, work)
 
@@ -367,7 +366,8 @@ def test_pairs_are_scored(service: Service, translator: Translator, some: list[s
         assert right["log_prob"] == pytest.approx(sum(right["log_probs"]), abs=1e-5)
         assert wrong["per_piece"] < right["per_piece"] <= 0
         refused = await client.post("/v1/score", json={"texts": ["a"], "translations": ["b", "c"]})
-        assert refused.json() == {"error": "Invalid request: there are 1 texts but 2 translations; give one for each"}
+        counts = "texts (1) and translations (2) differ in number"
+        assert refused.json() == {"error": f"Invalid request: {counts}; give one translation for each text"}
 
     ask(service, work)
 
@@ -389,7 +389,7 @@ def test_every_head_can_be_looked_at_and_switched_off(service: Service, some: li
         unknown = await client.post("/v1/attention", json={"text": some[0], "off": ["cross.1.1"]})
         assert unknown.json() == {"error": "Invalid request: off: extra inputs are not permitted"}
         long = await client.post("/v1/attention", json={"text": "a " * 300})
-        assert (long.status_code, "at most 200 pieces" in long.json()["error"]) == (400, True)
+        assert (long.status_code, "at most 200 can be shown" in long.json()["error"]) == (400, True)
 
     ask(service, work)
 
@@ -404,7 +404,7 @@ def test_models_are_listed(service: Service) -> None:
     ask(service, work)
 
 
-# Limits
+# ServiceLimits
 
 
 def test_a_list_that_is_too_long_is_not_looked_at(service: Service) -> None:
@@ -439,12 +439,12 @@ def test_what_comes_beside_a_text_has_limits_too(service: Service) -> None:
 
 
 def test_every_limit_has_its_refusal(trained: Path) -> None:
-    limits = Limits(body=2000, texts=3, sentences=4, pieces=10, characters=500)
+    limits = ServiceLimits(body=2000, texts=3, sentences=4, pieces=10, characters=500)
     asked: list[tuple[dict[str, Any], int, str]] = [
         ({"q": ["a"] * 4}, 400, "Invalid request: request (4) exceeds text limit (3)"),
         ({"q": "a\n" * 5}, 400, "Invalid request: 5 sentences, over the limit of 4"),
-        ({"q": "gipu " * 30}, 400, "Invalid request: a sentence has 31 pieces, over 10"),
-        ({"q": "a" * 3000}, 413, "Invalid request: a request has at most 2000 bytes"),
+        ({"q": "gipu " * 30}, 400, "Invalid request: a sentence has 31 tokens, over the limit of 10"),
+        ({"q": "a" * 3000}, 413, "Invalid request: the body may have at most 2000 bytes"),
     ]
 
     async def work(client: httpx.AsyncClient) -> None:
@@ -471,11 +471,11 @@ def test_a_request_that_does_not_arrive_is_given_up(trained: Path) -> None:
         answer = await client.post("/translate", content=slow(), headers=JSON)
         assert answer.status_code == 408
 
-    ask(service_of(trained / "run", limits=Limits(arriving=0.05)), work)
+    ask(service_of(trained / "run", limits=ServiceLimits(arriving=0.05)), work)
 
 
 def test_too_much_at_once_is_refused_at_once_and_the_rest_is_answered(trained: Path, some: list[str]) -> None:
-    service = service_of(trained / "run", limits=Limits(queue=40))
+    service = service_of(trained / "run", limits=ServiceLimits(queue=40))
 
     async def work(client: httpx.AsyncClient) -> None:
         requests = [client.post("/translate", json={"q": some[number % 6], **PAIR}) for number in range(60)]
@@ -493,7 +493,7 @@ def test_too_much_at_once_is_refused_at_once_and_the_rest_is_answered(trained: P
 
 
 def test_what_takes_too_long_is_given_up(trained: Path, some: list[str]) -> None:
-    service = service_of(trained / "run", limits=Limits(seconds=0.0))
+    service = service_of(trained / "run", limits=ServiceLimits(seconds=0.0))
 
     async def work(client: httpx.AsyncClient) -> None:
         answer = await client.post("/translate", json={"q": some[0], **PAIR})
@@ -501,27 +501,27 @@ def test_what_takes_too_long_is_given_up(trained: Path, some: list[str]) -> None
         assert answer.headers["retry-after"]
         streamed = await client.post("/v1/translate", json={"text": some[0], "stream": True})
         assert streamed.text == 'event: error\ndata: {"error":"Slowdown: not done after 0 s"}\n\n'
-        assert service.batcher.cost == 0
+        assert service.batcher.queued_cost == 0
 
     ask(service, work)
 
 
 def test_a_stream_has_one_deadline(trained: Path, some: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Each sentence is done in time, all of them are not."""
-    real = Translating.do
+    real = TranslationJob.run
 
-    def slow(order: Translating, items: Sequence[str]) -> list[Translation]:
+    def slow(order: TranslationJob, items: Sequence[str]) -> list[Translation]:
         sleep(0.5)
         return real(order, items)
 
-    monkeypatch.setattr(Translating, "do", slow)
-    monkeypatch.setattr(Translating, "budget", 1)
-    service = service_of(trained / "run", limits=Limits(seconds=1.2))
+    monkeypatch.setattr(TranslationJob, "run", slow)
+    monkeypatch.setattr(TranslationJob, "budget", 1)
+    service = service_of(trained / "run", limits=ServiceLimits(seconds=1.2))
 
     async def work(client: httpx.AsyncClient) -> None:
         streamed = await client.post("/v1/translate", json={"text": "\n".join(some), "stream": True})
         assert streamed.text.endswith('event: error\ndata: {"error":"Slowdown: not done after 1.2 s"}\n\n')
-        assert service.batcher.cost == 0
+        assert service.batcher.queued_cost == 0
 
     ask(service, work)
 
@@ -546,9 +546,9 @@ def test_a_stream_whose_client_leaves_before_it_begins_is_not_done(
         first = asyncio.create_task(client.post("/translate", json={"q": some[0], **PAIR}))  # keeps the worker busy
         while not service.batcher.busy:
             await asyncio.sleep(0.01)
-        await make_app(service)(scope, receive, send)
+        await create_app(service)(scope, receive, send)
         assert sent == ["http.response.start"]
-        assert service.batcher.cost == 0
+        assert service.batcher.queued_cost == 0
         gate.set()
         assert (await first).status_code == 200
 
@@ -559,13 +559,13 @@ def test_long_translations_are_taken_apart_in_a_thread(
     service: Service, some: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     threads: list[bool] = []
-    real = Scoring.pieces
+    real = ScoringJob.make_items
 
-    def pieces(order: Scoring, *given: Sequence[str]) -> list[Piece]:
+    def make_items(job: ScoringJob, *given: Sequence[str]) -> list[JobItem]:
         threads.append(current_thread() is main_thread())
-        return real(order, *given)
+        return real(job, *given)
 
-    monkeypatch.setattr(Scoring, "pieces", pieces)
+    monkeypatch.setattr(ScoringJob, "make_items", make_items)
 
     async def work(client: httpx.AsyncClient) -> None:
         for translation in (some[0], "a" * 3000):
@@ -607,8 +607,8 @@ def test_a_server_is_asked_by_the_address_that_it_listens_at(service: Service) -
         for host, status in (("127.0.0.2:5000", 200), ("localhost", 200), ("127.0.0.3", 403)):
             assert (await client.get("/languages", headers={"host": host})).status_code == status
 
-    ask(service, work, only=own_names("127.0.0.2"))
-    assert own_names("::1")[-1] == "[::1]"
+    ask(service, work, hosts=own_hosts("127.0.0.2"))
+    assert own_hosts("::1")[-1] == "[::1]"
     assert check_origin("http://[::1]:8000") and check_origin("https://a.example")
 
 
@@ -693,7 +693,7 @@ def test_the_document_names_every_endpoint_and_field(service: Service) -> None:
         }
         wanted = document["components"]["schemas"]
         assert set(wanted["LibreRequest"]["required"]) == {"q", "source", "target"}
-        assert wanted["Failure"]["required"] == ["error"]
+        assert wanted["ErrorAnswer"]["required"] == ["error"]
 
     ask(service, work)
 
@@ -799,13 +799,13 @@ def test_bytes_that_are_no_request_do_no_harm(service: Service, some: list[str])
 @pytest.fixture
 def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Event]:
     """While it is shut, no batch gets done."""
-    shut, real = Event(), Translating.do
+    shut, real = Event(), TranslationJob.run
 
-    def do(order: Translating, items: Sequence[str]) -> list[Translation]:
+    def do(order: TranslationJob, items: Sequence[str]) -> list[Translation]:
         assert shut.wait(20)
         return real(order, items)
 
-    monkeypatch.setattr(Translating, "do", do)
+    monkeypatch.setattr(TranslationJob, "run", do)
     yield shut
     shut.set()
 
@@ -823,8 +823,8 @@ def test_a_client_that_goes_away_stops_costing(service: Service, gate: Event, so
         until(lambda: service.batcher.busy > 0)
         for path, asked in (("/translate", {"q": some, **PAIR}), ("/v1/translate", {"text": some, "stream": True})):
             with connected(url, path, asked):
-                until(lambda: service.batcher.cost > 0)
-            until(lambda: service.batcher.cost == 0)
+                until(lambda: service.batcher.queued_cost > 0)
+            until(lambda: service.batcher.queued_cost == 0)
         gate.set()
         until(lambda: service.batcher.busy == 0)
 
@@ -833,12 +833,12 @@ def test_what_was_accepted_is_answered_when_the_server_ends(
     service: Service, gate: Event, some: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers: list[int] = []
-    accepted: list[Ticket] = []
+    accepted: list[PendingJob] = []
     real = Batcher.submit
 
-    def submit(*given: Any) -> Ticket:
+    def submit(*given: Any) -> PendingJob:
         ticket = real(*given)
-        accepted.extend([ticket] if ticket.waiting else [])
+        accepted.extend([ticket] if ticket.queued else [])
         return ticket
 
     monkeypatch.setattr(Batcher, "submit", submit)
@@ -884,10 +884,10 @@ def test_what_cannot_be_taken_up_is_told(
     def fail(_: RunFolder) -> str:
         raise OSError("the disk is gone")
 
-    monkeypatch.setattr("heedful.serve.model_registry._weights", fail)
-    asyncio.run(service.renew())
+    monkeypatch.setattr("heedful.serve.model_registry._fingerprint_weights", fail)
+    asyncio.run(service.reload())
     told = [record.getMessage() for record in caplog.records]
-    assert [line.partition(":")[0] for line in told] == ["run", "goes on with the keys that it has"]
+    assert [line.partition(":")[0] for line in told] == ["run", "keeping the old keys"]
     assert "the disk is gone" in told[0]
 
 
@@ -900,8 +900,8 @@ def test_what_is_looked_into_is_what_translates(trained: Path, tmp_path: Path, s
 
     async def work(client: httpx.AsyncClient) -> None:
         answer = await client.post("/v1/attention", json={"text": some[0]})
-        assert (answer.status_code, "take them up by SIGHUP" in answer.json()["error"]) == (503, True)
-        await service.renew()
+        assert (answer.status_code, "send SIGHUP to the server" in answer.json()["error"]) == (503, True)
+        await service.reload()
         assert (await client.post("/v1/attention", json={"text": some[0]})).status_code == 200
 
     ask(service, work)
@@ -911,7 +911,7 @@ def test_new_weights_are_taken_up_while_requests_go_on(trained: Path, tmp_path: 
     run = tmp_path / "run"
     shutil.copytree(trained / "run", run, ignore=shutil.ignore_patterns("checkpoints", "tensorboard"))
     service = service_of(run)
-    before = service.shelf.models[0]
+    before = service.registry.models[0]
 
     async def work(client: httpx.AsyncClient) -> None:
         async def translated() -> str:
@@ -919,12 +919,12 @@ def test_new_weights_are_taken_up_while_requests_go_on(trained: Path, tmp_path: 
 
         old = await translated()
         (run / "model.safetensors").write_bytes(b"half of a file")
-        await service.renew()
-        assert (service.shelf.models[0], await translated()) == (before, old)  # what is damaged is not taken up
+        await service.reload()
+        assert (service.registry.models[0], await translated()) == (before, old)  # what is damaged is not taken up
         weights = {name: -tensor for name, tensor in toy.weights(trained / "run").items()}
         RunFolder(run).write_weights(weights, "others")
         pending = asyncio.gather(*(translated() for _ in range(8)))
-        await service.renew()
+        await service.reload()
         assert all(await pending)
         assert await translated() != old
         (model,) = (await client.get("/v1/models")).json()["models"]

@@ -44,7 +44,7 @@ def test_a_server_hears_signals_and_ends_well(trained: Path, tmp_path: Path) -> 
     lines = [json.loads(server.stderr.readline()) for _ in range(3)]
     assert [line["message"] for line in lines[:2]] == ["request", "request"]
     assert lines[0] | {"status": 200, "path": "/translate", "method": "POST"} == lines[0]
-    assert "are in use from now on" in lines[2]["message"]
+    assert "now using weights" in lines[2]["message"]
     assert (ask(first), ask(second)) == (200, 200)
     server.send_signal(signal.SIGTERM)
     out, err = server.communicate(timeout=30)
@@ -80,16 +80,16 @@ def test_a_worker_that_is_killed_is_followed_by_another(
 def test_what_cannot_be_served_is_told_before_anything_is_loaded(
     trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("heedful.serve.request_log.log_to_stderr", lambda _: None)  # it would log there from now on
+    monkeypatch.setattr("heedful.serve.monitoring.log_to_stderr", lambda _: None)  # it would log there from now on
     run = trained / "run"
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         for arguments, sentence in (
-            ((run, "--host", "0.0.0.0"), "--host 0.0.0.0 lets other machines ask; give --keys FILE, or --anyone"),
-            ((run, "--port", port), f"127.0.0.1, port {port}, cannot be used (Address already in use)"),
-            ((run, run, "--languages", "en-de"), "--languages is given 1 times for 2 runs; give it once for each"),
+            ((run, "--host", "0.0.0.0"), "--host 0.0.0.0 serves other machines; give --keys FILE, or --anyone"),
+            ((run, "--port", port), f"cannot listen on 127.0.0.1, port {port} (Address already in use)"),
+            ((run, run, "--languages", "en-de"), "--languages: 1 given for 2 models; give the option once per model"),
             ((run, "--keys", tmp_path / "none.json"), "No such file or directory; make a key with: heedful key"),
-            ((run, "--cors", "*"), "--cors * is not an origin as browsers send it; name each, say https://example.com"),
+            ((run, "--cors", "*"), "--cors * is not an origin as browsers send it; name each one"),
             ((run, "--cors", "https://a.example/"), "--cors https://a.example/ is not an origin"),
             ((run, "--cors", "https://a.example:443"), "--cors https://a.example:443 is not an origin"),
             ((run, "--engine", "fast"), "--engine must be one of auto, torch, ctranslate2, but is fast"),
@@ -108,4 +108,4 @@ def test_a_file_of_keys_keeps_no_key(tmp_path: Path) -> None:
     assert not any(key in kept for key in keys)
     assert toy.run("key", file, "no/name").code == 2
     file.write_text("[1]")
-    assert "is not a file that heedful key has written" in toy.run("key", file, "ann").err
+    assert "was not written by heedful key" in toy.run("key", file, "ann").err

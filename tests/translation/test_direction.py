@@ -375,12 +375,12 @@ def test_a_training_may_begin_with_a_name(pointed: Path, trained: Path) -> None:
 
 def test_what_is_served_may_be_named_or_left_out(pointed: Path, shelf: Path) -> None:
     pytest.importorskip("fastapi", reason="needs heedful[serve]")
-    from heedful.cli.serve import _all_built_in
-    from heedful.serve.model_registry import places
+    from heedful.cli.serve import _find_built_in_models
+    from heedful.serve.model_registry import locate_models
 
-    (place,) = places([Path("fr-en")])
-    assert (place.folder, place.name, place.source, place.target) == (shelf / "fr-en", "fr-en", "fr", "en")
-    assert [place.name for place in places(_all_built_in())] == list(NAMES)
+    (found,) = locate_models([Path("fr-en")])
+    assert (found.folder, found.name, found.source, found.target) == (shelf / "fr-en", "fr-en", "fr", "en")
+    assert [location.name for location in locate_models(_find_built_in_models())] == list(NAMES)
 
 
 def test_an_export_has_a_card_which_info_names(pointed: Path, shelf: Path) -> None:

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,6 +18,7 @@ from heedful.cli.common import (
     override_search,
     parse_device,
 )
+from heedful.cli.serve import check_serve_extra
 from heedful.cli.translate import one_line
 from heedful.errors import ConfigError, HeedfulError, did_you_mean
 
@@ -70,6 +70,8 @@ def heads(
     out = out or Path("heads.html")
     _check_form("--out", out, _FORMS)
     _check_form("--report", report or Path("report.html"), _REPORT_FORMS)
+    if serve:
+        check_serve_extra("--serve")
     from heedful.device import use_threads
     from heedful.inspection.attention_view import AttentionViewer
     from heedful.storage.model_names import find_model, is_built_in
@@ -153,17 +155,19 @@ def _written(lens: "AttentionViewer", look: "Inspection", off: Sequence[str], su
 def _serve(lens: "AttentionViewer", text: str, off: Sequence[str], n_best: int, port: int, show: bool) -> None:
     """Serve the interactive page until Ctrl-C."""
     from heedful.inspection.attention_page import page
-    from heedful.serve.explorer import Explorer
+    from heedful.serve.attention_app import create_attention_app
+    from heedful.serve.server import Server, listen, url_of
 
-    def answer(text: str, off: Sequence[str], n_best: int) -> dict[str, object]:
+    def explain(text: str, off: Sequence[str], n_best: int) -> dict[str, object]:
         return lens.page(lens.look(text, off, n_best), off, live=True)
 
-    with Explorer(port, page(answer(text, off, n_best)), answer) as server:
-        console.say(f"{server.url} shows every head; end with Ctrl-C")
+    app = create_attention_app(page(explain(text, off, n_best)), explain)
+    with listen("127.0.0.1", port) as listener:
+        url = f"{url_of(listener)}/"
+        console.say(f"{url} shows every head; stop it with Ctrl-C")
         if show:
-            _open(server.url)
-        with suppress(KeyboardInterrupt):
-            server.serve_forever()
+            _open(url)
+        Server(app).run([listener])
 
 
 def _open(url: str) -> None:

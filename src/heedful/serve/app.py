@@ -1,79 +1,97 @@
-"""The application: routes, and what stands around them."""
+"""The application: routes, error responses and middleware."""
 
-from collections.abc import AsyncIterator, Collection, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from importlib.metadata import version
 
 from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
-from starlette.types import ASGIApp
 
-from heedful.serve.file_routes import files, kinds
+from heedful.serve import file_routes, libretranslate_routes, v1_routes
+from heedful.serve.file_jobs import FileDesk
 from heedful.serve.http_errors import error_response
-from heedful.serve.libretranslate_routes import libre
-from heedful.serve.middleware import LOOPBACK, Guard, internal_error
-from heedful.serve.openapi import described
-from heedful.serve.service import Service
-from heedful.serve.shortcut import Endpoint, Shortcut
-from heedful.serve.static_pages import Page
-from heedful.serve.v1_routes import v1
+from heedful.serve.middleware import LOOPBACK, OriginMiddleware, RequestMiddleware
+from heedful.serve.openapi import make_document
+from heedful.serve.service import Service, ServiceDependency
+from heedful.serve.static_pages import StaticPages
 
-_BUSY = ("/translate", "/v1/translate")
-_ABOUT = "Translation by the Transformer of 'Attention Is All You Need', and what went on inside of it."
+_ABOUT = "Translation by the Transformer of 'Attention Is All You Need', and a look inside it."
+_DOCUMENT = "/openapi.json"
 
 
-def make_app(service: Service, *, only: Collection[str] = LOOPBACK, origins: Collection[str] = ()) -> ASGIApp:
-    """All endpoints, and what stands around them.
+def create_app(service: Service, *, hosts: Collection[str] = LOOPBACK, origins: Collection[str] = ()) -> FastAPI:
+    """The translation service.
 
-    `only` are the names by which this server may be asked, () is any; `origins`: whose pages may ask, besides our own.
+    Clients must call it by one of `hosts`; () allows any name. Pages of `origins` may send requests, besides our own.
     """
-    page = Page()
-    routers = (libre(service, kinds()), files(service), v1(service))
-    endpoints = _endpoints(service, routers, page)
-    app: ASGIApp = Shortcut(endpoints, _busy(routers))
-    if origins:
-        app = CORSMiddleware(app, allow_origins=list(origins), allow_methods=["GET", "POST"], allow_headers=["*"])
-    paths = {*endpoints.openapi()["paths"], *page.paths, "/metrics", "/openapi.json"}
-    return Guard(app, metrics=service.metrics, paths=paths, hosts=only, origins=origins)
+    pages = StaticPages()
+    app = assemble_app(
+        (libretranslate_routes.router, file_routes.router, v1_routes.router, pages.router, _metrics),
+        hosts=hosts,
+        origins=origins,
+        running=service.running,
+        count=service.metrics.count_request,
+        paths=(*pages.paths, _DOCUMENT),
+    )
+    app.state.service = service
+    app.state.files = FileDesk(service)
+    app.openapi = make_document(app, service.registry)  # type: ignore[method-assign]
+    return app
 
 
-def _endpoints(service: Service, routers: Iterable[APIRouter], page: Page) -> FastAPI:
+def assemble_app(
+    routers: Sequence[APIRouter],
+    *,
+    hosts: Collection[str],
+    origins: Collection[str] = (),
+    running: Callable[[], AbstractAsyncContextManager[None]] = nullcontext,
+    count: Callable[[str, int, float], None] = lambda *_: None,
+    paths: Collection[str] = (),
+) -> FastAPI:
+    """An application of these routes with our error responses and middleware.
+
+    `running` surrounds its lifetime; `count` is called with path, status and seconds of each request. A path counts as
+    "other" unless it is that of a route or one of `paths`.
+    """
+
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        async with service.running():
+        async with running():
             yield
 
     app = FastAPI(
         title="heedful",
         version=version("heedful"),
         description=_ABOUT,
-        docs_url=None,  # which would load scripts from elsewhere
+        openapi_url=_DOCUMENT if _DOCUMENT in paths else None,
+        docs_url=None,  # FastAPI's own pages load scripts from elsewhere
         redoc_url=None,
         lifespan=lifespan,
+        exception_handlers={HTTPException: _answer_error},
     )
-    for router in (*routers, page.router()):
+    for router in routers:
         app.include_router(router)
-
-    @app.get("/metrics", response_model=None, include_in_schema=False)
-    async def metrics(request: Request) -> Response:
-        """Numbers for Prometheus."""
-        service.admit(request)
-        return Response(service.metrics.shown(), media_type="text/plain; version=0.0.4")
-
-    @app.exception_handler(HTTPException)
-    async def refuse(_: Request, error: HTTPException) -> Response:
-        return error_response(error.status_code, error.detail, error.headers)
-
-    @app.exception_handler(Exception)
-    async def fail(request: Request, _: Exception) -> Response:
-        return internal_error(request.scope)
-
-    app.openapi = described(app, service.shelf)  # type: ignore[method-assign]
+    own = {route.path for router in routers for route in router.routes if isinstance(route, APIRoute)}
+    if origins:
+        app.add_middleware(
+            CORSMiddleware, allow_origins=list(origins), allow_methods=["GET", "POST"], allow_headers=["*"]
+        )
+    app.add_middleware(OriginMiddleware, hosts=hosts, origins=origins)
+    app.add_middleware(RequestMiddleware, count=count, paths={*own, *paths})  # the outermost
     return app
 
 
-def _busy(routers: Iterable[APIRouter]) -> dict[str, Endpoint]:
-    routes = [route for router in routers for route in router.routes if isinstance(route, APIRoute)]
-    return {route.path: route.endpoint for route in routes if route.path in _BUSY}
+async def _answer_error(_: Request, error: HTTPException) -> Response:
+    return error_response(error.status_code, error.detail, error.headers)
+
+
+_metrics = APIRouter(include_in_schema=False)
+
+
+@_metrics.get("/metrics", response_model=None)
+async def metrics(request: Request, service: ServiceDependency) -> Response:
+    """Metrics for Prometheus."""
+    service.admit(request)
+    return Response(service.metrics.render(), media_type="text/plain; version=0.0.4")

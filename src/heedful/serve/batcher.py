@@ -1,13 +1,13 @@
-"""Requests that arrive together are worked on together.
+"""Batch the work of concurrent requests.
 
-Every request waits with its pieces of work (sentences, mostly) under an order: what is to be done with them. Whenever a
-worker is free it takes a batch of one order, one piece from each request in turn, and does it in a thread. So a request
-that comes later need not wait for all of a longer one, and of who has gone nothing more is done.
+Each request submits a job and its items (sentences, mostly). Whenever a worker is free, it takes a batch of items of
+equal jobs, one item from each request in turn, and runs it in a thread. So a short request need not wait for all of a
+long one, and work for disconnected clients is dropped.
 
-What needs a model for itself is slow, and waits in a lane of its own, with one worker at most. Where both lanes have
-something to do, that one has its turn which has had less of the workers' time.
+Exclusive jobs, which need a model to themselves, are slow. They wait in a lane of their own, with one worker at most.
+If both lanes have work, the next turn goes to the lane that has used less of the workers' time.
 
-All of this happens in the event loop; only the work itself is in other threads. So nothing here needs a lock.
+All of this happens in the event loop; only the work itself runs in threads. So nothing here needs a lock.
 """
 
 import asyncio
@@ -20,31 +20,31 @@ from math import ceil, inf
 from time import monotonic
 from typing import Any, Protocol
 
-_LINGER = 0.004  # seconds that a batch waits for more, while others work
-_LINGERS = 10  # as often, at most, if more came in: to read 64 requests and to answer as many takes that long
-_SLOWEST = 60.0  # seconds that a client is sent away for, at most
+_LINGER = 0.004  # seconds that a batch waits for more items while other workers are busy
+_LINGERS = 10  # at most, as long as more items arrive: it takes that long to read 64 requests and answer as many
+_LONGEST_RETRY = 60.0  # seconds after which a refused client is told to try again, at most
 
 
-class Order(Protocol):
-    """What is to be done with pieces of work. Those of equal orders are done together."""
+class BatchJob(Protocol):
+    """Work that is done in batches. Items of equal jobs are batched together."""
 
     @property
     def budget(self) -> int:
-        """What the pieces of one batch may cost together."""
+        """The highest total cost of a batch."""
         ...
 
     @property
-    def apart(self) -> bool:
-        """Whether it needs a model for itself, so that only one worker at a time can do such."""
+    def exclusive(self) -> bool:
+        """Whether it needs a model to itself, so that only one worker at a time can run it."""
         ...
 
-    def do(self, items: Sequence[Any]) -> Sequence[Any]:
-        """Do it, in a thread: a result for each."""
+    def run(self, items: Sequence[Any]) -> Sequence[Any]:
+        """Do the work, in a thread; return one result per item."""
         ...
 
 
-class Full(Exception):
-    """There is no room to wait in; after so many seconds there may be."""
+class QueueFull(Exception):
+    """The queue has no room for a job; there may be room after so many seconds."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__(f"try again in {seconds:.0f} s")
@@ -52,79 +52,79 @@ class Full(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
-    """A piece of work and what it costs, in the unit of the order's budget."""
+class JobItem:
+    """An item of work and its cost, in the unit of the job's budget."""
 
-    item: Any
+    value: Any
     cost: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Waiting:
-    piece: Piece
+class _QueuedItem:
+    item: JobItem
     result: "asyncio.Future[Any]"
 
 
 @dataclass(slots=True, eq=False)
 class _Lane:
-    """Who waits, in the order in which they have their turn, and how much time they had."""
+    """The jobs that wait, in the order of their turns, and the time that was spent on them."""
 
-    workers: int  # that may work for it at once
-    tickets: "dict[Ticket, None]" = field(default_factory=dict)
-    cost: int = 0  # of all that waits
-    begun: int = 0  # cost of what is worked on
+    workers: int  # that may work for this lane at once
+    jobs: "dict[PendingJob, None]" = field(default_factory=dict)
+    queued_cost: int = 0
+    running_cost: int = 0
     busy: int = 0  # workers
-    speed: float | None = None  # cost a second that one worker does; 0 after the first batch, which may load a model
-    spent: float = 0.0  # seconds of workers, and those that passed while nobody wanted any
+    speed: float | None = None  # cost per second of one worker; 0 after the first batch, which may load a model
+    spent: float = 0.0  # seconds of workers' time, raised while nobody wanted any
 
     @property
     def ready(self) -> bool:
-        return bool(self.tickets) and self.busy < self.workers
+        return bool(self.jobs) and self.busy < self.workers
 
     @property
     def budget(self) -> int:
-        return next(iter(self.tickets)).order.budget
+        return next(iter(self.jobs)).job.budget
 
     @property
     def share(self) -> int:
-        """What the next batch may cost: no worker has more than its part of all work, so that none is idle."""
-        return min(self.budget, ceil((self.cost + self.begun) / self.workers))
+        """The highest cost of the next batch: no worker gets more than its share of all work, so that none is idle."""
+        return min(self.budget, ceil((self.queued_cost + self.running_cost) / self.workers))
 
     @property
     def wait(self) -> float:
-        return min(_SLOWEST, self.seconds_for(self.cost))
+        return min(_LONGEST_RETRY, self.estimate_seconds(self.queued_cost))
 
-    def seconds_for(self, cost: int) -> float:
+    def estimate_seconds(self, cost: int) -> float:
         return cost / (self.speed * self.workers) if self.speed else 1.0
 
-    def measure(self, cost: int, seconds: float) -> None:
+    def measure_speed(self, cost: int, seconds: float) -> None:
         speed = 0.0 if self.speed is None else cost / max(seconds, 1e-6)
         self.speed = 0.8 * self.speed + 0.2 * speed if self.speed else speed
         self.spent += seconds
 
 
-class Ticket:
-    """A request, for as long as it waits or is worked on. To leave the block gives up what is not begun."""
+class PendingJob:
+    """The job of one request, waiting or running. Leaving the `with` block drops the items that have not started."""
 
-    def __init__(self, batcher: "Batcher", order: Order, pieces: Sequence[Piece]) -> None:
-        self.order = order
+    def __init__(self, batcher: "Batcher", job: BatchJob, items: Sequence[JobItem]) -> None:
+        self.job = job
         loop = asyncio.get_running_loop()
-        self.waiting = deque(_Waiting(piece, loop.create_future()) for piece in pieces)
-        self._results = [waiting.result for waiting in self.waiting]
+        self.queued = deque(_QueuedItem(item, loop.create_future()) for item in items)
+        self._results = [queued.result for queued in self.queued]
         self.size = len(self._results)
         self._batcher = batcher
 
-    def __enter__(self) -> "Ticket":
+    def __enter__(self) -> "PendingJob":
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._batcher.forget(self)
+        self._batcher.drop(self)
         for result in self._results:
             if not result.cancel() and not result.cancelled():
-                result.exception()  # seen: nobody else will ask
+                result.exception()  # mark it as retrieved: nobody else will
 
     async def results(self) -> list[Any]:
-        """All results, in the order of the pieces; the first failure is raised."""
+        """All results, in the order of the items; the first failure is raised."""
         return await asyncio.gather(*self._results)
 
     def __iter__(self) -> "Iterator[asyncio.Future[Any]]":
@@ -132,22 +132,22 @@ class Ticket:
 
 
 class Batcher:
-    """Workers, and who waits for them."""
+    """Workers, and the jobs that wait for them."""
 
     def __init__(
-        self, workers: int, room: int, seconds: float = inf, seen: Callable[[int, float], None] = lambda *_: None
+        self, workers: int, room: int, seconds: float = inf, observe: Callable[[int, float], None] = lambda *_: None
     ) -> None:
-        """`room` is what may wait, by its cost, and for how many `seconds`.
+        """`room` bounds the total cost of what waits, `seconds` how long it may wait.
 
-        `seen` is told of each batch: its size and the seconds that it took.
+        `observe` is called after each batch with its size and the seconds it took.
         """
         self._room = room
         self._seconds = seconds
-        self._seen = seen
-        self._usual, self._apart = _Lane(workers), _Lane(1)
-        self._lanes = (self._usual, self._apart)
-        self._spent = 0.0  # of the lane that had its turn last, before it
-        self._filled = asyncio.Event()
+        self._observe = observe
+        self._shared, self._exclusive = _Lane(workers), _Lane(1)
+        self._lanes = (self._shared, self._exclusive)
+        self._spent = 0.0  # of the lane that had the last turn, before it
+        self._work_available = asyncio.Event()
         self._forming = asyncio.Lock()  # one batch is put together at a time
         self._threads = ThreadPoolExecutor(workers, thread_name_prefix="translate")
         self._tasks: list[asyncio.Task[None]] = []
@@ -155,167 +155,166 @@ class Batcher:
 
     @property
     def busy(self) -> int:
-        """How many workers are."""
+        """The number of workers that are busy."""
         return sum(lane.busy for lane in self._lanes)
 
     @property
-    def cost(self) -> int:
-        """Of all that waits."""
-        return sum(lane.cost for lane in self._lanes)
+    def queued_cost(self) -> int:
+        """The total cost of all items that wait."""
+        return sum(lane.queued_cost for lane in self._lanes)
 
     def start(self) -> None:
-        """Let the workers begin."""
-        self._tasks = [asyncio.create_task(self._work()) for _ in range(self._usual.workers)]
+        """Start the workers."""
+        self._tasks = [asyncio.create_task(self._work()) for _ in range(self._shared.workers)]
 
     async def close(self) -> None:
-        """Finish what was accepted, then stop."""
+        """Finish all accepted jobs, then stop the workers."""
         self._closing = True
-        while any(lane.tickets or lane.busy for lane in self._lanes):
+        while any(lane.jobs or lane.busy for lane in self._lanes):
             await asyncio.sleep(0.01)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._threads.shutdown()
 
-    def submit(self, order: Order, pieces: Sequence[Piece]) -> Ticket:
-        """Wait in line, to be used as a block; `Full` at once where there is no room."""
-        ticket, lane = Ticket(self, order, pieces), self._lane(order)
-        if not pieces:
-            return ticket
-        cost = sum(piece.cost for piece in pieces)
-        if self._closing or not self._fits(lane, cost):
-            raise Full(lane.wait)
-        if not lane.tickets:  # time that it did not want is not saved up
+    def submit(self, job: BatchJob, items: Sequence[JobItem]) -> PendingJob:
+        """Queue a job, to be used in a `with` block; raise `QueueFull` at once if there is no room."""
+        pending, lane = PendingJob(self, job, items), self._lane_of(job)
+        if not items:
+            return pending
+        cost = sum(item.cost for item in items)
+        if self._closing or not self._has_room(lane, cost):
+            raise QueueFull(lane.wait)
+        if not lane.jobs:  # a lane cannot save up time that it did not need
             lane.spent = max(lane.spent, self._spent)
-        lane.tickets[ticket] = None
-        lane.cost += cost
-        self._look()
-        return ticket
+        lane.jobs[pending] = None
+        lane.queued_cost += cost
+        self._update_work_available()
+        return pending
 
-    def wait(self) -> float:
-        """Seconds until what waits now will be done, about."""
+    def estimate_wait(self) -> float:
+        """Roughly the seconds until everything that waits now is done."""
         return max(lane.wait for lane in self._lanes)
 
-    def forget(self, ticket: Ticket) -> None:
-        """Do nothing more for this one."""
-        lane = self._lane(ticket.order)
-        if ticket in lane.tickets:
-            del lane.tickets[ticket]
-            lane.cost -= sum(waiting.piece.cost for waiting in ticket.waiting)
-        self._look()
+    def drop(self, pending: PendingJob) -> None:
+        """Remove a job from the queue; items that have started are finished."""
+        lane = self._lane_of(pending.job)
+        if pending in lane.jobs:
+            del lane.jobs[pending]
+            lane.queued_cost -= sum(queued.item.cost for queued in pending.queued)
+        self._update_work_available()
 
-    def _lane(self, order: Order) -> _Lane:
-        return self._apart if order.apart else self._usual
+    def _lane_of(self, job: BatchJob) -> _Lane:
+        return self._exclusive if job.exclusive else self._shared
 
-    def _fits(self, lane: _Lane, cost: int) -> bool:
-        """Whether there is room for it, and time. Where nothing waits, anything fits."""
-        if self.cost and self.cost + cost > self._room:
+    def _has_room(self, lane: _Lane, cost: int) -> bool:
+        """Whether the queue has room and time for this cost. An empty queue takes anything."""
+        if self.queued_cost and self.queued_cost + cost > self._room:
             return False
-        return not lane.tickets or lane.seconds_for(lane.cost + cost) <= self._seconds
+        return not lane.jobs or lane.estimate_seconds(lane.queued_cost + cost) <= self._seconds
 
-    def _look(self) -> None:
-        """See whether there is anything that a worker could begin."""
+    def _update_work_available(self) -> None:
         if any(lane.ready for lane in self._lanes):
-            self._filled.set()
+            self._work_available.set()
         else:
-            self._filled.clear()
+            self._work_available.clear()
 
     async def _work(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            order, batch = await self._next()
-            lane, began, cost = self._lane(order), monotonic(), sum(waiting.piece.cost for waiting in batch)
+            job, batch = await self._next_batch()
+            lane, start, cost = self._lane_of(job), monotonic(), sum(queued.item.cost for queued in batch)
             try:
-                items = [waiting.piece.item for waiting in batch]
-                results = await loop.run_in_executor(self._threads, _done, order, items)
-                seconds = monotonic() - began
-                lane.measure(cost, seconds)
-                self._seen(len(batch), seconds)
-                for waiting, result in zip(batch, results, strict=True):
-                    _tell(waiting.result, result)
+                values = [queued.item.value for queued in batch]
+                results = await loop.run_in_executor(self._threads, _run_batch, job, values)
+                seconds = monotonic() - start
+                lane.measure_speed(cost, seconds)
+                self._observe(len(batch), seconds)
+                for queued, result in zip(batch, results, strict=True):
+                    _set_result(queued.result, result)
             finally:
                 lane.busy -= 1
-                lane.begun -= cost
-                self._look()
+                lane.running_cost -= cost
+                self._update_work_available()
 
-    async def _next(self) -> tuple[Order, list[_Waiting]]:
-        """The next batch. Who comes to an idle server does not wait for others."""
+    async def _next_batch(self) -> tuple[BatchJob, list[_QueuedItem]]:
+        """The next batch. A request to an idle server does not wait for others."""
         async with self._forming:
             while True:
-                await self._filled.wait()
+                await self._work_available.wait()
                 await self._linger()
-                if self._filled.is_set():
-                    return self._take(self._turn())
+                if self._work_available.is_set():
+                    return self._take_batch(self._choose_lane())
 
     async def _linger(self) -> None:
-        """While others work, let a batch grow: at first to see whether more comes in, then until it is full."""
+        """Let a batch grow while other workers are busy: first to see whether more arrives, then until it is full."""
         for turn in range(_LINGERS):
-            before = self.cost
-            if not self.busy or not self._filled.is_set():
+            before = self.queued_cost
+            if not self.busy or not self._work_available.is_set():
                 return
-            lane = self._turn()
-            if lane.cost >= (lane.share if turn else lane.budget):
+            lane = self._choose_lane()
+            if lane.queued_cost >= (lane.share if turn else lane.budget):
                 return
             await asyncio.sleep(_LINGER)
-            if self.cost <= before:
+            if self.queued_cost <= before:
                 return
 
-    def _turn(self) -> _Lane:
-        """The lane that has had less time, of those that are ready."""
+    def _choose_lane(self) -> _Lane:
+        """Of the lanes that are ready, the one that has used less time."""
         return min((lane for lane in self._lanes if lane.ready), key=lambda lane: lane.spent)
 
-    def _take(self, lane: _Lane) -> tuple[Order, list[_Waiting]]:
-        """One piece from each request of an order, again and again, until a batch is full.
+    def _take_batch(self, lane: _Lane) -> tuple[BatchJob, list[_QueuedItem]]:
+        """Take one item from each equal job in turn, again and again, until the batch is full.
 
-        It is full when it has its worker's share of all work. While others wait, it has no more of a long request than
-        the shortest has in all, which is done with it.
+        It is full when it has its worker's share of all work. While several requests wait, it takes no more items of a
+        long one than the shortest has in total, so that the shortest is done with this batch.
         """
-        order = next(iter(lane.tickets)).order
-        turn = deque(ticket for ticket in lane.tickets if ticket.order == order)
-        rounds = min(ticket.size for ticket in turn) if len(turn) > 1 else None
+        job = next(iter(lane.jobs)).job
+        turns = deque(pending for pending in lane.jobs if pending.job == job)
+        rounds = min(pending.size for pending in turns) if len(turns) > 1 else None
         most = lane.share
-        batch: list[_Waiting] = []
-        taken: dict[Ticket, int] = {}
+        batch: list[_QueuedItem] = []
+        taken: dict[PendingJob, int] = {}
         cost = 0
-        while turn:
-            ticket = turn.popleft()
-            if taken.get(ticket) == rounds and rounds is not None:
+        while turns:
+            pending = turns.popleft()
+            if taken.get(pending) == rounds and rounds is not None:
                 break
-            if batch and cost + ticket.waiting[0].piece.cost > most:
+            if batch and cost + pending.queued[0].item.cost > most:
                 break
-            batch.append(ticket.waiting.popleft())
-            cost += batch[-1].piece.cost
-            taken[ticket] = taken.get(ticket, 0) + 1
-            if ticket.waiting:
-                turn.append(ticket)
-        for ticket in taken:  # who has had a turn is behind all others
-            del lane.tickets[ticket]
-            if ticket.waiting:
-                lane.tickets[ticket] = None
+            batch.append(pending.queued.popleft())
+            cost += batch[-1].item.cost
+            taken[pending] = taken.get(pending, 0) + 1
+            if pending.queued:
+                turns.append(pending)
+        for pending in taken:  # after its turn, a job goes to the end of the queue
+            del lane.jobs[pending]
+            if pending.queued:
+                lane.jobs[pending] = None
         self._spent = max(self._spent, lane.spent)
-        lane.cost -= cost
-        lane.begun += cost
+        lane.queued_cost -= cost
+        lane.running_cost += cost
         lane.busy += 1
-        self._look()
-        return order, batch
+        self._update_work_available()
+        return job, batch
 
 
-def _done(order: Order, items: Sequence[Any]) -> Sequence[Any]:
-    """Results or errors. One that cannot be done must not take the others with it, so then each is done alone."""
-    if len(items) > 1:
+def _run_batch(job: BatchJob, values: Sequence[Any]) -> Sequence[Any]:
+    """Results or errors. If a batch fails, each item is run alone, so that a bad one does not fail the others."""
+    if len(values) > 1:
         with suppress(BaseException):
-            return order.do(items)
-        return [result for item in items for result in _done(order, [item])]
+            return job.run(values)
+        return [result for value in values for result in _run_batch(job, [value])]
     try:
-        return order.do(items)
+        return job.run(values)
     except Exception as error:
         return [error]
-    except BaseException as error:  # what fails inside of a library in Rust is no Exception
+    except BaseException as error:  # a panic in a Rust library is not an Exception
         return [RuntimeError(repr(error))]
 
 
-def _tell(future: "asyncio.Future[Any]", result: object) -> None:
-    if future.done():  # who asked has gone
+def _set_result(future: "asyncio.Future[Any]", result: object) -> None:
+    if future.done():  # the request was cancelled
         return
     if isinstance(result, Exception):
         future.set_exception(result)

@@ -1,39 +1,28 @@
-"""LibreTranslate's endpoint for files, and where the translated ones are fetched."""
+"""LibreTranslate's route for files, and the one that downloads the translated files."""
 
-import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import partial
-from importlib.util import find_spec
-from typing import TypeVar
+from typing import Annotated
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Depends, Request, Response
+from fastapi.responses import StreamingResponse
 from pydantic import TypeAdapter, ValidationError
-from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from heedful.documents.file_types import SUFFIXES, libraries_installed, read_document
-from heedful.documents.safe_parsing import DocumentLimits, DocumentTooLarge
-from heedful.documents.segmentation import SegmentedDocument, TranslatedSentence
-from heedful.errors import HeedfulError, UserError
-from heedful.serve.batcher import Full
-from heedful.serve.file_results import Results, translated_name
-from heedful.serve.http_errors import Refused
-from heedful.serve.jobs import Translating
-from heedful.serve.libretranslate_routes import found_source, model_between
-from heedful.serve.model_registry import Model
-from heedful.serve.openapi import gives
-from heedful.serve.request_body import PARTS, content_of, media_of, read_parts
+from heedful.documents.file_types import read_document
+from heedful.documents.safe_parsing import DocumentLimits
+from heedful.documents.segmentation import SegmentedDocument
+from heedful.serve.file_jobs import FileDesk, FileJob, can_translate_files, translated_name
+from heedful.serve.http_errors import RequestError
+from heedful.serve.libretranslate_routes import detect_source, find_model_between
+from heedful.serve.openapi import EVENT_STREAM, describe_errors
+from heedful.serve.request_body import MULTIPART, media_type_of, parse_multipart, read_content
 from heedful.serve.schemas import FileAnswer, Terms
-from heedful.serve.service import Service, while_there
-from heedful.translation.result import Translation
+from heedful.serve.service import cancel_on_disconnect
 
-Answer = TypeVar("Answer")
-_THREADS = 2  # in which files are read and written, apart from those for texts
-_TOGETHER = 64  # sentences of a file that wait at a time; others have their turn in between
 _FORM = {
     "requestBody": {
         "required": True,
@@ -44,11 +33,11 @@ _FORM = {
                     "required": ["file", "source", "target"],
                     "properties": {
                         "file": {"type": "string", "contentMediaType": "application/octet-stream"},
-                        "source": {"type": "string", "description": "a language of /languages, or auto"},
+                        "source": {"type": "string", "description": "a language code from /languages, or auto"},
                         "target": {"type": "string"},
                         "glossary": {
                             "type": "string",
-                            "description": "source terms and what must stand for them: JSON",
+                            "description": "source terms and their required translations, as JSON",
                         },
                         "api_key": {"type": "string"},
                     },
@@ -58,270 +47,140 @@ _FORM = {
     }
 }
 
-
-def can_do_files() -> bool:
-    """Whether all that it takes is installed."""
-    return libraries_installed() and find_spec("python_multipart") is not None
+router = APIRouter(tags=["LibreTranslate"])
 
 
-def files(service: Service) -> APIRouter:
-    """Its routes."""
-    router = APIRouter(tags=["LibreTranslate"])
-    results = Results()
-    desk = _Desk(service)
-
-    @router.post(
-        "/translate_file",
-        openapi_extra=_FORM,
-        responses=gives(FileAnswer, 400, 408, 413, 415, 429, 503, events=True),
-        response_model=None,
-    )
-    async def translate_file(request: Request) -> Response:
-        """Translate a document, whose structure is kept; the answer tells where it is.
-
-        To who accepts text/event-stream, `progress` is told in between, and at the `end` the same; or `error`.
-        """
-        if not can_do_files():
-            raise Refused(403, "Files translation are disabled on this server.", close=True)
-        sent = await _sent(desk, request)
-        service.admit(request, sent.fields.get("api_key"))
-        with ExitStack() as place:
-            place.enter_context(desk.place())
-            job = await _job(desk, sent)
-            address = f"{request.base_url}download_file/"
-            if "text/event-stream" in request.headers.get("accept", ""):
-                return _Stream(_events(job, results, address), place.pop_all().close)
-            content = await while_there(request, _done(job))
-            return Response(_answer(job, results, address, content), media_type="application/json")
-
-    @router.get("/download_file/{key}/{name}", response_model=None, include_in_schema=False)
-    async def download_file(key: str, name: str) -> Response:
-        """A file that was translated; its name in the address is for people."""
-        result = results.get(key)
-        headers = {"Content-Disposition": result.disposition, "Content-Security-Policy": "sandbox"}
-        return Response(result.content, media_type="application/octet-stream", headers=headers)
-
-    return router
+async def get_desk(request: Request) -> FileDesk:
+    """The file desk of this application."""
+    desk: FileDesk = request.app.state.files
+    return desk
 
 
-class _Desk:
-    """Where files are taken in: few at a time, with threads of their own."""
+DeskDependency = Annotated[FileDesk, Depends(get_desk)]
 
-    def __init__(self, service: Service) -> None:
-        self.service = service
-        self._inside = 0
-        self._arrived = 0  # bytes of files that are still being sent
-        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="files")
 
-    @contextmanager
-    def place(self) -> Iterator[None]:
-        """Room for a file that has come, until it is answered."""
-        if self._inside >= self.service.limits.files:
-            raise self._full()
-        self._inside += 1
-        try:
-            yield
-        finally:
-            self._inside -= 1
+@router.post(
+    "/translate_file",
+    openapi_extra=_FORM,
+    response_model=FileAnswer,
+    responses=EVENT_STREAM | describe_errors(400, 408, 413, 415, 429, 503),
+)
+async def translate_file(request: Request, desk: DeskDependency) -> FileAnswer | Response:
+    """Translate a document and keep its structure; the answer has the address of the result.
 
-    @contextmanager
-    def scale(self) -> Iterator[Callable[[int], None]]:
-        """Weighs files while they are sent, not bounding how many: a few that never come would shut others out."""
-        limits, own = self.service.limits, 0
+    If the client accepts text/event-stream, `progress` events are sent meanwhile, and at the `end` the same answer; or
+    `error`.
+    """
+    if not can_translate_files():
+        raise RequestError(403, "Files translation are disabled on this server.", close=True)
+    upload = await _read_upload(desk, request)
+    desk.service.admit(request, upload.fields.get("api_key"))
+    with ExitStack() as stack:
+        stack.enter_context(desk.reserve())
+        job = await _start_job(desk, upload)
+        address = f"{request.base_url}download_file/"
+        if "text/event-stream" in request.headers.get("accept", ""):
+            return _EventStream(_write_events(job, address), stack.pop_all().close)
+        content = await cancel_on_disconnect(request, _run_to_end(job))
+        return _store_result(job, address, content)
 
-        def count(size: int) -> None:
-            nonlocal own
-            own += size
-            self._arrived += size
-            if self._arrived > limits.files * limits.file:
-                raise self._full()
 
-        try:
-            yield count
-        finally:
-            self._arrived -= own
-
-    def _full(self) -> Refused:
-        seconds = self.service.batcher.wait()
-        return Refused(503, "Slowdown: too many files are being translated", seconds, close=True)
-
-    def clock(self) -> "_Clock":
-        """For a file that has come."""
-        return _Clock(self.service, asyncio.get_running_loop().time() + self.service.limits.file_seconds)
-
-    async def thread(self, work: Callable[..., Answer], *given: object) -> Answer:
-        """What takes a while."""
-        return await asyncio.get_running_loop().run_in_executor(self._threads, partial(work, *given))
+@router.get("/download_file/{key}/{name}", response_model=None, include_in_schema=False)
+async def download_file(key: str, name: str, desk: DeskDependency) -> Response:
+    """Download a translated file; the name in its address is for people only."""
+    file = desk.store.get(key)
+    headers = {"Content-Disposition": file.disposition, "Content-Security-Policy": "sandbox"}
+    return Response(file.content, media_type="application/octet-stream", headers=headers)
 
 
 @dataclass(frozen=True, slots=True)
-class _Clock:
-    """When a file is to be done."""
-
-    service: Service
-    until: float
-
-    async def in_time(self, work: Awaitable[Answer]) -> Answer:
-        """What comes of it, or a refusal: that it took too long, or what a user can put right."""
-        try:
-            async with asyncio.timeout_at(self.until):
-                return await work
-        except TimeoutError:
-            message = f"Slowdown: the file is not done after {self.service.limits.file_seconds:g} s"
-            raise Refused(503, message, self.service.batcher.wait()) from None
-        except UserError as error:
-            raise Refused(413 if isinstance(error, DocumentTooLarge) else 400, f"Invalid request: {error}") from error
-        except HeedfulError as error:
-            raise Refused(500, f"Cannot translate file: {error}") from error
-
-
-class _Stream(StreamingResponse):
-    """Events; whether or not anybody hears the first of them, the place is free at the end."""
-
-    def __init__(self, events: AsyncIterator[str], leave: Callable[[], None]) -> None:
-        super().__init__(events, media_type="text/event-stream")
-        self._leave = leave
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            await super().__call__(scope, receive, send)
-        finally:
-            self._leave()
-
-
-@dataclass(slots=True)
-class _Job:
-    """A file on its way."""
-
-    desk: _Desk
-    clock: _Clock
-    model: Model
-    name: str
-    work: SegmentedDocument
-    glossary: Terms
-    aligned: bool
-    mixed: list[TranslatedSentence] = field(default_factory=list)
-
-    @property
-    def total(self) -> int:
-        return len(self.work.plain) + len(self.work.mixed)
-
-    @property
-    def notes(self) -> list[str]:
-        return self.work.list_notes(self.mixed)
-
-    async def content(self) -> AsyncIterator[int | bytes]:
-        """How many sentences are done, again and again, and in the end the file."""
-        plain: list[TranslatedSentence] = []
-        orders = ((self.work.plain, plain, False), (self.work.mixed, self.mixed, self.aligned))
-        for sentences, into, aligned in orders:
-            order = Translating(self.model, alignments=aligned, glossary=tuple(sorted(self.glossary.items())))
-            for start in range(0, len(sentences), _TOGETHER):
-                some = self._some(order, sentences[start : start + _TOGETHER])
-                into.extend(await self.clock.in_time(some))
-                yield len(plain) + len(self.mixed)
-        size = sum(map(len, self.work.plain + self.work.mixed))
-        self.desk.service.metrics.translated(self.model.name, size)
-        yield await self.clock.in_time(self.desk.thread(self.work.write, plain, self.mixed, self.model.target))
-
-    async def _some(self, order: Translating, sentences: Sequence[str]) -> list[TranslatedSentence]:
-        service = self.desk.service
-        pieces = await asyncio.to_thread(order.pieces, sentences)
-        service.check_pieces(pieces)
-        while True:
-            try:
-                ticket = service.batcher.submit(order, pieces)
-                break
-            except Full as full:  # a file can wait, as long as it has time
-                await asyncio.sleep(min(1.0, full.seconds))
-        with ticket:
-            found: list[Translation] = await ticket.results()
-        return [TranslatedSentence(one.text, _links(one)) for one in found]
-
-
-def _links(found: Translation) -> tuple[tuple[int, int], ...]:
-    return tuple((link[0], link[1]) for link in found.alignment or ())
-
-
-@dataclass(frozen=True, slots=True)
-class _Sent:
-    """What came with a request."""
+class _Upload:
+    """A file and the form fields beside it."""
 
     name: str
     content: bytes
     fields: dict[str, str]
 
 
-async def _job(desk: _Desk, sent: _Sent) -> _Job:
-    service, limits = desk.service, desk.service.limits
-    for name in ("source", "target"):
-        if not sent.fields.get(name):
-            raise Refused(400, f"Invalid request: missing {name} parameter")
-    source, target = sent.fields["source"], sent.fields["target"]
-    glossary = _glossary(sent.fields.get("glossary", ""))
-    model = None if source == "auto" else model_between(service, source, target)
-    clock = desk.clock()
-    bounds = DocumentLimits(limits.file_elements, limits.file_passages, limits.file_characters)
-    draft = await clock.in_time(desk.thread(read_document, sent.content, sent.name, bounds))
-    if model is None:
-        texts = ["".join(run.text for run in passage)[:1000] for passage in draft.passages[:20]]
-        model = model_between(service, found_source(service, texts, target).language, target)
-    work = await clock.in_time(desk.thread(SegmentedDocument, draft, model.source))
-    aligned = bool(work.mixed) and await clock.in_time(desk.thread(model.can_align))
-    return _Job(desk, clock, model, translated_name(sent.name, model.target), work, glossary, aligned)
-
-
-def _glossary(given: str) -> Terms:
-    try:
-        return TypeAdapter(Terms).validate_json(given, strict=True) if given else {}
-    except ValidationError:
-        raise Refused(400, "Invalid request: glossary: a JSON object of up to 100 terms is wanted") from None
-
-
-async def _sent(desk: _Desk, request: Request) -> _Sent:
+async def _read_upload(desk: FileDesk, request: Request) -> _Upload:
     limits = desk.service.limits
-    with desk.scale() as count:
-        content = await content_of(request, limits.file, limits.arriving, count)
-    if media_of(request) != PARTS:
-        raise Refused(415, f"Invalid request: a file comes as {PARTS}")
-    form = await read_parts(request, content, files=1)
+    with desk.count_arriving() as count:
+        content = await read_content(request, limits.file, limits.arriving, count)
+    if media_type_of(request) != MULTIPART:
+        raise RequestError(415, f"Invalid request: send the file as {MULTIPART}")
+    form = await parse_multipart(request, content, files=1)
     try:
         file = form.get("file")
         if file is None or isinstance(file, str):
-            raise Refused(400, "Invalid request: missing file parameter")
+            raise RequestError(400, "Invalid request: missing file parameter")
         fields = {name: value for name, value in form.items() if isinstance(value, str)}
-        return _Sent(file.filename or "", await file.read(), fields)
+        return _Upload(file.filename or "", await file.read(), fields)
     finally:
         await form.close()
 
 
-async def _done(job: _Job) -> bytes:
+async def _start_job(desk: FileDesk, upload: _Upload) -> FileJob:
+    """Parse the file and choose the model."""
+    service, limits = desk.service, desk.service.limits
+    for name in ("source", "target"):
+        if not upload.fields.get(name):
+            raise RequestError(400, f"Invalid request: missing {name} parameter")
+    source, target = upload.fields["source"], upload.fields["target"]
+    glossary = _parse_glossary(upload.fields.get("glossary", ""))
+    model = None if source == "auto" else find_model_between(service, source, target)
+    deadline = desk.start_deadline()
+    bounds = DocumentLimits(limits.file_elements, limits.file_passages, limits.file_characters)
+    document = await deadline.wait_for(desk.run_in_thread(read_document, upload.content, upload.name, bounds))
+    if model is None:
+        texts = ["".join(run.text for run in passage)[:1000] for passage in document.passages[:20]]
+        model = find_model_between(service, detect_source(service, texts, target).language, target)
+    segmented = await deadline.wait_for(desk.run_in_thread(SegmentedDocument, document, model.source))
+    align = bool(segmented.mixed) and await deadline.wait_for(desk.run_in_thread(model.can_align))
+    return FileJob(desk, deadline, model, translated_name(upload.name, model.target), segmented, glossary, align)
+
+
+def _parse_glossary(given: str) -> Terms:
+    try:
+        return TypeAdapter(Terms).validate_json(given, strict=True) if given else {}
+    except ValidationError:
+        raise RequestError(400, "Invalid request: glossary: give a JSON object of up to 100 terms") from None
+
+
+async def _run_to_end(job: FileJob) -> bytes:
     content = b""
-    async for step in job.content():
+    async for step in job.run():
         if isinstance(step, bytes):
             content = step
     return content
 
 
-def _answer(job: _Job, results: Results, address: str, content: bytes) -> str:
-    url = address + results.add(job.name, content)
-    return FileAnswer(translatedFileUrl=url, notes=job.notes).model_dump_json()
+def _store_result(job: FileJob, address: str, content: bytes) -> FileAnswer:
+    return FileAnswer(translatedFileUrl=address + job.desk.store.add(job.name, content), notes=job.notes)
 
 
-async def _events(job: _Job, results: Results, address: str) -> AsyncIterator[str]:
-    """When the client goes, the work ends, too."""
+class _EventStream(StreamingResponse):
+    """Events of a file job; its place is freed at the end, even if the client never reads the first event."""
+
+    def __init__(self, events: AsyncIterator[str], free_place: Callable[[], None]) -> None:
+        super().__init__(events, media_type="text/event-stream")
+        self._free_place = free_place
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._free_place()
+
+
+async def _write_events(job: FileJob, address: str) -> AsyncIterator[str]:
+    """Write progress and the answer. When the client disconnects, the work is dropped."""
     event = partial("event: {}\ndata: {}\n\n".format)
     yield event("progress", json.dumps({"done": 0, "total": job.total}))
     try:
-        async for step in job.content():
+        async for step in job.run():
             if isinstance(step, bytes):
-                yield event("end", _answer(job, results, address, step))
+                yield event("end", _store_result(job, address, step).model_dump_json())
             else:
                 yield event("progress", json.dumps({"done": step, "total": job.total}))
-    except Refused as refused:
-        yield event("error", json.dumps({"error": refused.detail}))
-
-
-def kinds() -> list[str]:
-    """How the names of files that can be translated end."""
-    return list(SUFFIXES) if can_do_files() else []
+    except RequestError as error:
+        yield event("error", json.dumps({"error": error.detail}))

@@ -1,4 +1,4 @@
-"""What is done with the sentences of requests, many at a time."""
+"""The jobs that requests submit: translate, score, and look at attention, many sentences at a time."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -9,22 +9,22 @@ from heedful.data.pairs import Pair
 from heedful.evaluation.score_pairs import PairScore, score_pairs
 from heedful.inspection.attention_view import AttentionViewer
 from heedful.progress import SilentReporter
-from heedful.serve.batcher import Piece
-from heedful.serve.http_errors import Refused
-from heedful.serve.model_registry import Model
+from heedful.serve.batcher import JobItem
+from heedful.serve.http_errors import RequestError
+from heedful.serve.model_registry import ServedModel
 from heedful.text.constraints import Constraints
 from heedful.translation.result import Translation
 
-_DIVERSITY = 2.0  # what a token costs for every other translation that has it at the same place
-_LONGEST_LOOK = 200  # pieces: every head of every layer has as many weights as their square
-_LOOK, _LOOK_PIECE = 100, 8  # what a look costs, and each piece in it, where to align a piece costs 1
+_DIVERSITY = 2.0  # penalty of a token for each other translation that has it at the same position
+_MOST_TOKENS_TO_SHOW = 200  # each head has as many weights as their square
+_ATTENTION_COST, _ATTENTION_TOKEN_COST = 100, 8  # of a sentence and of each token, where aligning a token costs 1
 
 
 @dataclass(frozen=True, slots=True)
-class Translating:
+class TranslationJob:
     """Sentences in, translations out."""
 
-    model: Model
+    model: ServedModel
     n_best: int = 1
     beam: int | None = None
     confidence: bool = False
@@ -35,7 +35,7 @@ class Translating:
 
     @property
     def search(self) -> SearchConfig:
-        """The model's own, wide enough for what is asked for."""
+        """The search of the model, widened as far as the request needs."""
         own = self.model.translator.search
         if self.diverse:
             return replace(own, beam=2 * self.n_best, groups=self.n_best, diversity=_DIVERSITY)
@@ -43,21 +43,21 @@ class Translating:
 
     @property
     def budget(self) -> int:
-        """In source pieces."""
+        """In source tokens."""
         return max(1, self.model.translator.engine.batch_tokens // self.search.beam)
 
     @property
-    def apart(self) -> bool:
-        """Alignments are read inside of a model."""
+    def exclusive(self) -> bool:
+        """Alignments are recorded inside the model."""
         return self.alignments
 
-    def pieces(self, texts: Sequence[str]) -> list[Piece]:
-        """Each sentence, and how many pieces it has."""
+    def make_items(self, texts: Sequence[str]) -> list[JobItem]:
+        """One item per sentence; its cost is its number of tokens."""
         ids = self.model.translator.encode(texts)
-        return [Piece(text, len(own)) for text, own in zip(texts, ids, strict=True)]
+        return [JobItem(text, len(own)) for text, own in zip(texts, ids, strict=True)]
 
-    def do(self, items: Sequence[str]) -> list[Translation]:
-        """Translate them together, in this thread."""
+    def run(self, items: Sequence[str]) -> list[Translation]:
+        """Translate the sentences as one batch, in this thread."""
         constraints = Constraints(dict(self.glossary), self.prefix)
         if not self.alignments:
             return self.model.translator.translate(
@@ -68,8 +68,8 @@ class Translating:
                 confidence=self.confidence,
                 workers=1,
             )
-        with self.model.alone:
-            return self.model.inner.translate(
+        with self.model.exclusive:
+            return self.model.exclusive_translator.translate(
                 items,
                 search=self.search,
                 n_best=self.n_best,
@@ -81,55 +81,57 @@ class Translating:
 
 
 @dataclass(frozen=True, slots=True)
-class Scoring:
+class ScoringJob:
     """Pairs in, their probabilities out."""
 
-    model: Model
+    model: ServedModel
 
-    apart = False
+    exclusive = False
 
     @property
     def budget(self) -> int:
-        """In pieces of both sides."""
+        """In tokens of both sides."""
         return self.model.translator.engine.batch_tokens
 
-    def pieces(self, texts: Sequence[str], translations: Sequence[str]) -> list[Piece]:
-        """Each pair, and how many pieces it has."""
+    def make_items(self, texts: Sequence[str], translations: Sequence[str]) -> list[JobItem]:
+        """One item per pair; its cost is its number of tokens."""
         source = self.model.translator.encode(texts)
         target = self.model.translator.tokenizers.target.encode_all(list(translations))
         pairs = zip(texts, translations, source, target, strict=True)
-        return [Piece(Pair(*both), len(ids) + len(others)) for *both, ids, others in pairs]
+        return [JobItem(Pair(*both), len(ids) + len(others)) for *both, ids, others in pairs]
 
-    def do(self, items: Sequence[Pair]) -> list[PairScore]:
-        """Score them together."""
+    def run(self, items: Sequence[Pair]) -> list[PairScore]:
+        """Score the pairs as one batch."""
         pairs: Iterator[Pair] = iter(items)
         return list(score_pairs(self.model.translator, pairs, SilentReporter()))
 
 
 @dataclass(frozen=True, slots=True)
-class Looking:
-    """Sentences in, documents with every head's attention out, as JSON."""
+class AttentionJob:
+    """Sentences in, JSON documents with the attention of every head out."""
 
-    model: Model
+    model: ServedModel
     off: tuple[str, ...] = ()
     n_best: int = 1
 
-    budget = 1  # one at a time
-    apart = True
+    budget = 1  # one sentence at a time
+    exclusive = True
 
-    def pieces(self, texts: Sequence[str]) -> list[Piece]:
-        """Each sentence, and its cost."""
+    def make_items(self, texts: Sequence[str]) -> list[JobItem]:
+        """One item per sentence."""
         ids = self.model.translator.encode(texts)
         for own in ids:
-            if len(own) > _LONGEST_LOOK:
-                raise Refused(400, f"Invalid request: a text to look into has at most {_LONGEST_LOOK} pieces")
-        return [Piece(text, _LOOK + _LOOK_PIECE * len(own)) for text, own in zip(texts, ids, strict=True)]
+            if len(own) > _MOST_TOKENS_TO_SHOW:
+                message = f"the text has {len(own)} tokens, but at most {_MOST_TOKENS_TO_SHOW} can be shown"
+                raise RequestError(400, f"Invalid request: {message}")
+        costs = (_ATTENTION_COST + _ATTENTION_TOKEN_COST * len(own) for own in ids)
+        return [JobItem(text, cost) for text, cost in zip(texts, costs, strict=True)]
 
-    def do(self, items: Sequence[str]) -> list[bytes]:
-        """Look into each, with some heads switched off in a model that nobody else uses meanwhile."""
+    def run(self, items: Sequence[str]) -> list[bytes]:
+        """Translate each sentence with some heads switched off, in a model that nobody else uses meanwhile."""
         model = self.model
-        with model.alone:
-            own = model.inner.search
-            lens = AttentionViewer(model.run.path, model.inner, replace(own, beam=max(own.beam, self.n_best)))
+        with model.exclusive:
+            own = model.exclusive_translator.search
+            lens = AttentionViewer(model.run.path, model.exclusive_translator, replace(own, beam=max(own.beam, self.n_best)))
             found = [lens.page(lens.look(text, self.off, self.n_best), self.off, live=True) for text in items]
         return [json.dumps(document | {"model": model.name}).encode() for document in found]

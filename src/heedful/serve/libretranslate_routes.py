@@ -1,233 +1,231 @@
-"""LibreTranslate's endpoints, so that its clients need not know that this is another server."""
+"""LibreTranslate's API, so that its clients work with this server."""
 
 import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Annotated
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Depends, Request
 
+from heedful.documents.file_types import SUFFIXES
 from heedful.documents.segmentation import TranslatedSentence
-from heedful.serve.batcher import Piece
-from heedful.serve.http_errors import Refused
-from heedful.serve.jobs import Translating
-from heedful.serve.model_registry import Model
-from heedful.serve.openapi import gives, takes
-from heedful.serve.request_body import read_values
+from heedful.serve.batcher import JobItem
+from heedful.serve.file_jobs import can_translate_files
+from heedful.serve.http_errors import RequestError
+from heedful.serve.jobs import TranslationJob
+from heedful.serve.model_registry import ServedModel
+from heedful.serve.openapi import describe_body, describe_errors
+from heedful.serve.request_body import Parameters
 from heedful.serve.schemas import (
-    Detected,
+    DefaultLanguage,
+    DefaultLanguages,
+    DetectedLanguage,
     DetectRequest,
-    Health,
-    LanguageFacts,
+    FrontendSettings,
+    HealthAnswer,
+    LanguageAnswer,
     LibreAnswer,
     LibreRequest,
-    Settings,
-    Side,
-    Sides,
 )
-from heedful.serve.segments import Parts
-from heedful.serve.service import Service, prepared
+from heedful.serve.segments import SegmentedTexts
+from heedful.serve.service import Service, ServiceDependency, run_in_thread_if_long
 from heedful.text.html_fragments import Markup
 from heedful.text.language_names import language_name
 from heedful.translation.result import Translation
 
-_MOST_ALIGNED = 100  # sentences; alignments take longer than translating
-_SHOWN = 40  # characters of a name that is not known
-_TELLING = 40  # characters of a text whose language can be told, as LibreTranslate has it
+_MOST_ALIGNED = 100  # sentences; alignment takes longer than translation
+_SHOWN = 40  # characters of an unknown name that an error repeats
+_DETECTABLE = 40  # characters that suffice to detect the language of a text, as in LibreTranslate
+
+router = APIRouter(tags=["LibreTranslate"])
 
 
-def libre(service: Service, files: Sequence[str] = ()) -> APIRouter:
-    """Its routes but that for files, of which it only tells that these kinds are taken."""
-    router = APIRouter(tags=["LibreTranslate"])
-
-    @router.post(
-        "/translate",
-        openapi_extra=takes(LibreRequest, form=True),
-        responses=gives(LibreAnswer, 400, 408, 413, 415, 429, 503),
-        response_model=None,
-    )
-    async def translate(request: Request) -> Response:
-        """Translate a text or several."""
-        asked = await read_values(request, LibreRequest, service.limits)
-        service.admit(request, asked.api_key)
-        answer = await _translated(service, request, asked)
-        return Response(answer.model_dump_json(exclude_none=True), media_type="application/json")
-
-    @router.post(
-        "/detect",
-        openapi_extra=takes(DetectRequest, form=True),
-        responses=gives(list[Detected], 400, 408, 413, 415, 429),
-        response_model=None,
-    )
-    async def detect(request: Request) -> list[dict[str, object]]:
-        """Which of the languages that are served a text is in."""
-        asked = await read_values(request, DetectRequest, service.limits)
-        service.admit(request, asked.api_key)
-        service.check_texts([asked.q])
-        found = service.detector.detect(asked.q) or [(next(iter(service.shelf.targets)), 0.0)]
-        return [_detected(code, share).model_dump() for code, share in found]
-
-    @router.get("/languages", responses=gives(list[LanguageFacts]), response_model=None)
-    async def languages() -> list[dict[str, object]]:
-        """All languages, and those that they can be translated into."""
-        known = service.shelf.targets.items()
-        return [
-            LanguageFacts(code=code, name=language_name(code), targets=targets).model_dump() for code, targets in known
-        ]
-
-    @router.get("/health", responses=gives(Health), response_model=None)
-    async def health() -> dict[str, object]:
-        """Whether the server takes requests."""
-        return Health().model_dump()
-
-    @router.get("/frontend/settings", responses=gives(Settings), response_model=None)
-    async def settings() -> dict[str, object]:
-        """What LibreTranslate's page asks for when it starts."""
-        return _settings(service, files).model_dump()
-
-    return router
-
-
-async def _translated(service: Service, request: Request, asked: LibreRequest) -> LibreAnswer:
-    texts = [asked.q] if isinstance(asked.q, str) else asked.q
+@router.post(
+    "/translate",
+    openapi_extra=describe_body(LibreRequest, form=True),
+    response_model_exclude_none=True,
+    responses=describe_errors(400, 408, 413, 415, 429, 503),
+)
+async def translate(
+    request: Request, service: ServiceDependency, body: Annotated[LibreRequest, Depends(Parameters(LibreRequest))]
+) -> LibreAnswer:
+    """Translate one text or several."""
+    service.admit(request, body.api_key)
+    texts = [body.q] if isinstance(body.q, str) else body.q
     service.check_texts(texts)
-    if asked.alternatives > (most := service.limits.alternatives):
-        raise Refused(400, f"Invalid request: alternatives parameter must be <= {most}")
-    if asked.format not in (None, "", "text", "html"):
-        raise Refused(400, f"{asked.format[:_SHOWN]} format is not supported")
-    detected = _sources(service, texts, asked.target) if asked.source == "auto" else None
-    sources = [found.language for found in detected] if detected else [asked.source] * len(texts)
-    found = await _by_source(service, request, asked, list(zip(texts, sources, strict=True)))
+    if body.alternatives > service.limits.alternatives:
+        limit = service.limits.alternatives
+        raise RequestError(400, f"Invalid request: alternatives parameter must be <= {limit}")
+    if body.format not in (None, "", "text", "html"):
+        raise RequestError(400, f"{body.format[:_SHOWN]} format is not supported")
+    detected = _detect_sources(service, texts, body.target) if body.source == "auto" else None
+    sources = [found.language for found in detected] if detected else [body.source] * len(texts)
+    found = await _translate_by_source(service, request, body, list(zip(texts, sources, strict=True)))
     answers = [next(found[source]) for source in sources]
-    if isinstance(asked.q, str):
+    if isinstance(body.q, str):
         (best, *others) = answers[0]
         return LibreAnswer(
             translatedText=best,
             detectedLanguage=detected[0] if detected else None,
-            alternatives=others if asked.alternatives else None,
+            alternatives=others if body.alternatives else None,
         )
     return LibreAnswer(
         translatedText=[best for best, *_ in answers],
         detectedLanguage=detected,
-        alternatives=[others for _, *others in answers] if asked.alternatives else None,
+        alternatives=[others for _, *others in answers] if body.alternatives else None,
     )
 
 
-async def _by_source(
-    service: Service, request: Request, asked: LibreRequest, texts: Sequence[tuple[str, str]]
+@router.post(
+    "/detect",
+    openapi_extra=describe_body(DetectRequest, form=True),
+    responses=describe_errors(400, 408, 413, 415, 429),
+)
+async def detect(
+    request: Request, service: ServiceDependency, body: Annotated[DetectRequest, Depends(Parameters(DetectRequest))]
+) -> list[DetectedLanguage]:
+    """Detect which of the served languages a text is in."""
+    service.admit(request, body.api_key)
+    service.check_texts([body.q])
+    found = service.detector.detect(body.q) or [(next(iter(service.registry.targets)), 0.0)]
+    return [_make_detected(code, share) for code, share in found]
+
+
+@router.get("/languages", responses=describe_errors())
+async def languages(service: ServiceDependency) -> list[LanguageAnswer]:
+    """List all languages, and the languages they can be translated into."""
+    known = service.registry.targets.items()
+    return [LanguageAnswer(code=code, name=language_name(code), targets=targets) for code, targets in known]
+
+
+@router.get("/health", responses=describe_errors())
+async def health() -> HealthAnswer:
+    """Report that the server takes requests."""
+    return HealthAnswer()
+
+
+@router.get("/frontend/settings", responses=describe_errors())
+async def settings(service: ServiceDependency) -> FrontendSettings:
+    """Give what LibreTranslate's page asks for when it starts."""
+    first = service.registry.models[0]
+    source, target = (DefaultLanguage(code=code, name=language_name(code)) for code in (first.source, first.target))
+    suffixes = list(SUFFIXES) if can_translate_files() else []
+    return FrontendSettings(
+        charLimit=service.limits.characters,
+        apiKeys=service.keys.required,
+        keyRequired=service.keys.required,
+        filesTranslation=bool(suffixes),
+        supportedFilesFormat=suffixes,
+        language=DefaultLanguages(source=source, target=target),
+    )
+
+
+async def _translate_by_source(
+    service: Service, request: Request, body: LibreRequest, texts: Sequence[tuple[str, str]]
 ) -> dict[str, Iterator[list[str]]]:
-    """What texts become, and their alternatives, by the language that they are in. Into its own, one stays as it is."""
-    html = asked.format == "html"
+    """Translations and their alternatives, by source language. A text in the target language is kept as it is."""
+    html = body.format == "html"
     groups: dict[str, list[str]] = {}
     for text, source in texts:
         groups.setdefault(source, []).append(text)
-    own = groups.pop(asked.target, []) if asked.target in service.shelf.targets else []
-    jobs = [
-        await prepared(sum(map(len, group)), _Job, model_between(service, source, asked.target), group, asked)
+    unchanged = groups.pop(body.target, []) if body.target in service.registry.targets else []
+    works = [
+        await run_in_thread_if_long(
+            sum(map(len, group)), _LanguageGroup, find_model_between(service, source, body.target), group, body
+        )
         for source, group in groups.items()
     ]
-    service.check_pieces([piece for job in jobs for piece in (*job.plain, *job.mixed)])
-    work = [part for job in jobs for part in ((job.order, job.plain), (await job.aligning(), job.mixed))]
-    results: list[list[Translation]] = await service.all_done(request, work)
-    for job in jobs:
-        service.metrics.translated(job.model.name, job.size)
-    both = zip(jobs, results[::2], results[1::2], strict=True)
-    found = {job.model.source: iter(job.answers(plain, mixed)) for job, plain, mixed in both}
-    return {asked.target: iter([[_cleaned(text) if html else text] for text in own])} | found
+    service.check_items([item for work in works for item in (*work.plain, *work.mixed)])
+    jobs = [part for work in works for part in ((work.job, work.plain), (await work.make_mixed_job(), work.mixed))]
+    results: list[list[Translation]] = await service.run_jobs(request, jobs)
+    for work in works:
+        service.metrics.count_characters(work.model.name, work.size)
+    both = zip(works, results[::2], results[1::2], strict=True)
+    found = {work.model.source: iter(work.rank_texts(plain, mixed)) for work, plain, mixed in both}
+    return {body.target: iter([[_sanitise(text) if html else text] for text in unchanged])} | found
 
 
-class _Job:
-    """Texts of one language, on their way."""
+class _LanguageGroup:
+    """The texts of a request that are in one language."""
 
-    def __init__(self, model: Model, texts: Sequence[str], asked: LibreRequest) -> None:
+    def __init__(self, model: ServedModel, texts: Sequence[str], body: LibreRequest) -> None:
         self.model = model
         self.size = sum(map(len, texts))
-        self.order = Translating(model, n_best=asked.alternatives + 1)
-        self._parts = Parts(texts, model.source, markup=asked.format == "html")
-        self.plain: list[Piece] = self.order.pieces(self._parts.sentences)
-        self.mixed: list[Piece] = self.order.pieces(self._parts.mixed)
+        self.job = TranslationJob(model, n_best=body.alternatives + 1)
+        self._segmented = SegmentedTexts(texts, model.source, html=body.format == "html")
+        self.plain: list[JobItem] = self.job.make_items(self._segmented.sentences)
+        self.mixed: list[JobItem] = self.job.make_items(self._segmented.mixed)
 
-    async def aligning(self) -> Translating:
-        """What is done with sentences that have mark-up inside, so that it is known where that goes."""
+    async def make_mixed_job(self) -> TranslationJob:
+        """The job for sentences with inline markup: with alignments, if there are few and the model can align."""
         few = 0 < len(self.mixed) <= _MOST_ALIGNED
-        return replace(self.order, alignments=few and await asyncio.to_thread(self.model.can_align))
+        return replace(self.job, alignments=few and await asyncio.to_thread(self.model.can_align))
 
-    def answers(self, plain: Sequence[Translation], mixed: Sequence[Translation]) -> list[list[str]]:
-        """What each text becomes, the best first."""
+    def rank_texts(self, plain: Sequence[Translation], mixed: Sequence[Translation]) -> list[list[str]]:
+        """The translations of each text, best first."""
         ranks = [
-            self._parts.joined(
-                [_ranked(one, rank).text for one in plain], self.model.target, [_ranked(one, rank) for one in mixed]
+            self._segmented.join(
+                [_pick_rank(one, rank).text for one in plain],
+                self.model.target,
+                [_pick_rank(one, rank) for one in mixed],
             )
-            for rank in range(self.order.n_best)
+            for rank in range(self.job.n_best)
         ]
         return [list(dict.fromkeys(several)) for several in zip(*ranks, strict=True)]
 
 
-def _ranked(translation: Translation, rank: int) -> TranslatedSentence:
-    """The translation of this rank, or the last there is."""
-    several = translation.alternatives
-    if not several:
+def _pick_rank(translation: Translation, rank: int) -> TranslatedSentence:
+    """The alternative of this rank, or the last one."""
+    alternatives = translation.alternatives
+    if not alternatives:
         return TranslatedSentence(translation.text)
-    one = several[min(rank, len(several) - 1)]
+    one = alternatives[min(rank, len(alternatives) - 1)]
     return TranslatedSentence(one.text, tuple((link[0], link[1]) for link in one.alignment or ()))
 
 
-def _cleaned(page: str) -> str:
-    """A page that is not to be translated, without what is left out of all."""
+def _sanitise(page: str) -> str:
+    """An HTML page that is not translated, without scripts and the like."""
     markup = Markup(page)
     return markup.joined(markup.texts)
 
 
-def found_source(service: Service, texts: Sequence[str], target: str) -> Detected:
+def detect_source(service: Service, texts: Sequence[str], target: str) -> DetectedLanguage:
     """The likeliest of the languages that can be translated into this one."""
-    able = [code for code, targets in service.shelf.targets.items() if target in targets]
-    if not able:
-        raise Refused(400, f"{target[:_SHOWN]} is not supported")
+    possible = [code for code, targets in service.registry.targets.items() if target in targets]
+    if not possible:
+        raise RequestError(400, f"{target[:_SHOWN]} is not supported")
     text = "\n".join(texts)
     shares = dict(service.detector.detect(text))
-    best = service.detector.detect(text, able)
-    code = best[0][0] if best else able[0]
-    return _detected(code, shares.get(code, 0.0))
+    best = service.detector.detect(text, possible)
+    code = best[0][0] if best else possible[0]
+    return _make_detected(code, shares.get(code, 0.0))
 
 
-def _sources(service: Service, texts: Sequence[str], target: str) -> list[Detected]:
-    """The language of each text; one that is too short to tell is in that of all together."""
-    able = [code for code, targets in service.shelf.targets.items() if target in (code, *targets)]
-    if not able:
-        raise Refused(400, f"{target[:_SHOWN]} is not supported")
+def _detect_sources(service: Service, texts: Sequence[str], target: str) -> list[DetectedLanguage]:
+    """The language of each text; a very short text is taken to be in the language of all texts together."""
+    possible = [code for code, targets in service.registry.targets.items() if target in (code, *targets)]
+    if not possible:
+        raise RequestError(400, f"{target[:_SHOWN]} is not supported")
 
-    def likeliest(text: str) -> Detected:
-        code, share = next(iter(service.detector.detect(text, able)), (able[0], 0.0))
-        return _detected(code, share)
+    def detect_best(text: str) -> DetectedLanguage:
+        code, share = next(iter(service.detector.detect(text, possible)), (possible[0], 0.0))
+        return _make_detected(code, share)
 
-    together = likeliest("\n".join(texts))
-    return [likeliest(text) if len(text) > _TELLING else together for text in texts]
-
-
-def _detected(code: str, share: float) -> Detected:
-    return Detected(confidence=round(100 * share, 1), language=code)
+    together = detect_best("\n".join(texts))
+    return [detect_best(text) if len(text) > _DETECTABLE else together for text in texts]
 
 
-def model_between(service: Service, source: str, target: str) -> Model:
-    """The model for these languages, or a refusal in LibreTranslate's words."""
-    known = service.shelf.targets
+def _make_detected(code: str, share: float) -> DetectedLanguage:
+    return DetectedLanguage(confidence=round(100 * share, 1), language=code)
+
+
+def find_model_between(service: Service, source: str, target: str) -> ServedModel:
+    """The model for these languages, or an error in LibreTranslate's words."""
+    known = service.registry.targets
     for code in (source, target):
         if code not in known:
-            raise Refused(400, f"{code[:_SHOWN]} is not supported")
-    if model := service.shelf.between(source, target):
+            raise RequestError(400, f"{code[:_SHOWN]} is not supported")
+    if model := service.registry.find(source, target):
         return model
     names = f"{language_name(target)} ({target})", f"{language_name(source)} ({source})"
-    raise Refused(400, f"{names[0]} is not available as a target language from {names[1]}")
-
-
-def _settings(service: Service, files: Sequence[str]) -> Settings:
-    first = service.shelf.models[0]
-    source, target = (Side(code=code, name=language_name(code)) for code in (first.source, first.target))
-    needed = service.keys.needed
-    return Settings(
-        charLimit=service.limits.characters,
-        apiKeys=needed,
-        keyRequired=needed,
-        filesTranslation=bool(files),
-        supportedFilesFormat=list(files),
-        language=Sides(source=source, target=target),
-    )
+    raise RequestError(400, f"{names[0]} is not available as a target language from {names[1]}")

@@ -1,4 +1,4 @@
-"""The models that are served: loaded once, shared by all workers, replaced while requests go on."""
+"""The served models: loaded once, shared by all workers, and reloaded while requests are running."""
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from heedful.data.pairs import Pair
 from heedful.errors import ConfigError, HeedfulError
-from heedful.serve.http_errors import Refused
+from heedful.serve.http_errors import RequestError
 from heedful.storage.model_names import find_model
 from heedful.storage.run_folder import RunFolder
 from heedful.tasks import find_task
@@ -27,8 +27,8 @@ _RETRY = 10.0  # seconds
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A run folder, and what it is called here."""
+class ModelLocation:
+    """A run folder, and the name and languages under which it is served."""
 
     folder: Path
     name: str
@@ -36,101 +36,101 @@ class Place:
     target: str
 
 
-class Model:
-    """One version of a model. Requests that have begun with it end with it."""
+class ServedModel:
+    """One version of a model. A request that has started with it finishes with it."""
 
-    def __init__(self, place: Place, translator: Translator, load: Load) -> None:
-        self.name, self.source, self.target = place.name, place.source, place.target
+    def __init__(self, location: ModelLocation, translator: Translator, load: Load) -> None:
+        self.name, self.source, self.target = location.name, location.source, location.target
         self.translator = translator
-        self.run = RunFolder.open(place.folder)
-        self.weights = _weights(self.run)
+        self.run = RunFolder.open(location.folder)
+        self.weights = _fingerprint_weights(self.run)
         self._load = load
-        self.alone = Lock()
+        self.exclusive = Lock()
 
     @cached_property
-    def inner(self) -> Translator:
-        """The same model once more, to be used by who holds `alone`.
+    def exclusive_translator(self) -> Translator:
+        """A second copy of the model; hold `exclusive` while you use it.
 
-        What is written down inside of a model would be mixed up with what other threads do there. A folder that has
-        other weights by now is refused: what was looked into would not be what translates.
+        What is recorded inside a model would be mixed up with the work of other threads. If the weights in the folder
+        have changed, this raises: the copy would not be the model that translates.
         """
-        self._check()
-        inner = self._load(self.run.path)
-        self._check()  # it may have changed meanwhile
-        return inner
+        self._check_weights()
+        copy = self._load(self.run.path)
+        self._check_weights()  # they may have changed meanwhile
+        return copy
 
-    def _check(self) -> None:
-        if _weights(self.run) != self.weights:
-            message = f"{self.name} has new weights that are not in use yet; have the server take them up by SIGHUP"
-            raise Refused(503, message, _RETRY)
+    def _check_weights(self) -> None:
+        if _fingerprint_weights(self.run) != self.weights:
+            message = f"{self.name} has new weights that are not loaded yet; send SIGHUP to the server to load them"
+            raise RequestError(503, message, _RETRY)
 
     def can_align(self) -> bool:
-        """Whether it can tell which word comes from which."""
+        """Whether the model can align words."""
         from heedful.translation.word_alignment import can_align
 
-        with self.alone:
-            return can_align(self.inner)
+        with self.exclusive:
+            return can_align(self.exclusive_translator)
 
     @cached_property
     def aligner(self) -> "Aligner":
-        """Where this model aligns words; for who holds `alone`."""
+        """The word aligner of this model; hold `exclusive` while you use it."""
         from heedful.progress import SilentReporter
         from heedful.translation.word_alignment import find_aligner
 
-        return find_aligner(self.run, self.inner, SilentReporter())
+        return find_aligner(self.run, self.exclusive_translator, SilentReporter())
 
 
-class Shelf:
-    """All models, by name."""
+class ModelRegistry:
+    """The served models, by name."""
 
-    def __init__(self, places: Sequence[Place], load: Load) -> None:
-        self._places = places
+    def __init__(self, locations: Sequence[ModelLocation], load: Load) -> None:
+        self._locations = locations
         self._load = load
-        self._models = {place.name: Model(place, load(place.folder), load) for place in places}
+        self._models = {location.name: ServedModel(location, load(location.folder), load) for location in locations}
         self._sharing = ExitStack()
 
     @property
-    def models(self) -> list[Model]:
-        """In the order in which they were named."""
+    def models(self) -> list[ServedModel]:
+        """All models, in the order of the command line."""
         return list(self._models.values())
 
-    def between(self, source: str, target: str) -> Model | None:
-        """The first for these languages."""
+    def find(self, source: str, target: str) -> ServedModel | None:
+        """The first model for these languages."""
         return next((model for model in self.models if (model.source, model.target) == (source, target)), None)
 
     @property
     def targets(self) -> dict[str, list[str]]:
-        """Every language, and those that it can be translated into."""
+        """Each language, and the languages it can be translated into."""
         codes = dict.fromkeys(code for model in self.models for code in (model.source, model.target))
         return {
             code: list(dict.fromkeys(model.target for model in self.models if model.source == code)) for code in codes
         }
 
-    def share(self) -> int:
-        """Have every engine ready for several threads that ask it at once; give their number."""
+    def share_engines(self) -> int:
+        """Prepare every engine for use by several threads, and return how many."""
         workers = max(model.translator.engine.workers for model in self.models)
         for model in self.models:
             self._sharing.enter_context(model.translator.engine.share_threads(workers))
         return workers
 
     def close(self) -> None:
-        """No more threads ask."""
+        """End the use by several threads."""
         self._sharing.close()
 
-    def renew(self) -> None:
-        """Load what has changed on disk. A model that cannot be loaded leaves the old one in its place."""
-        for place in self._places:
+    def reload(self) -> None:
+        """Load models that have changed on disk. If that fails, the old model stays in use."""
+        for location in self._locations:
             try:
-                if _weights(RunFolder.open(place.folder)) != self._models[place.name].weights:
-                    model = Model(place, self._load(place.folder), self._load)
-                    self._models[place.name] = model
-                    _LOG.info("%s: weights %s are in use from now on", place.name, model.weights)
-            except Exception as error:  # whatever is wrong, what is there goes on
+                if _fingerprint_weights(RunFolder.open(location.folder)) != self._models[location.name].weights:
+                    model = ServedModel(location, self._load(location.folder), self._load)
+                    self._models[location.name] = model
+                    _LOG.info("%s: now using weights %s", location.name, model.weights)
+            except Exception as error:  # whatever is wrong, the old model keeps working
                 unexpected = not isinstance(error, HeedfulError)
-                _LOG.error("%s: goes on with the weights that it has: %s", place.name, error, exc_info=unexpected)
+                _LOG.error("%s: keeping the old weights: %s", location.name, error, exc_info=unexpected)
 
-    def trigrams(self) -> dict[str, Mapping[str, int]]:
-        """What tells the languages apart: validation sentences, and the program's own table where a folder has none."""
+    def learn_trigrams(self) -> dict[str, Mapping[str, int]]:
+        """Trigram counts of each language: of validation sentences, or the built-in table if a run has none."""
         from heedful.storage.run_folder import read_valid_pairs
 
         samples: dict[str, list[str]] = {code: [] for code in self.targets}
@@ -142,11 +142,13 @@ class Shelf:
         return {code: count_trigrams(texts) if texts else table.get(code, {}) for code, texts in samples.items()}
 
 
-def places(folders: Sequence[Path], languages: Sequence[str] = ()) -> list[Place]:
-    """Models by their own names; languages are those that they were trained for, unless given (`en-de`)."""
+def locate_models(folders: Sequence[Path], languages: Sequence[str] = ()) -> list[ModelLocation]:
+    """Find the models and name them by their folders; `languages` (`en-de`) override what the runs say."""
     if languages and len(languages) != len(folders):
-        raise ConfigError(f"--languages is given {len(languages)} times for {len(folders)} runs; give it once for each")
-    found: list[Place] = []
+        raise ConfigError(
+            f"--languages: {len(languages)} given for {len(folders)} models; give the option once per model"
+        )
+    found: list[ModelLocation] = []
     for number, folder in enumerate(map(find_model, folders)):
         data = RunFolder.open(folder).experiment()
         if not find_task(data.task).translates:
@@ -154,16 +156,16 @@ def places(folders: Sequence[Path], languages: Sequence[str] = ()) -> list[Place
         source, _, target = (languages[number] if languages else "").partition("-")
         source, target = source or data.data.source_language, target or data.data.target_language
         if not source or not target or "auto" in (source, target):
-            raise ConfigError(f"{folder} does not say its languages; name them, say --languages en-de")
+            raise ConfigError(f"{folder} does not say its languages; name them, for example --languages en-de")
         name = folder.resolve().name
-        if name in [place.name for place in found]:
+        if name in [location.name for location in found]:
             name = f"{name}-{number + 1}"
-        found.append(Place(folder, name, source, target))
+        found.append(ModelLocation(folder, name, source, target))
     return found
 
 
-def _weights(run: RunFolder) -> str:
-    """What tells these weights from others, of whichever engine they are."""
+def _fingerprint_weights(run: RunFolder) -> str:
+    """The beginning of the checksum of the weights."""
     from heedful.storage.files import sha256
 
     return run.weights_id[:12] if run.has_model else sha256(run.ctranslate2 / "model.bin")[:12]

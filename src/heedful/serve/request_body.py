@@ -1,78 +1,99 @@
-"""The body of a request: of bounded size and time, and with nothing in it that no text or number can be."""
+"""Read the body of a request once, within limits of size and time, and validate it.
+
+FastAPI's own reading takes bodies of any size for any time, accepts NaN and half surrogate pairs, which then fail
+inside, and repeats the input in its errors. So the routes get their body from the dependencies `Body` and `Parameters`.
+"""
 
 import asyncio
 import json
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from math import isfinite
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 from urllib.parse import parse_qsl
 
+from fastapi import Request
 from pydantic import BaseModel, ValidationError
 from starlette.datastructures import FormData
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import ClientDisconnect
 
-from heedful.serve.http_errors import Refused
-from heedful.serve.limits import Limits
+from heedful.serve.http_errors import RequestError
+from heedful.serve.service import ServiceDependency, ServiceLimits
 
-Body = TypeVar("Body", bound=BaseModel)
+Schema = TypeVar("Schema", bound=BaseModel)
 
 _JSON = "application/json"
 _FORM = "application/x-www-form-urlencoded"
-PARTS = "multipart/form-data"
+MULTIPART = "multipart/form-data"
 _MOST_FIELDS = 2000
 
 
-async def read_body(request: Request, kind: type[Body], limits: Limits) -> Body:
-    """A request of this kind, or a refusal that says what is wrong and repeats nothing of it."""
-    media = media_of(request)
-    content = await content_of(request, limits.body, limits.arriving)
+class Body(Generic[Schema]):
+    """A dependency: the body of a request, as JSON or as a simple form."""
+
+    def __init__(self, schema: type[Schema]) -> None:
+        self._schema = schema
+
+    async def __call__(self, request: Request, service: ServiceDependency) -> Schema:
+        return await read_body(request, self._schema, service.limits)
+
+
+class Parameters(Generic[Schema]):
+    """A dependency: the parameters of a request, as JSON, or from the query and a form; the query has precedence."""
+
+    def __init__(self, schema: type[Schema]) -> None:
+        self._schema = schema
+
+    async def __call__(self, request: Request, service: ServiceDependency) -> Schema:
+        limits = service.limits
+        media = media_type_of(request)
+        content = await read_content(request, limits.body, limits.arriving)
+        if media == _JSON:
+            return _validate(_parse_json(content), self._schema, limits, strict=True)
+        if media == _FORM:
+            sent = _parse_form(content)
+        elif media == MULTIPART:
+            form = await parse_multipart(request, content)
+            sent = [(name, value) for name, value in form.multi_items() if isinstance(value, str)]
+        elif not content:
+            sent = []
+        else:
+            raise RequestError(415, f"Invalid request: the body must be {_JSON}, {_FORM} or {MULTIPART}")
+        query = _group_by_name(_parse_form(request.scope["query_string"]))
+        return _validate(_group_by_name(sent) | query, self._schema, limits)
+
+
+async def read_body(request: Request, schema: type[Schema], limits: ServiceLimits) -> Schema:
+    """The validated body, or a `RequestError` that says what is wrong and repeats nothing of the body."""
+    media = media_type_of(request)
+    content = await read_content(request, limits.body, limits.arriving)
     if media == _JSON:
-        return _read(_json(content), kind, limits, strict=True)
+        return _validate(_parse_json(content), schema, limits, strict=True)
     if media == _FORM:
-        return _read(_by_name(_form(content)), kind, limits)
-    raise Refused(415, f"Invalid request: a request is {_JSON} or {_FORM}")
+        return _validate(_group_by_name(_parse_form(content)), schema, limits)
+    raise RequestError(415, f"Invalid request: the body must be {_JSON} or {_FORM}")
 
 
-async def read_values(request: Request, kind: type[Body], limits: Limits) -> Body:
-    """The same of JSON, or of what stands in the address and in a form of either kind; the address comes first."""
-    media = media_of(request)
-    content = await content_of(request, limits.body, limits.arriving)
-    if media == _JSON:
-        return _read(_json(content), kind, limits, strict=True)
-    if media == _FORM:
-        sent = _form(content)
-    elif media == PARTS:
-        form = await read_parts(request, content)
-        sent = [(name, value) for name, value in form.multi_items() if isinstance(value, str)]
-    elif not content:
-        sent = []
-    else:
-        raise Refused(415, f"Invalid request: a request is {_JSON}, {_FORM} or {PARTS}")
-    asked = _by_name(_form(request.scope["query_string"]))
-    return _read(_by_name(sent) | asked, kind, limits)
-
-
-def media_of(request: Request) -> str:
-    """What its body is said to be."""
+def media_type_of(request: Request) -> str:
+    """The media type that the request declares, without parameters."""
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
-def _read(fields: Any, kind: type[Body], limits: Limits, *, strict: bool = False) -> Body:
-    """What has too many items is not looked at: each that is wrong would have its own error."""
-    known = [value for name, value in fields.items() if name in kind.model_fields] if isinstance(fields, dict) else []
+def _validate(fields: Any, schema: type[Schema], limits: ServiceLimits, *, strict: bool = False) -> Schema:
+    """Overlong lists are refused without validating them: each wrong element would make an error of its own."""
+    known = [value for name, value in fields.items() if name in schema.model_fields] if isinstance(fields, dict) else []
     size = max((len(value) for value in known if isinstance(value, list | dict)), default=0)
     if size > limits.texts:
-        raise Refused(400, f"Invalid request: request ({size}) exceeds text limit ({limits.texts})")
+        raise RequestError(400, f"Invalid request: request ({size}) exceeds text limit ({limits.texts})")
     try:
-        return kind.model_validate(fields, strict=strict)
+        return schema.model_validate(fields, strict=strict)
     except ValidationError as error:
-        raise Refused(400, f"Invalid request: {_sentence(error, kind, fields)}") from None
+        raise RequestError(400, f"Invalid request: {_describe(error, schema, fields)}") from None
 
 
-async def content_of(
+async def read_content(
     request: Request, most: int, seconds: float, count: Callable[[int], None] = lambda _: None
 ) -> bytes:
-    """The bytes of a body, if they are not too many and do not take too long; `count` hears how many each time."""
+    """The bytes of a body within these limits; `count` is called with the size of each chunk."""
     length = request.headers.get("content-length", "0")
     if length.isdecimal() and (len(length) > 12 or int(length) > most):
         raise _too_large(most)
@@ -85,45 +106,47 @@ async def content_of(
                 if len(content) > most:
                     raise _too_large(most)
     except TimeoutError:
-        raise Refused(408, "the request did not arrive in time", close=True) from None
+        raise RequestError(408, "the request did not arrive in time", close=True) from None
     except ClientDisconnect:
-        raise Refused(400, "the client has gone", close=True) from None
+        raise RequestError(400, "the client disconnected", close=True) from None
     return bytes(content)
 
 
-def _too_large(most: int) -> Refused:
-    return Refused(413, f"Invalid request: a request has at most {most} bytes", close=True)
+def _too_large(most: int) -> RequestError:
+    return RequestError(413, f"Invalid request: the body may have at most {most} bytes", close=True)
 
 
-def _json(content: bytes) -> Any:
-    """Standard JSON only: neither NaN nor numbers without end, and strings that are text."""
+def _parse_json(content: bytes) -> Any:
+    """Standard JSON only: no NaN, no infinite numbers, and strings that are valid text."""
     try:
-        value = json.loads(content.decode(), parse_constant=_no_number, parse_float=_number)
-        json.dumps(value, ensure_ascii=False).encode()  # half of a surrogate pair is no character
+        value = json.loads(content.decode(), parse_constant=_refuse_constant, parse_float=_parse_float)
+        json.dumps(value, ensure_ascii=False).encode()  # fails for half a surrogate pair
     except (ValueError, RecursionError):
-        raise Refused(400, "Invalid request: the body is not JSON") from None
+        raise RequestError(400, "Invalid request: the body is not JSON") from None
     return value
 
 
-def _number(digits: str) -> float:
+def _parse_float(digits: str) -> float:
     if not isfinite(value := float(digits)):
         raise ValueError
     return value
 
 
-def _no_number(_: str) -> float:
+def _refuse_constant(_: str) -> float:
     raise ValueError
 
 
-def _form(content: bytes) -> list[tuple[str, str]]:
+def _parse_form(content: bytes) -> list[tuple[str, str]]:
     try:
         return parse_qsl(content.decode(), keep_blank_values=True, errors="strict", max_num_fields=_MOST_FIELDS)
     except ValueError:
-        raise Refused(400, f"Invalid request: a form is in UTF-8 and has at most {_MOST_FIELDS} fields") from None
+        raise RequestError(
+            400, f"Invalid request: a form must be UTF-8 and may have at most {_MOST_FIELDS} fields"
+        ) from None
 
 
-async def read_parts(request: Request, content: bytes, *, files: int = 0) -> FormData:
-    """A form whose parts are apart, all of it in memory."""
+async def parse_multipart(request: Request, content: bytes, *, files: int = 0) -> FormData:
+    """Parse a multipart form in memory."""
     from python_multipart.multipart import parse_options_header
     from starlette.formparsers import MultiPartException, MultiPartParser
 
@@ -131,32 +154,32 @@ async def read_parts(request: Request, content: bytes, *, files: int = 0) -> For
         yield content
 
     _, options = parse_options_header(request.headers["content-type"])
-    if options.get(b"charset", b"utf-8").lower() != b"utf-8":  # some of those that Python knows take for ever
-        raise Refused(415, f"Invalid request: {PARTS} is in UTF-8 only")
+    if options.get(b"charset", b"utf-8").lower() != b"utf-8":  # some of Python's decoders take minutes
+        raise RequestError(415, f"Invalid request: {MULTIPART} must be UTF-8")
     size = len(content) + 1
     parser = MultiPartParser(request.headers, stream(), max_files=files, max_fields=_MOST_FIELDS, max_part_size=size)
     parser.spool_max_size = size
     try:
         return await parser.parse()
     except (MultiPartException, LookupError, ValueError) as error:
-        wanted = f"with at most {files} files" if files else "without files"
-        raise Refused(400, f"Invalid request: the body is not a form in parts {wanted}") from error
+        allowed = f"with at most {files} files" if files else "without files"
+        raise RequestError(400, f"Invalid request: the body is not a multipart form {allowed}") from error
 
 
-def _by_name(pairs: Iterable[tuple[str, str]]) -> dict[str, Any]:
-    """A field that comes several times is a list."""
+def _group_by_name(pairs: Iterable[tuple[str, str]]) -> dict[str, Any]:
+    """A field that is given several times becomes a list."""
     fields: dict[str, list[str]] = {}
     for name, value in pairs:
         fields.setdefault(name, []).append(value)
     return {name: values[0] if len(values) == 1 else values for name, values in fields.items()}
 
 
-def _sentence(error: ValidationError, kind: type[BaseModel], fields: Any) -> str:
-    """What is wrong first, without the value: it may be large, or not the client's own."""
+def _describe(error: ValidationError, schema: type[BaseModel], fields: Any) -> str:
+    """The first error without the value, which may be large."""
     first: Mapping[str, Any] = error.errors(include_url=False, include_context=False, include_input=False)[0]
     place = [part for part in first["loc"] if isinstance(part, int) or part.isidentifier()]
     name = str(place[0]) if place else "the body"
-    needed = [field for field, facts in kind.model_fields.items() if facts.is_required()]
-    if name in needed and fields.get(name) in (None, "", []):
+    required = [field for field, facts in schema.model_fields.items() if facts.is_required()]
+    if name in required and fields.get(name) in (None, "", []):
         return f"missing {name} parameter"
     return f"{name}: {first['msg'][:1].lower()}{first['msg'][1:]}"

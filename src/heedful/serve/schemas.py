@@ -1,4 +1,4 @@
-"""What goes over the wire: LibreTranslate's requests and answers, and our own."""
+"""Requests and answers as they go over HTTP: LibreTranslate's, and our own."""
 
 from typing import Annotated, Literal
 
@@ -7,89 +7,87 @@ from pydantic import BaseModel, ConfigDict, Field
 Text = Annotated[str, Field(min_length=1)]
 Texts = Annotated[list[Text], Field(min_length=1)]
 Term = Annotated[str, Field(min_length=1, max_length=1000)]
-Terms = Annotated[dict[Term, Term], Field(max_length=100, description="source terms and what must stand for them")]
+Terms = Annotated[dict[Term, Term], Field(max_length=100, description="source terms and their required translations")]
 
 
-class Failure(BaseModel):
-    """Why there is no answer."""
+class ErrorAnswer(BaseModel):
+    """The answer to every request that fails."""
 
     error: str
 
 
-# LibreTranslate's
+# LibreTranslate's API
 
 
 class LibreRequest(BaseModel):
-    """Text to translate; fields that are not known here are passed over."""
+    """Text to translate; unknown fields are ignored."""
 
-    q: Text | Annotated[list[str], Field(min_length=1)] = Field(description="one text, or a list of them")
-    source: Text = Field(description="a language of /languages, or auto", examples=["en"])
+    q: Text | Annotated[list[str], Field(min_length=1)] = Field(description="one text, or a list of texts")
+    source: Text = Field(description="a language code from /languages, or auto", examples=["en"])
     target: Text = Field(examples=["de"])
-    format: str | None = Field(
-        None, json_schema_extra={"enum": ["text", "html", None]}, description="text if not given"
-    )
-    alternatives: int = Field(0, ge=0, description="how many other translations to give")
+    format: str | None = Field(None, json_schema_extra={"enum": ["text", "html", None]}, description="default: text")
+    alternatives: int = Field(0, ge=0, description="number of alternative translations")
     api_key: str | None = None
 
 
-class Detected(BaseModel):
-    """A language that a text may be in."""
+class DetectedLanguage(BaseModel):
+    """A language that a text may be in, and the confidence in percent."""
 
     confidence: float = Field(ge=0, le=100)
     language: str
 
 
 class LibreAnswer(BaseModel):
-    """Of a list, every field is a list; what was not asked for is left out."""
+    """For a list of texts, every field is a list; fields that were not requested are left out."""
 
     translatedText: str | list[str]  # noqa: N815
-    detectedLanguage: Detected | list[Detected] | None = Field(None)  # noqa: N815
+    detectedLanguage: DetectedLanguage | list[DetectedLanguage] | None = Field(None)  # noqa: N815
     alternatives: list[str] | list[list[str]] | None = None
 
 
 class FileAnswer(BaseModel):
-    """Where the translated file is, for ten minutes, and what of it could not be kept."""
+    """The address of the translated file, valid for ten minutes, and notes on what it does not keep."""
 
     translatedFileUrl: str  # noqa: N815
     notes: list[str]
 
 
 class DetectRequest(BaseModel):
-    """A text whose language is to be found."""
+    """A text whose language is to be detected."""
 
     q: Text
     api_key: str | None = None
 
 
-class LanguageFacts(BaseModel):
-    """A language, and those that it can be translated into."""
+class LanguageAnswer(BaseModel):
+    """A language, and the languages it can be translated into."""
 
     code: str
     name: str
     targets: list[str]
 
 
-class Health(BaseModel):
-    """Whether requests are taken."""
+class HealthAnswer(BaseModel):
+    """Whether the server takes requests."""
 
     status: Literal["ok"] = "ok"
 
 
-class Side(BaseModel):
-    """A language to begin with."""
+class DefaultLanguage(BaseModel):
+    """A language that a page starts with."""
 
     code: str
     name: str
 
 
-class Sides(BaseModel):
-    """The two that a page begins with."""
+class DefaultLanguages(BaseModel):
+    """The two languages that a page starts with."""
 
-    source: Side
-    target: Side
+    source: DefaultLanguage
+    target: DefaultLanguage
 
 
-class Settings(BaseModel):
+class FrontendSettings(BaseModel):
     """What LibreTranslate's page asks for when it starts."""
 
     charLimit: int  # noqa: N815
@@ -99,82 +97,82 @@ class Settings(BaseModel):
     suggestions: bool = False
     filesTranslation: bool  # noqa: N815
     supportedFilesFormat: list[str]  # noqa: N815
-    language: Sides
+    language: DefaultLanguages
 
 
-# Our own
+# Our own API
 
 
-class _Ours(BaseModel):
+class _StrictModel(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class Which(_Ours):
-    """Which model: by its name, by its languages, or the only one there is."""
+class ModelSelector(_StrictModel):
+    """Selects a model by its name or its languages; not needed if there is only one."""
 
-    model: Text | None = Field(None, description="a name of /v1/models")
+    model: Text | None = Field(None, description="a name from /v1/models")
     source: Text | None = Field(None, examples=["en"])
     target: Text | None = Field(None, examples=["de"])
 
 
-class TranslateRequest(Which):
-    """Texts, and what to tell of their translations."""
+class TranslateRequest(ModelSelector):
+    """Texts, and what to report about their translations."""
 
     text: Text | Texts
     n_best: int = Field(1, ge=1, le=10)
-    beam: int | None = Field(None, ge=1, le=32, description="hypotheses kept; else the model's own number")
-    confidence: bool = Field(False, description="how sure the model is of each word")
-    alignments: bool = Field(False, description="which source word each word comes from")
+    beam: int | None = Field(None, ge=1, le=32, description="beam size; default: that of the model")
+    confidence: bool = Field(False, description="report the model's confidence in each word")
+    alignments: bool = Field(False, description="report which source word each target word comes from")
     glossary: Terms = {}
     prefix: str = Field(
-        "", max_length=1000, description="what every translation begins with; for a text of one sentence"
+        "", max_length=1000, description="the beginning of every translation; for a text of one sentence"
     )
-    diverse: bool = Field(False, description="have translations differ from each other, first of all after the prefix")
-    stream: bool = Field(False, description="as server-sent events, a sentence each as soon as it is there")
+    diverse: bool = Field(False, description="make the translations differ, especially right after the prefix")
+    stream: bool = Field(False, description="answer with server-sent events, one for each sentence when it is ready")
 
 
-class Word(BaseModel):
-    """A word, and the probabilities of its pieces."""
+class WordAnswer(BaseModel):
+    """A word, and the mean and the lowest probability of its tokens."""
 
     word: str
     mean: float
     least: float
 
 
-class Option(BaseModel):
-    """One way to say a sentence."""
+class AlternativeAnswer(BaseModel):
+    """One translation of a sentence."""
 
     text: str
     score: float
     log_prob: float
     finished: bool = Field(description="false: cut off at the maximum length")
-    repeats: bool = Field(description="true: it says the same many times in a row")
-    unsure: bool = Field(description="true: the model had many other ideas; it had better be checked")
-    words: list[Word] | None = None
+    repeats: bool = Field(description="true: it repeats itself many times in a row")
+    unsure: bool = Field(description="true: the model hesitated between many options; check this translation")
+    words: list[WordAnswer] | None = None
     alignment: list[tuple[int, int]] | None = Field(
         None, description="pairs of a source word and a target word, from 0"
     )
 
 
 class SentenceAnswer(BaseModel):
-    """A sentence: where it stands in its text, and all that was found for it."""
+    """A sentence: its position in the text, its translation and the alternatives."""
 
     start: int
     end: int
     text: str
-    redone: bool = Field(description="true: the first search found one that loops or does not end")
-    alternatives: list[Option]
+    redone: bool = Field(description="true: the first translation looped or did not end, and was replaced")
+    alternatives: list[AlternativeAnswer]
 
 
 class TextAnswer(BaseModel):
-    """A text as a whole, and its sentences."""
+    """The translation of a text, and its sentences."""
 
     text: str
     sentences: list[SentenceAnswer]
 
 
 class TranslateAnswer(BaseModel):
-    """What became of each text."""
+    """The translations of all texts."""
 
     model: str
     source: str
@@ -182,49 +180,49 @@ class TranslateAnswer(BaseModel):
     texts: list[TextAnswer]
 
 
-class ScoreRequest(Which):
-    """Texts and translations of them."""
+class ScoreRequest(ModelSelector):
+    """Texts, and a translation of each."""
 
     texts: Texts
     translations: Texts
 
 
 class ScoreAnswer(BaseModel):
-    """How probable a translation is to the model, as a whole, by pieces and by words."""
+    """The log probability of a translation: in total, per token, and by word."""
 
     log_prob: float
     per_piece: float
     pieces: list[str]
     log_probs: list[float]
-    words: list[Word]
+    words: list[WordAnswer]
 
 
 class ScoresAnswer(BaseModel):
-    """One for each pair."""
+    """One score for each pair."""
 
     model: str
     scores: list[ScoreAnswer]
 
 
-class ModelFacts(BaseModel):
-    """A model that is loaded."""
+class ModelAnswer(BaseModel):
+    """A loaded model."""
 
     name: str
     source: str
     target: str
     engine: str
-    weights: str = Field(description="the beginning of their checksum: another one after a new version was loaded")
+    weights: str = Field(description="the beginning of their checksum; it changes when a new version is loaded")
 
 
 class ModelsAnswer(BaseModel):
-    """All models."""
+    """All loaded models."""
 
-    models: list[ModelFacts]
+    models: list[ModelAnswer]
 
 
-class AttentionRequest(Which):
-    """A sentence to look into."""
+class AttentionRequest(ModelSelector):
+    """A sentence whose attention is to be shown."""
 
     text: Text
     n_best: int = Field(1, ge=1, le=10)
-    heads_off: list[Text] = Field([], max_length=1000, description="heads to switch off, say encoder.1.2")
+    heads_off: list[Text] = Field([], max_length=1000, description="heads to switch off, for example encoder.1.2")

@@ -1,4 +1,4 @@
-"""The process that listens: one socket, signals, and connections that must not dawdle."""
+"""The HTTP server process: one socket, signals, and connections with time limits."""
 
 import asyncio
 import signal
@@ -16,23 +16,23 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from heedful.errors import ConfigError
 from heedful.process_memory import freeze_loaded_objects
-from heedful.serve.supervisor import let_through
+from heedful.serve.supervisor import unblock_signal
 
-_HEAD = 65_536  # bytes before the body of a request
-_HEAD_SECONDS = 10.0  # until all of them are there
-_IDLE_SECONDS = 75  # more than clients are sent away for: who comes back must not find a door that is being closed
-_BACKLOG = 2048  # connections that wait to be taken
-_STUCK_SECONDS = 10.0  # in which a client takes nothing of what is to be sent to it
+_MOST_HEAD_BYTES = 65_536  # before the body of a request
+_HEAD_SECONDS = 10.0  # until all of them have arrived
+_IDLE_SECONDS = 75  # longer than any Retry-After: a client that returns must not meet a closing connection
+_BACKLOG = 2048  # connections that wait to be accepted
+_STUCK_SECONDS = 10.0  # in which a client reads nothing of its response
 
 
 class Server(uvicorn.Server):
-    """Ends at SIGTERM and Ctrl-C, when all that was accepted is answered; at SIGHUP takes up new models and keys."""
+    """Stops at SIGTERM or Ctrl-C when all accepted requests are answered; SIGHUP calls `reload`, if given."""
 
-    def __init__(self, app: ASGIApp, renew: Callable[[], Awaitable[None]]) -> None:
-        """Whatever was accepted comes to its end by itself, so none of it is cut off."""
+    def __init__(self, app: ASGIApp, reload: Callable[[], Awaitable[None]] | None = None) -> None:
+        # No timeout_graceful_shutdown: accepted requests have deadlines of their own and are never cut off.
         config = uvicorn.Config(
             app,
-            http=Patient,
+            http=TimeLimitedProtocol,
             ws="none",
             log_config=None,
             access_log=False,
@@ -40,116 +40,115 @@ class Server(uvicorn.Server):
             timeout_keep_alive=_IDLE_SECONDS,
         )
         super().__init__(config)
-        self._renew = renew
-        self._renewing: set[Task[None]] = set()
+        self._reload = reload
+        self._reloading: set[Task[None]] = set()
 
     @contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
-        """Unlike uvicorn, do not send the signal once more when all is done: to be ended by it is a good end."""
-        if current_thread() is not main_thread():  # which alone can hear them
+        """Handle signals; unlike uvicorn, do not raise them again at the end: stopping by a signal is a success."""
+        if current_thread() is not main_thread():  # the only one that can handle signals
             yield
             return
-        wanted = dict.fromkeys((signal.SIGINT, signal.SIGTERM), self.handle_exit)
-        before = {number: signal.signal(number, handler) for number, handler in wanted.items()}
+        handlers = dict.fromkeys((signal.SIGINT, signal.SIGTERM), self.handle_exit)
+        before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
         freeze_loaded_objects()  # this process does nothing else, and by now it has loaded all that it needs
-        loop = asyncio.get_running_loop()
-        if hasattr(signal, "SIGHUP"):
-            loop.add_signal_handler(signal.SIGHUP, self._begin_to_renew)
-            let_through(signal.SIGHUP)
+        if self._reload and hasattr(signal, "SIGHUP"):
+            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._start_reload, self._reload)
+            unblock_signal(signal.SIGHUP)
         try:
             yield
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
 
-    def _begin_to_renew(self) -> None:
-        task = asyncio.ensure_future(self._renewed())
-        self._renewing.add(task)
-        task.add_done_callback(self._renewing.discard)
+    def _start_reload(self, reload: Callable[[], Awaitable[None]]) -> None:
+        async def run() -> None:
+            await reload()
+            freeze_loaded_objects()
 
-    async def _renewed(self) -> None:
-        await self._renew()
-        freeze_loaded_objects()
+        task = asyncio.ensure_future(run())
+        self._reloading.add(task)
+        task.add_done_callback(self._reloading.discard)
 
 
-class Patient(HttpToolsProtocol):
-    """Closes a connection whose client sends too much around the body of a request, too slowly, or does not listen."""
+class TimeLimitedProtocol(HttpToolsProtocol):
+    """Closes a connection whose client sends too much besides a body, sends too slowly, or does not read."""
 
     _timer: TimerHandle | None = None
-    _checking: TimerHandle | None = None
-    _around = 0  # bytes since the last of a body
+    _read_check: TimerHandle | None = None
+    _head_bytes = 0  # since the last byte of a body
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
-        """A client has come."""
+        """A client has connected."""
         super().connection_made(transport)
-        self._watch()
-        self._check(0)
+        self._start_timer()
+        self._check_reading(0)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It has gone."""
-        self._rest()
-        if self._checking:
-            self._checking.cancel()
+        """The connection has ended."""
+        self._stop_timer()
+        if self._read_check:
+            self._read_check.cancel()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Some of a request, or of several."""
-        self._around += len(data)
+        """Part of a request has arrived, or of several."""
+        self._head_bytes += len(data)
         super().data_received(data)
-        if self._around > _HEAD and not self.transport.is_closing():
+        if self._head_bytes > _MOST_HEAD_BYTES and not self.transport.is_closing():
             if self._timer:
                 self.send_400_response("Too much before the body of the request.")
-            else:  # there may be an answer on its way already
+            else:  # a response may have been started already
                 self.transport.close()
 
     def on_message_begin(self) -> None:
         """A request begins."""
-        self._watch()
+        self._start_timer()
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
-        """All before its body is there."""
-        self._rest()
+        """The head of the request is complete."""
+        self._stop_timer()
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
-        """Some of its body."""
-        self._around = 0
+        """Part of the body has arrived."""
+        self._head_bytes = 0
         super().on_body(body)
 
-    def _watch(self) -> None:
-        self._rest()
-        self._timer = self.loop.call_later(_HEAD_SECONDS, self._give_up)
+    def _start_timer(self) -> None:
+        self._stop_timer()
+        self._timer = self.loop.call_later(_HEAD_SECONDS, self._close)
 
-    def _rest(self) -> None:
-        self._around = 0
+    def _stop_timer(self) -> None:
+        self._head_bytes = 0
         if self._timer:
             self._timer.cancel()
         self._timer = None
 
-    def _give_up(self) -> None:
+    def _close(self) -> None:
         if not self.transport.is_closing():
             self.transport.close()
 
-    def _check(self, before: int) -> None:
-        """Leave a client that takes nothing: to close the connection would mean to wait for it."""
+    def _check_reading(self, before: int) -> None:
+        """Abort if the client reads nothing: a normal close would wait for it to read the rest."""
         unsent = self.transport.get_write_buffer_size()
         if unsent and unsent == before:
             self.transport.abort()
         else:
-            self._checking = self.loop.call_later(_STUCK_SECONDS, self._check, unsent)
+            self._read_check = self.loop.call_later(_STUCK_SECONDS, self._check_reading, unsent)
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket at this address; port 0 is any that is free."""
+    """A listening socket at this address; port 0 means any free port."""
     try:
         (family, *_, address) = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        # Named as TCP, or asyncio would not switch off Nagle's algorithm, which holds every answer back for 40 ms.
+        # With IPPROTO_TCP, asyncio disables Nagle's algorithm, which would delay every response by 40 ms.
         listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind(address)
-            listener.listen(_BACKLOG)  # who comes before all is ready waits
+            listener.listen(_BACKLOG)  # clients that connect before the server is ready wait
         except OSError:
             listener.close()
             raise
@@ -157,12 +156,12 @@ def listen(host: str, port: int) -> socket.socket:
     except (OSError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or error
         raise ConfigError(
-            f"{host}, port {port}, cannot be used ({reason}); give another --port, or 0 for any"
+            f"cannot listen on {host}, port {port} ({reason}); give another --port, or 0 for any free one"
         ) from error
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach it."""
+    """Whether only this machine can reach this address."""
     try:
         return ip_address(host).is_loopback
     except ValueError:
@@ -170,7 +169,7 @@ def is_loopback(host: str) -> bool:
 
 
 def url_of(listener: socket.socket) -> str:
-    """Where it listens."""
+    """The address of a listening socket."""
     address: Any = listener.getsockname()
     host = f"[{address[0]}]" if ":" in address[0] else address[0]
     return f"http://{host}:{address[1]}"

@@ -1,150 +1,187 @@
-"""What all endpoints share: models, the batcher, limits, keys; and how a request becomes an answer."""
+"""What all routes share: models, batcher, limits and keys; and how the job of a request is run."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import ExitStack, asynccontextmanager
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import Annotated, Any, TypeVar
 
-from starlette.requests import Request
+from fastapi import Depends, Request
 
 from heedful.errors import HeedfulError, UserError
-from heedful.serve.api_keys import Keys
-from heedful.serve.batcher import Batcher, Full, Order, Piece, Ticket
-from heedful.serve.http_errors import Refused
-from heedful.serve.limits import Limits
-from heedful.serve.model_registry import Shelf
-from heedful.serve.monitoring import Metrics
-from heedful.serve.request_log import LOG
+from heedful.serve.api_keys import ApiKeys
+from heedful.serve.batcher import Batcher, BatchJob, JobItem, PendingJob, QueueFull
+from heedful.serve.http_errors import RequestError
+from heedful.serve.model_registry import ModelRegistry
+from heedful.serve.monitoring import ServiceMetrics
 from heedful.text.language_detection import Detector
 
-Answer = TypeVar("Answer")
-_SHORT = 2000  # characters
-GONE = 499  # what servers note of a client that did not wait; nobody hears it
+Result = TypeVar("Result")
+_LOG = logging.getLogger(__name__)
+_SHORT = 2000  # characters that are prepared faster than a thread starts
+CLIENT_CLOSED_REQUEST = 499  # nginx's status for a client that did not wait; only the log shows it
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceLimits:
+    """What one request, and all requests together, may cost. The defaults suit one machine with a few users."""
+
+    body: int = 1 << 20  # bytes of a request
+    texts: int = 1000  # in a request
+    characters: int = 50_000  # in a request
+    sentences: int = 2000  # in a request
+    pieces: int = 1000  # tokens of a sentence
+    alternatives: int = 10
+    file: int = 10 << 20  # bytes of a request with a file
+    files: int = 8  # at once; all of them are in memory, many times larger than they arrived
+    file_characters: int = 500_000  # of its text
+    file_passages: int = 50_000  # such as paragraphs
+    file_elements: int = 300_000  # of its markup
+    seconds: float = 60.0  # until a request is answered or given up
+    arriving: float = 15.0  # seconds until a request has arrived
+    queue: int = 100_000  # tokens that may wait; beyond that, requests are refused at once
+
+    @property
+    def file_seconds(self) -> float:
+        """A file takes longer than a text; this covers everything from reading to writing."""
+        return 5 * self.seconds
 
 
 class Service:
-    """One of them to an application."""
+    """The state behind one application."""
 
-    def __init__(self, shelf: Shelf, limits: Limits, keys: Keys) -> None:
-        self.shelf = shelf
+    def __init__(self, registry: ModelRegistry, limits: ServiceLimits, keys: ApiKeys) -> None:
+        self.registry = registry
         self.limits = limits
         self.keys = keys
-        self.metrics = Metrics()
-        self.detector = Detector(shelf.trigrams())
+        self.metrics = ServiceMetrics()
+        self.detector = Detector(registry.learn_trigrams())
         self.batcher: Batcher
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Work, as long as this lasts; at its end, finish what was accepted."""
+        """Accept jobs inside this block; at its end, finish those that were accepted."""
         limits = self.limits
-        # Those that come later have their turns between, so half of a request's time is what it may expect to wait.
-        self.batcher = Batcher(self.shelf.share(), limits.queue, limits.seconds / 2, self.metrics.batch)
+        # Later requests get turns in between, so a request may expect to wait for half of its time.
+        workers = self.registry.share_engines()
+        self.batcher = Batcher(workers, limits.queue, limits.seconds / 2, self.metrics.count_batch)
         self.metrics.watch(self.batcher)
         self.batcher.start()
         try:
             yield
         finally:
             await self.batcher.close()
-            self.shelf.close()
+            self.registry.close()
 
-    async def renew(self) -> None:
-        """Take up new keys and new versions of models, while requests go on."""
-        await asyncio.to_thread(self.shelf.renew)
+    async def reload(self) -> None:
+        """Load new keys and new versions of models, while requests are running."""
+        await asyncio.to_thread(self.registry.reload)
         try:
-            await asyncio.to_thread(self.keys.renew)
+            await asyncio.to_thread(self.keys.reload)
         except Exception as error:
             unexpected = not isinstance(error, HeedfulError)
-            LOG.error("goes on with the keys that it has: %s", error, exc_info=unexpected)
+            _LOG.error("keeping the old keys: %s", error, exc_info=unexpected)
 
     def admit(self, request: Request, given: str | None = None) -> None:
-        """Refuse who has no key, or asks too often. A key is in the body, or where such things usually are."""
+        """Check the API key, from the body if given, otherwise from the header or the query; and count the request."""
         bearer = request.headers.get("authorization", "")
         self.keys.admit(given or bearer.removeprefix("Bearer ").strip() or request.query_params.get("api_key"))
 
-    def check_texts(self, texts: Sequence[str], beside: Sequence[str] = ()) -> None:
-        """Refuse more text than is allowed, with what comes beside the texts, in LibreTranslate's words."""
-        characters = sum(map(len, [*texts, *beside]))
+    def check_texts(self, texts: Sequence[str], others: Sequence[str] = ()) -> None:
+        """Refuse too many texts, or too many characters in them and the `others`, in LibreTranslate's words."""
+        characters = sum(map(len, [*texts, *others]))
         for size, limit in ((len(texts), self.limits.texts), (characters, self.limits.characters)):
             if size > limit:
-                raise Refused(400, f"Invalid request: request ({size}) exceeds text limit ({limit})")
+                raise RequestError(400, f"Invalid request: request ({size}) exceeds text limit ({limit})")
 
-    def check_pieces(self, pieces: Sequence[Piece]) -> None:
-        """Refuse more sentences than are allowed, or one that is too long."""
-        if len(pieces) > self.limits.sentences:
-            raise Refused(400, f"Invalid request: {len(pieces)} sentences, over the limit of {self.limits.sentences}")
-        longest = max((piece.cost for piece in pieces), default=0)
+    def check_items(self, items: Sequence[JobItem]) -> None:
+        """Refuse too many sentences, or one that is too long."""
+        if len(items) > self.limits.sentences:
+            message = f"{len(items)} sentences, over the limit of {self.limits.sentences}"
+            raise RequestError(400, f"Invalid request: {message}")
+        longest = max((item.cost for item in items), default=0)
         if longest > self.limits.pieces:
-            raise Refused(400, f"Invalid request: a sentence has {longest} pieces, over {self.limits.pieces}")
+            message = f"a sentence has {longest} tokens, over the limit of {self.limits.pieces}"
+            raise RequestError(400, f"Invalid request: {message}")
 
-    def submit(self, order: Order, pieces: Sequence[Piece]) -> Ticket:
-        """Have it done, with others; refuse it at once where too much waits."""
+    def submit(self, job: BatchJob, items: Sequence[JobItem]) -> PendingJob:
+        """Queue a job; refuse it at once if the queue is full."""
         try:
-            return self.batcher.submit(order, pieces)
-        except Full as full:
-            raise Refused(503, "Slowdown: too many requests are waiting", full.seconds) from None
+            return self.batcher.submit(job, items)
+        except QueueFull as full:
+            raise RequestError(503, "Slowdown: too many requests are waiting", full.seconds) from None
 
-    async def done(self, request: Request, order: Order, pieces: Sequence[Piece]) -> list[Any]:
-        """The result for each piece, while the client waits for it and the time that a request has is not over."""
-        (results,) = await self.all_done(request, [(order, pieces)])
+    async def run_job(self, request: Request, job: BatchJob, items: Sequence[JobItem]) -> list[Any]:
+        """The results of a job, if the client waits for them and the time of a request suffices."""
+        (results,) = await self.run_jobs(request, [(job, items)])
         return results
 
-    async def all_done(self, request: Request, work: Sequence[tuple[Order, Sequence[Piece]]]) -> list[list[Any]]:
-        """The same for several orders."""
+    async def run_jobs(self, request: Request, jobs: Sequence[tuple[BatchJob, Sequence[JobItem]]]) -> list[list[Any]]:
+        """The results of several jobs, which run at the same time."""
         with ExitStack() as stack:
-            tickets = [stack.enter_context(self.submit(order, pieces)) for order, pieces in work]
-            return await self.in_time(while_there(request, _all_results(tickets)))
+            pending = [stack.enter_context(self.submit(job, items)) for job, items in jobs]
+            return await self.wait_for(cancel_on_disconnect(request, _gather_results(pending)))
 
     def deadline(self) -> float:
-        """When a request that is accepted now is to be done, by the clock of the event loop."""
+        """When a request that is accepted now must be done, by the clock of the event loop."""
         return asyncio.get_running_loop().time() + self.limits.seconds
 
-    async def in_time(self, work: Awaitable[Answer], until: float | None = None) -> Answer:
-        """What comes of it, or a refusal: that it took too long, or what a user can put right."""
+    async def wait_for(self, work: Awaitable[Result], until: float | None = None) -> Result:
+        """Await this work until a deadline; lateness and users' errors become a `RequestError`."""
         try:
             async with asyncio.timeout_at(self.deadline() if until is None else until):
                 return await work
         except TimeoutError:
             message = f"Slowdown: not done after {self.limits.seconds:g} s"
-            raise Refused(503, message, self.batcher.wait()) from None
+            raise RequestError(503, message, self.batcher.estimate_wait()) from None
         except UserError as error:
-            raise Refused(400, f"Invalid request: {error}") from error
+            raise RequestError(400, f"Invalid request: {error}") from error
         except HeedfulError as error:
-            raise Refused(500, f"Cannot translate text: {error}") from error
+            raise RequestError(500, f"Cannot translate text: {error}") from error
 
 
-async def _all_results(tickets: Sequence[Ticket]) -> list[list[Any]]:
-    """Of all of them, which are worked on at the same time. To be cancelled, this must not be a future of futures."""
-    return [await ticket.results() for ticket in tickets]
+async def get_service(request: Request) -> Service:
+    """The service of this application, for routes and dependencies."""
+    service: Service = request.app.state.service
+    return service
 
 
-async def prepared(size: int, work: Callable[..., Answer], *given: object) -> Answer:
-    """What comes of it, in a thread if so many characters take a while; else a thread would take longer to begin."""
-    return await asyncio.to_thread(work, *given) if size > _SHORT else work(*given)
+ServiceDependency = Annotated[Service, Depends(get_service)]
 
 
-async def while_there(request: Request, work: Awaitable[Answer]) -> Answer:
-    """What comes of it, unless the client goes away first: then it is given up."""
-    waits = True
-    gone = asyncio.ensure_future(_gone(request.receive))
+async def _gather_results(jobs: Sequence[PendingJob]) -> list[list[Any]]:
+    """All results. A coroutine and not a future of futures, so that it can be cancelled."""
+    return [await pending.results() for pending in jobs]
 
-    def give_up(_: object) -> None:
-        if waits:
-            patience.reschedule(0.0)  # a time that is over
+
+async def run_in_thread_if_long(characters: int, work: Callable[..., Result], *arguments: object) -> Result:
+    """Call a function, in a thread if so many characters take a while."""
+    return await asyncio.to_thread(work, *arguments) if characters > _SHORT else work(*arguments)
+
+
+async def cancel_on_disconnect(request: Request, work: Awaitable[Result]) -> Result:
+    """Await this work, and cancel it when the client disconnects."""
+    working = True
+    disconnected = asyncio.ensure_future(_wait_for_disconnect(request.receive))
+
+    def cancel(_: object) -> None:
+        if working:
+            timeout.reschedule(0.0)  # a time in the past
 
     try:
-        async with asyncio.timeout(None) as patience:
-            gone.add_done_callback(give_up)
+        async with asyncio.timeout(None) as timeout:
+            disconnected.add_done_callback(cancel)
             return await work
     except TimeoutError:
-        if patience.expired():
-            raise Refused(GONE, "the client has gone") from None
+        if timeout.expired():
+            raise RequestError(CLIENT_CLOSED_REQUEST, "the client disconnected") from None
         raise
     finally:
-        waits = False
-        gone.cancel()
+        working = False
+        disconnected.cancel()
 
 
-async def _gone(receive: Callable[[], Awaitable[Any]]) -> None:
-    """Wait until there is nobody to answer."""
+async def _wait_for_disconnect(receive: Callable[[], Awaitable[Any]]) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass

@@ -6,9 +6,9 @@ from fastapi import APIRouter, Response
 
 from heedful.inspection.attention_page import load_explorer
 from heedful.pages.inline import asset, load_modules
-from heedful.serve.http_errors import Refused
+from heedful.serve.http_errors import RequestError
 
-_KINDS = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml", "html": "text/html"}
+_MEDIA_TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml", "html": "text/html"}
 _HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
@@ -18,8 +18,8 @@ _HEADERS = {
 }
 
 
-class Page:
-    """The pages as text, and their files by name."""
+class StaticPages:
+    """The pages as text, and their assets by name."""
 
     def __init__(self) -> None:
         explorer = load_explorer()
@@ -41,26 +41,27 @@ class Page:
         modules = load_modules(name, self.files.__getitem__)
         return "".join(f'<link rel="modulepreload" href="assets/{module}">\n' for module in modules if module != name)
 
+    @property
     def router(self) -> APIRouter:
         """Routes for the pages, which contain nothing from a request."""
         router = APIRouter(include_in_schema=False)
 
         @router.get("/", response_model=None)
-        async def page() -> Response:
-            return _response(self.html, "html")
+        async def main_page() -> Response:
+            return _respond(self.html, "html")
 
         @router.get("/docs", response_model=None)
-        async def docs() -> Response:
-            return _response(self.docs, "html")
+        async def api_page() -> Response:
+            return _respond(self.docs, "html")
 
         @router.get("/assets/{name}", response_model=None)
-        async def file(name: str) -> Response:
+        async def asset_file(name: str) -> Response:
             if name not in self.files:
-                raise Refused(404, "there is no such file")
-            return _response(self.files[name], name.rpartition(".")[2])
+                raise RequestError(404, "there is no such file")
+            return _respond(self.files[name], name.rpartition(".")[2])
 
         return router
 
 
-def _response(content: str, kind: str) -> Response:
-    return Response(content, media_type=f"{_KINDS[kind]}; charset=utf-8", headers=_HEADERS)
+def _respond(content: str, suffix: str) -> Response:
+    return Response(content, media_type=f"{_MEDIA_TYPES[suffix]}; charset=utf-8", headers=_HEADERS)

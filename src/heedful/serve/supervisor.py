@@ -1,7 +1,7 @@
-"""Who keeps the service up: a small process that holds the socket and starts another, the worker, which does the work.
+"""Keep the service running: a small supervisor process holds the socket and starts a worker process.
 
-If the worker dies, killed by the system for its memory or by a fault in a library, the next one takes over the same
-socket. Who connects meanwhile waits; only what the dead one had accepted is lost.
+If the worker dies, killed by the system for its memory or by a fault in a library, the next worker takes over the same
+socket. Clients that connect meanwhile wait; only requests that the dead worker had accepted are lost.
 """
 
 import logging
@@ -16,74 +16,74 @@ from threading import Thread
 from time import monotonic
 from types import FrameType
 
-_FILES = "HEEDFUL_WORKER"  # the worker's environment: the numbers of the socket and of the pipe
-_SOON = 10.0  # seconds; a worker that dies sooner may never live
-_TRIES = 3  # of those in a row
+_ENVIRONMENT = "HEEDFUL_WORKER"  # tells the worker the file descriptors of the socket and the pipe
+_EARLY = 10.0  # seconds; a worker that dies this early may never work
+_MOST_EARLY_DEATHS = 3  # in a row
 _LOG = logging.getLogger(__name__)
-_ENDING = (signal.SIGTERM, signal.SIGINT)
+_STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
-def inherited() -> socket.socket | None:
-    """The socket that a keeper has given to this process; None: this is not a worker."""
-    files = os.environ.pop(_FILES, "")
-    if not files:
+def inherit_listener() -> socket.socket | None:
+    """The socket that the supervisor passed to this process; None if this is not a worker."""
+    descriptors = os.environ.pop(_ENVIRONMENT, "")
+    if not descriptors:
         return None
-    listener, pipe = map(int, files.split())
-    Thread(target=_end_with, args=(pipe,), daemon=True).start()
+    listener, pipe = map(int, descriptors.split())
+    Thread(target=_stop_when_closed, args=(pipe,), daemon=True).start()
     return socket.socket(fileno=listener)
 
 
-def keep(listener: socket.socket) -> int:
-    """Have this very command run as a worker, again and again until it is told to end; give the exit code."""
-    keeper = _Keeper(listener)
-    before = {number: signal.signal(number, keeper.hear) for number in (*_ENDING, signal.SIGHUP)}
+def supervise(listener: socket.socket) -> int:
+    """Run this very command as a worker, again and again until told to stop; return the exit code."""
+    supervisor = _Supervisor(listener)
+    before = {number: signal.signal(number, supervisor.forward) for number in (*_STOP_SIGNALS, signal.SIGHUP)}
     try:
-        return keeper.run()
+        return supervisor.run()
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
 
 
-class _Keeper:
+class _Supervisor:
     def __init__(self, listener: socket.socket) -> None:
         self._listener = listener
         self._worker: subprocess.Popen[bytes] | None = None
-        self._ending = False
+        self._stopping = False
 
-    def hear(self, number: int, _: FrameType | None) -> None:
-        """Pass a signal on."""
-        self._ending = self._ending or number in _ENDING
+    def forward(self, number: int, _: FrameType | None) -> None:
+        """Forward a signal to the worker."""
+        self._stopping = self._stopping or number in _STOP_SIGNALS
         if self._worker:
             self._worker.send_signal(number)
 
     def run(self) -> int:
-        died = 0
-        while not self._ending:
-            began = monotonic()
-            code = self._run_one()
-            if code >= 0:  # it ended, and was not killed
+        deaths = 0
+        while not self._stopping:
+            start = monotonic()
+            code = self._run_worker()
+            if code >= 0:  # it was not killed
                 return code
-            died = died + 1 if monotonic() - began < _SOON else 1
+            deaths = deaths + 1 if monotonic() - start < _EARLY else 1
             name = signal.Signals(-code).name
-            if died == _TRIES:
-                _LOG.error("the worker was ended by %s %d times in a row; giving up", name, died)
+            if deaths == _MOST_EARLY_DEATHS:
+                _LOG.error("the worker was killed by %s %d times in a row; giving up", name, deaths)
                 return 128 - code
-            if not self._ending:
-                _LOG.error("the worker was ended by %s; the next one begins", name)
+            if not self._stopping:
+                _LOG.error("the worker was killed by %s; starting another", name)
         return 0
 
-    def _run_one(self) -> int:
-        reading, writing = os.pipe()  # which ends when this process does, however that dies
+    def _run_worker(self) -> int:
+        reading, writing = os.pipe()  # it closes when this process dies, however that happens
         try:
-            files = (self._listener.fileno(), reading)
-            with _held_back(signal.SIGHUP):
+            descriptors = (self._listener.fileno(), reading)
+            with _block_signal(signal.SIGHUP):
                 self._worker = subprocess.Popen(  # noqa: S603 (the command that the user gave)
-                    [sys.executable, "-P", "-m", "heedful", *sys.argv[1:]],  # -P: not what lies in the current folder
-                    pass_fds=files,
-                    env=os.environ | {_FILES: " ".join(map(str, files))},
-                    process_group=0,  # else Ctrl-C in a terminal would reach it twice
+                    [sys.executable, "-P", "-m", "heedful", *sys.argv[1:]],  # -P: no modules of the current folder
+                    pass_fds=descriptors,
+                    env=os.environ | {_ENVIRONMENT: " ".join(map(str, descriptors))},
+                    process_group=0,  # otherwise Ctrl-C in a terminal would reach it twice
                 )
-            if self._ending:  # a signal came before there was somebody to pass it on to
+            if self._stopping:  # a signal came before there was a worker to forward it to
                 self._worker.terminate()
             return self._worker.wait()
         finally:
@@ -92,21 +92,21 @@ class _Keeper:
 
 
 @contextmanager
-def _held_back(number: signal.Signals) -> Iterator[None]:
-    """A signal waits. In a process that is begun meanwhile it does until that lets it through: see `let_through`."""
+def _block_signal(number: signal.Signals) -> Iterator[None]:
+    """Hold back a signal; a process that is started meanwhile inherits this until it calls `unblock_signal`."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {number})
     try:
         yield
     finally:
-        let_through(number)
+        unblock_signal(number)
 
 
-def let_through(number: signal.Signals) -> None:
-    """Who can hear this signal now gets it, if it came before."""
+def unblock_signal(number: signal.Signals) -> None:
+    """Deliver this signal again, also one that came while it was blocked."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
 
 
-def _end_with(pipe: int) -> None:
-    """End this process when the other end of the pipe is gone."""
+def _stop_when_closed(pipe: int) -> None:
+    """Stop this process when the other end of the pipe is closed."""
     os.read(pipe, 1)
     os.kill(os.getpid(), signal.SIGTERM)

@@ -1,227 +1,233 @@
-"""Our own endpoints: all that is known of a translation."""
+"""Our own API under /v1: everything that is known about a translation."""
 
 from collections.abc import AsyncIterator, Sequence
+from typing import Annotated
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Depends, Request, Response
+from fastapi.responses import StreamingResponse
 from pydantic import BaseModel
-from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from heedful.evaluation.score_pairs import PairScore
-from heedful.serve import schemas as wire
-from heedful.serve.batcher import Piece, Ticket
-from heedful.serve.http_errors import Refused
-from heedful.serve.jobs import Looking, Scoring, Translating
-from heedful.serve.model_registry import Model
-from heedful.serve.openapi import gives, takes
-from heedful.serve.request_body import read_body
-from heedful.serve.segments import Parts
-from heedful.serve.service import Service, prepared
+from heedful.serve import schemas
+from heedful.serve.batcher import JobItem, PendingJob
+from heedful.serve.http_errors import RequestError
+from heedful.serve.jobs import AttentionJob, ScoringJob, TranslationJob
+from heedful.serve.model_registry import ServedModel
+from heedful.serve.openapi import EVENT_STREAM, describe_body, describe_errors
+from heedful.serve.request_body import Body
+from heedful.serve.segments import SegmentedTexts
+from heedful.serve.service import Service, ServiceDependency, run_in_thread_if_long
 from heedful.translation.confidence import WordConfidence
 from heedful.translation.result import Alternative, Translation
 
-_USUAL = (400, 404, 408, 413, 415, 429, 503)
+_ERRORS = describe_errors(400, 404, 408, 413, 415, 429, 503)
+
+router = APIRouter(prefix="/v1", tags=["heedful"])
 
 
-def v1(service: Service) -> APIRouter:
-    """Its routes."""
-    router = APIRouter(prefix="/v1", tags=["heedful"])
+@router.post(
+    "/translate",
+    openapi_extra=describe_body(schemas.TranslateRequest),
+    response_model=schemas.TranslateAnswer,
+    response_model_exclude_none=True,
+    responses=EVENT_STREAM | _ERRORS,
+)
+async def translate(
+    request: Request,
+    service: ServiceDependency,
+    body: Annotated[schemas.TranslateRequest, Depends(Body(schemas.TranslateRequest))],
+) -> schemas.TranslateAnswer | Response:
+    """Translate texts, sentence by sentence, with n-best lists, scores, word confidence and alignments.
 
-    @router.post(
-        "/translate",
-        openapi_extra=takes(wire.TranslateRequest),
-        responses=gives(wire.TranslateAnswer, *_USUAL, events=True),
-        response_model=None,
-    )
-    async def translate(request: Request) -> Response:
-        """Translate texts, sentence by sentence, with n-best lists, scores, word confidence and alignments.
-
-        With `stream`, the answer is text/event-stream: a `sentence` each, in order, then `end`; or `error`.
-        """
-        return await _translated(service, request)
-
-    @router.post(
-        "/score",
-        openapi_extra=takes(wire.ScoreRequest),
-        responses=gives(wire.ScoresAnswer, *_USUAL),
-        response_model=None,
-    )
-    async def score(request: Request) -> Response:
-        """How probable given translations are."""
-        return await _scored(service, request)
-
-    @router.post(
-        "/attention",
-        openapi_extra=takes(wire.AttentionRequest),
-        responses=gives(dict[str, object], *_USUAL),
-        response_model=None,
-    )
-    async def attention(request: Request) -> Response:
-        """What every head attended to; weights are 16 bits each, in base64."""
-        return await _looked_into(service, request)
-
-    @router.get("/models", responses=gives(wire.ModelsAnswer), response_model=None)
-    async def models() -> Response:
-        """The models that are loaded."""
-        return _json(wire.ModelsAnswer(models=[_facts(model) for model in service.shelf.models]))
-
-    return router
-
-
-async def _translated(service: Service, request: Request) -> Response:
-    asked = await read_body(request, wire.TranslateRequest, service.limits)
+    With `stream`, the answer is text/event-stream: one `sentence` event each, in order, then `end`; or `error`.
+    """
     service.admit(request)
-    texts = [asked.text] if isinstance(asked.text, str) else asked.text
-    service.check_texts(texts, [asked.prefix, *asked.glossary, *asked.glossary.values()])
-    order = _order(_model(service, asked), asked)
+    texts = [body.text] if isinstance(body.text, str) else body.text
+    service.check_texts(texts, [body.prefix, *body.glossary, *body.glossary.values()])
+    job = _make_translation_job(_select_model(service, body), body)
     size = sum(map(len, texts))
-    parts, pieces = await prepared(size, _taken_apart, texts, order)
-    service.check_pieces(pieces)
-    if asked.prefix and len(pieces) != 1:
-        raise Refused(400, f"Invalid request: a prefix is for one sentence, but there are {len(pieces)}")
-    if asked.stream:
-        return _Stream(service, service.submit(order, pieces), order.model, parts)
-    found = await service.done(request, order, pieces)
-    service.metrics.translated(order.model.name, size)
-    return _json(_answer(order.model, parts, found))
+    segmented, items = await run_in_thread_if_long(size, _segment, texts, job)
+    service.check_items(items)
+    if body.prefix and len(items) != 1:
+        message = f"a prefix is for one sentence, but the text has {len(items)}"
+        raise RequestError(400, f"Invalid request: {message}")
+    if body.stream:
+        return _EventStream(service, service.submit(job, items), job.model, segmented)
+    translations = await service.run_job(request, job, items)
+    service.metrics.count_characters(job.model.name, size)
+    return _make_answer(job.model, segmented, translations)
 
 
-async def _scored(service: Service, request: Request) -> Response:
-    asked = await read_body(request, wire.ScoreRequest, service.limits)
+@router.post(
+    "/score",
+    openapi_extra=describe_body(schemas.ScoreRequest),
+    response_model=schemas.ScoresAnswer,
+    response_model_exclude_none=True,
+    responses=_ERRORS,
+)
+async def score(
+    request: Request,
+    service: ServiceDependency,
+    body: Annotated[schemas.ScoreRequest, Depends(Body(schemas.ScoreRequest))],
+) -> schemas.ScoresAnswer:
+    """Score given translations: their probabilities by token and by word."""
     service.admit(request)
-    if len(asked.texts) != len(asked.translations):
-        counts = f"{len(asked.texts)} texts but {len(asked.translations)} translations"
-        raise Refused(400, f"Invalid request: there are {counts}; give one for each")
-    service.check_texts([*asked.texts, *asked.translations])
-    order = Scoring(_model(service, asked))
-    size = sum(map(len, [*asked.texts, *asked.translations]))
-    pieces = await prepared(size, order.pieces, asked.texts, asked.translations)
-    service.check_pieces(pieces)
-    found = await service.done(request, order, pieces)
-    return _json(wire.ScoresAnswer(model=order.model.name, scores=[_score(one) for one in found]))
+    if len(body.texts) != len(body.translations):
+        counts = f"texts ({len(body.texts)}) and translations ({len(body.translations)}) differ in number"
+        raise RequestError(400, f"Invalid request: {counts}; give one translation for each text")
+    service.check_texts([*body.texts, *body.translations])
+    job = ScoringJob(_select_model(service, body))
+    size = sum(map(len, [*body.texts, *body.translations]))
+    items = await run_in_thread_if_long(size, job.make_items, body.texts, body.translations)
+    service.check_items(items)
+    scores = await service.run_job(request, job, items)
+    return schemas.ScoresAnswer(model=job.model.name, scores=[_make_score(pair) for pair in scores])
 
 
-async def _looked_into(service: Service, request: Request) -> Response:
-    asked = await read_body(request, wire.AttentionRequest, service.limits)
+@router.post(
+    "/attention",
+    openapi_extra=describe_body(schemas.AttentionRequest),
+    response_model=None,
+    responses={200: {"model": dict[str, object]}, **_ERRORS},
+)
+async def attention(
+    request: Request,
+    service: ServiceDependency,
+    body: Annotated[schemas.AttentionRequest, Depends(Body(schemas.AttentionRequest))],
+) -> Response:
+    """Show the attention of every head; the weights are 16-bit numbers in base64."""
     service.admit(request)
-    service.check_texts([asked.text])
-    order = Looking(_model(service, asked), tuple(asked.heads_off), asked.n_best)
-    pieces = await prepared(len(asked.text), order.pieces, [asked.text])
-    (document,) = await service.done(request, order, pieces)
+    service.check_texts([body.text])
+    job = AttentionJob(_select_model(service, body), tuple(body.heads_off), body.n_best)
+    items = await run_in_thread_if_long(len(body.text), job.make_items, [body.text])
+    (document,) = await service.run_job(request, job, items)
     return Response(document, media_type="application/json")
 
 
-def _model(service: Service, asked: wire.Which) -> Model:
-    """The one that is meant, if it is one."""
+@router.get("/models", responses=describe_errors())
+async def models(service: ServiceDependency) -> schemas.ModelsAnswer:
+    """List the loaded models."""
+    return schemas.ModelsAnswer(
+        models=[
+            schemas.ModelAnswer(
+                name=model.name,
+                source=model.source,
+                target=model.target,
+                engine=model.translator.engine.name,
+                weights=model.weights,
+            )
+            for model in service.registry.models
+        ]
+    )
+
+
+def _select_model(service: Service, selector: schemas.ModelSelector) -> ServedModel:
     fitting = [
         model
-        for model in service.shelf.models
-        if asked.model in (None, model.name)
-        and asked.source in (None, model.source)
-        and asked.target in (None, model.target)
+        for model in service.registry.models
+        if selector.model in (None, model.name)
+        and selector.source in (None, model.source)
+        and selector.target in (None, model.target)
     ]
     if not fitting:
-        raise Refused(404, "no such model is loaded; /v1/models lists those that are")
-    if len(fitting) > 1 and not (asked.source and asked.target):
-        raise Refused(400, "Invalid request: several models fit; name one of /v1/models, or source and target")
+        raise RequestError(404, "no such model is loaded; /v1/models lists the loaded models")
+    if len(fitting) > 1 and not (selector.source and selector.target):
+        message = "several models match; give a model from /v1/models, or source and target"
+        raise RequestError(400, f"Invalid request: {message}")
     return fitting[0]
 
 
-def _order(model: Model, asked: wire.TranslateRequest) -> Translating:
-    terms = tuple(sorted(asked.glossary.items()))
-    return Translating(
-        model, asked.n_best, asked.beam, asked.confidence, asked.alignments, terms, asked.prefix, asked.diverse
+def _make_translation_job(model: ServedModel, body: schemas.TranslateRequest) -> TranslationJob:
+    glossary = tuple(sorted(body.glossary.items()))
+    return TranslationJob(
+        model, body.n_best, body.beam, body.confidence, body.alignments, glossary, body.prefix, body.diverse
     )
 
 
-def _taken_apart(texts: Sequence[str], order: Translating) -> tuple[Parts, list[Piece]]:
-    parts = Parts(texts, order.model.source)
-    return parts, order.pieces(parts.sentences)
+def _segment(texts: Sequence[str], job: TranslationJob) -> tuple[SegmentedTexts, list[JobItem]]:
+    segmented = SegmentedTexts(texts, job.model.source)
+    return segmented, job.make_items(segmented.sentences)
 
 
-def _answer(model: Model, parts: Parts, found: Sequence[Translation]) -> wire.TranslateAnswer:
-    joined = parts.joined([translation.text for translation in found], model.target)
-    translations = iter(found)
+def _make_answer(
+    model: ServedModel, segmented: SegmentedTexts, translations: Sequence[Translation]
+) -> schemas.TranslateAnswer:
+    joined = segmented.join([translation.text for translation in translations], model.target)
+    left = iter(translations)
     texts = [
-        wire.TextAnswer(text=text, sentences=[_sentence(span, next(translations)) for span in sentences.spans])
-        for text, sentences in zip(joined, parts.by_text, strict=True)
+        schemas.TextAnswer(text=text, sentences=[_make_sentence(span, next(left)) for span in sentences.spans])
+        for text, sentences in zip(joined, segmented.by_text, strict=True)
     ]
-    return wire.TranslateAnswer(model=model.name, source=model.source, target=model.target, texts=texts)
+    return schemas.TranslateAnswer(model=model.name, source=model.source, target=model.target, texts=texts)
 
 
-def _sentence(span: tuple[int, int], found: Translation) -> wire.SentenceAnswer:
-    several = [_option(alternative) for alternative in found.alternatives]
-    return wire.SentenceAnswer(start=span[0], end=span[1], text=found.text, redone=found.redone, alternatives=several)
-
-
-def _option(found: Alternative) -> wire.Option:
-    return wire.Option(
-        text=found.text,
-        score=found.score,
-        log_prob=found.log_prob,
-        finished=found.finished,
-        repeats=found.repeats,
-        unsure=found.unsure,
-        words=None if found.confidence is None else _words(found.confidence),
-        alignment=None if found.alignment is None else [(link[0], link[1]) for link in found.alignment],
+def _make_sentence(span: tuple[int, int], translation: Translation) -> schemas.SentenceAnswer:
+    return schemas.SentenceAnswer(
+        start=span[0],
+        end=span[1],
+        text=translation.text,
+        redone=translation.redone,
+        alternatives=[_make_alternative(alternative) for alternative in translation.alternatives],
     )
 
 
-def _words(words: Sequence[WordConfidence]) -> list[wire.Word]:
-    return [wire.Word(word=word.word, mean=word.mean, least=word.least) for word in words]
-
-
-def _score(found: PairScore) -> wire.ScoreAnswer:
-    return wire.ScoreAnswer(
-        log_prob=found.log_prob,
-        per_piece=found.per_piece,
-        pieces=list(found.pieces),
-        log_probs=list(found.log_probs),
-        words=_words(found.words),
+def _make_alternative(alternative: Alternative) -> schemas.AlternativeAnswer:
+    alignment, words = alternative.alignment, alternative.confidence
+    return schemas.AlternativeAnswer(
+        text=alternative.text,
+        score=alternative.score,
+        log_prob=alternative.log_prob,
+        finished=alternative.finished,
+        repeats=alternative.repeats,
+        unsure=alternative.unsure,
+        words=None if words is None else _make_words(words),
+        alignment=None if alignment is None else [(link[0], link[1]) for link in alignment],
     )
 
 
-def _facts(model: Model) -> wire.ModelFacts:
-    return wire.ModelFacts(
-        name=model.name,
-        source=model.source,
-        target=model.target,
-        engine=model.translator.engine.name,
-        weights=model.weights,
+def _make_words(words: Sequence[WordConfidence]) -> list[schemas.WordAnswer]:
+    return [schemas.WordAnswer(word=word.word, mean=word.mean, least=word.least) for word in words]
+
+
+def _make_score(pair: PairScore) -> schemas.ScoreAnswer:
+    return schemas.ScoreAnswer(
+        log_prob=pair.log_prob,
+        per_piece=pair.per_piece,
+        pieces=list(pair.pieces),
+        log_probs=list(pair.log_probs),
+        words=_make_words(pair.words),
     )
 
 
-class _Stream(StreamingResponse):
-    """Events. When the client goes, even before the first, the work ends, too."""
+class _EventStream(StreamingResponse):
+    """Events of a translation. When the client disconnects, even before the first event, its work is dropped."""
 
-    def __init__(self, service: Service, ticket: Ticket, model: Model, parts: Parts) -> None:
-        super().__init__(_events(service, ticket, model, parts), media_type="text/event-stream")
-        self._ticket = ticket
+    def __init__(self, service: Service, job: PendingJob, model: ServedModel, segmented: SegmentedTexts) -> None:
+        super().__init__(_write_events(service, job, model, segmented), media_type="text/event-stream")
+        self._job = job
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send them."""
-        with self._ticket:
+        with self._job:
             await super().__call__(scope, receive, send)
 
 
-async def _events(service: Service, ticket: Ticket, model: Model, parts: Parts) -> AsyncIterator[str]:
-    """Each sentence as soon as it and those before it are there, while the time of the request is not over."""
-    found: list[Translation] = []
-    results, until = iter(ticket), service.deadline()
+async def _write_events(
+    service: Service, job: PendingJob, model: ServedModel, segmented: SegmentedTexts
+) -> AsyncIterator[str]:
+    """Write each sentence as soon as it and all before it are translated, within the time of the request."""
+    translations: list[Translation] = []
+    results, until = iter(job), service.deadline()
     try:
-        for number, sentences in enumerate(parts.by_text):
+        for number, sentences in enumerate(segmented.by_text):
             for span in sentences.spans:
-                found.append(await service.in_time(next(results), until))
-                yield _event("sentence", _sentence(span, found[-1]), f'{{"index":{number},')
-        service.metrics.translated(model.name, sum(len(translation.source) for translation in found))
-        yield _event("end", _answer(model, parts, found))
-    except Refused as refused:
-        yield _event("error", wire.Failure(error=refused.detail))
+                translations.append(await service.wait_for(next(results), until))
+                yield _format_event("sentence", _make_sentence(span, translations[-1]), f'{{"index":{number},')
+        service.metrics.count_characters(model.name, sum(len(translation.source) for translation in translations))
+        yield _format_event("end", _make_answer(model, segmented, translations))
+    except RequestError as error:
+        yield _format_event("error", schemas.ErrorAnswer(error=error.detail))
 
 
-def _event(name: str, content: BaseModel, begin: str = "{") -> str:
-    return f"event: {name}\ndata: {begin}{content.model_dump_json(exclude_none=True)[1:]}\n\n"
-
-
-def _json(answer: BaseModel) -> Response:
-    return Response(answer.model_dump_json(exclude_none=True), media_type="application/json")
+def _format_event(name: str, content: BaseModel, opening: str = "{") -> str:
+    return f"event: {name}\ndata: {opening}{content.model_dump_json(exclude_none=True)[1:]}\n\n"
