@@ -29,7 +29,7 @@ def explain(text: str, off: list[str], n_best: int) -> Mapping[str, object]:
     if text == "boom":
         raise ZeroDivisionError("by zero")
     if not text:
-        raise DataError("there is nothing to look at in an empty text; give a sentence")
+        raise DataError("there is nothing to inspect in an empty text; give a sentence")
     return {"text": text, "off": off, "n_best": n_best}
 
 
@@ -62,7 +62,7 @@ def test_a_request_gets_its_document(client: httpx.Client) -> None:
 
 def test_a_users_mistake_is_a_sentence(client: httpx.Client) -> None:
     answer = ask(client, json.dumps(REQUEST | {"text": ""}).encode())
-    sentence = "there is nothing to look at in an empty text; give a sentence"
+    sentence = "there is nothing to inspect in an empty text; give a sentence"
     assert (answer.status_code, answer.json()) == (422, {"error": sentence})
 
 

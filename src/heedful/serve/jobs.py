@@ -131,7 +131,8 @@ class AttentionJob:
         """Translate each sentence with some heads switched off, in a model that nobody else uses meanwhile."""
         model = self.model
         with model.exclusive:
-            own = model.exclusive_translator.search
-            lens = AttentionViewer(model.run.path, model.exclusive_translator, replace(own, beam=max(own.beam, self.n_best)))
-            found = [lens.page(lens.look(text, self.off, self.n_best), self.off, live=True) for text in items]
+            translator = model.exclusive_translator
+            search = replace(translator.search, beam=max(translator.search.beam, self.n_best))
+            viewer = AttentionViewer(model.run.path, translator, search)
+            found = [viewer.page(viewer.look(text, self.off, self.n_best), self.off, live=True) for text in items]
         return [json.dumps(document | {"model": model.name}).encode() for document in found]
