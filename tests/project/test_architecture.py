@@ -182,3 +182,22 @@ def test_every_module_says_what_it_is_for() -> None:
 @pytest.mark.parametrize("name", [name for name in PUBLIC if name != "__version__"])
 def test_every_public_name_says_what_it_promises(name: str) -> None:
     assert getattr(heedful, name).__doc__
+
+
+def test_one_name_is_one_class() -> None:
+    places: dict[str, list[str]] = {}
+    for path in files():
+        for node in ast.walk(tree_of(path)):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places.setdefault(node.name, []).append(name_of(path))
+    assert {name: where for name, where in places.items() if len(where) > 1} == {}
+
+
+def test_modules_of_one_name_are_a_command_and_its_work() -> None:
+    places: dict[str, set[str]] = {}
+    for path in files():
+        package, _, module = name_of(path).rpartition(".")
+        if not module.startswith("__"):
+            places.setdefault(module, set()).add(package)
+    twice = {module: packages for module, packages in places.items() if len(packages) > 1}
+    assert {module: packages for module, packages in twice.items() if len(packages - {"cli"}) > 1} == {}

@@ -1,4 +1,4 @@
-"""Which model: the one that is named, or a built-in one for the language of the text."""
+"""Choose the model: the one that is named, or a built-in one for the language of the text."""
 
 import os
 from collections.abc import Callable, Iterable, Sequence
@@ -12,15 +12,15 @@ _LOCALES = ("LC_ALL", "LC_MESSAGES", "LANG")  # the first that is set counts
 
 
 @dataclass(frozen=True, slots=True)
-class Which:
-    """A model by its name or folder; or, if there is none, the languages that were asked for."""
+class ModelChoice:
+    """A model by name or folder, or the languages to choose one by."""
 
     named: str
     source: str
     target: str
 
     def model(self, beginning: Callable[[], Iterable[str]]) -> Path:
-        """Its folder; how the text begins is looked at only where that is needed."""
+        """The folder of the model; `beginning` is read only if the language of the text is needed."""
         from heedful.storage.model_names import built_in_models, find_model
 
         if self.named:
@@ -35,8 +35,8 @@ class Which:
         return known[found.name]
 
 
-def told_apart(arguments: Sequence[str], source: str, target: str) -> tuple[Which, list[str]]:
-    """The model and the texts: the first argument is a model if it is a folder, or a built-in one's name.
+def split_arguments(arguments: Sequence[str], source: str, target: str) -> tuple[ModelChoice, list[str]]:
+    """Split arguments into the model and the texts: the first is a model if it is a folder or a built-in name.
 
     If it only looks like that, it is a mistake and not a text: nobody wants the name of a folder translated. With more
     arguments a single word is taken for a mistake, too; or it is a sentence without quotes, word by word.
@@ -49,12 +49,12 @@ def told_apart(arguments: Sequence[str], source: str, target: str) -> tuple[Whic
         if texts and len(first.split()) == 1:
             near = did_you_mean(first, built_in_models()) or "; heedful models lists the models"
             raise ConfigError(f"{first} is no run folder and no built-in model; a sentence goes in quotes{near}")
-        return Which("", language_code(source), language_code(target)), list(arguments)
+        return ModelChoice("", language_code(source), language_code(target)), list(arguments)
     for option, given in (("--from", source), ("--to", target)):
         if given:
             raise ConfigError(f"{option} {given} chooses a built-in model, but {first} is named; leave one of them out")
     find_model(first)  # before standard input is waited for
-    return Which(first, "", ""), texts
+    return ModelChoice(first, "", ""), texts
 
 
 def _locale() -> str:

@@ -31,7 +31,7 @@ from heedful.cli.documents import (
     translate_document,
 )
 from heedful.cli.low_confidence import Doubts
-from heedful.cli.model_choice import told_apart
+from heedful.cli.model_choice import split_arguments
 from heedful.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def translate(
     engine: EngineOption = "auto",
 ) -> None:
     """Translate arguments, a file of lines, a document, or standard input; what is not sure is told beside it."""
-    which, texts = told_apart(arguments or [], source_language, target_language)
+    which, texts = split_arguments(arguments or [], source_language, target_language)
     if texts and source:
         raise ConfigError("give either texts or --input, not both")
     options = [*(settings or []), *_drawing(method, seed)]
