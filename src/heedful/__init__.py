@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from heedful.attention.forced_decoding import Attention
     from heedful.attention.head_names import Head
     from heedful.attention.record import AttentionRecord, record_attention
+    from heedful.formats.export import export
+    from heedful.formats.parity import Proof
     from heedful.metrics import Score
     from heedful.text import Tokenizer
     from heedful.text.constraints import Constraints
@@ -38,6 +40,7 @@ __all__ = [
     "HeedfulError",
     "Inspection",
     "OutOfSpace",
+    "Proof",
     "Score",
     "Tokenizer",
     "TrainingResult",
@@ -45,6 +48,7 @@ __all__ = [
     "Translator",
     "UserError",
     "__version__",
+    "export",
     "record_attention",
     "resume",
     "train",
@@ -58,11 +62,13 @@ _LAZY = {
     "Constraints": "heedful.text.constraints",
     "Head": "heedful.attention.head_names",
     "Inspection": "heedful.translation.result",
+    "Proof": "heedful.formats.parity",
     "Score": "heedful.metrics",
     "Tokenizer": "heedful.text",
     "TrainingResult": "heedful.training.train",
     "Translation": "heedful.translation.result",
     "Translator": "heedful.translation.translator",
+    "export": "heedful.formats.export",
     "record_attention": "heedful.attention.record",
     "resume": "heedful.training.train",
     "train": "heedful.training.train",

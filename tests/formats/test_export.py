@@ -15,6 +15,7 @@ import toy
 from engine_examples import POST, untrained_run
 from model_examples import EOS, SMALL, SOURCE_TYPES, sentences, shaken
 
+import heedful
 from heedful.config import ModelConfig, SearchConfig
 from heedful.decoding.ctranslate2_engine import CTranslate2Engine
 from heedful.decoding.engine import Ids
@@ -396,3 +397,12 @@ def test_what_only_the_torch_engine_can_do_is_refused_to_who_insists_on_another(
     ran = toy.run("export", run.path, "--to", "huggingface")
     assert (ran.code, ran.out) == (2, "")
     assert "give the export a folder" in ran.err
+
+
+@pytest.mark.usefixtures("fast")
+def test_a_built_in_model_is_exported_by_its_name_and_never_into_itself(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="en-de is a built-in model and cannot be changed; give a folder"):
+        heedful.export("en-de", "ctranslate2")
+    proof = heedful.export("en-de", "ctranslate2", tmp_path / "out")
+    assert proof.same == proof.sentences
+    assert Translator.load(tmp_path / "out").translate(["Two dogs play."])[0].text

@@ -36,13 +36,9 @@ def export(
     _check("--numbers", numbers, _NUMBERS)
     from heedful.device import use_threads
     from heedful.formats.export import export as write
-    from heedful.storage.model_names import find_model, is_built_in
-    from heedful.storage.run_folder import RunFolder
 
     use_threads(0)
-    if is_built_in(run) and not out:
-        raise ConfigError(f"{run} is a built-in model and cannot be changed; give a folder for the export")
-    proof = write(RunFolder.open(find_model(run)), cast("Format", to), out, cast("Numbers", numbers))
+    proof = write(run, cast("Format", to), out, cast("Numbers", numbers))
     console.out(describe_proof(proof, out or run, as_json))
 
 

@@ -1,6 +1,7 @@
 """Export a run's model to another program's format, and prove that both models agree."""
 
 import dataclasses
+import os
 from pathlib import Path
 from typing import Literal, assert_never
 
@@ -14,6 +15,7 @@ from heedful.formats.export_onnx import OnnxCopy, export_onnx
 from heedful.formats.parity import ComparableModel, Proof, prove, samples
 from heedful.storage.files import disk_errors, new_folder, write_atomically, write_manifest
 from heedful.storage.model_card import make_model_card
+from heedful.storage.model_names import find_model, is_built_in
 from heedful.storage.run_folder import RunAtCheckpoint, RunFolder, Tokenizers, software_versions
 from heedful.text import Tokenizer
 from heedful.translation.translator import Translator
@@ -24,11 +26,27 @@ Format = Literal["ctranslate2", "huggingface", "onnx"]
 _TOLERANCE: dict[Numbers, float] = {"float32": 1e-3, "float16": 0.1, "int8": 3.0}
 
 
-def export(run: RunFolder, to: Format, out: Path | None = None, numbers: Numbers = "float32") -> Proof:
-    """Write the run's model into a new folder, which exists afterwards only if the two models agree.
+def export(
+    model: str | os.PathLike[str] | RunFolder,
+    to: Format,
+    out: str | os.PathLike[str] | None = None,
+    numbers: Numbers = "float32",
+) -> Proof:
+    """Write a model in another program's format into a new folder, which exists afterwards only if both models agree.
 
-    Without `out`, a CTranslate2 model is written into the run folder itself.
+    `model` is a run folder, a checkpoint or the name of a built-in model. Without `out`, a CTranslate2 model is written
+    into the run folder itself.
     """
+    if isinstance(model, RunFolder):
+        run = model
+    elif is_built_in(model) and not out:
+        raise ConfigError(f"{model} is a built-in model and cannot be changed; give a folder for the export")
+    else:
+        run = RunFolder.open(find_model(model))
+    return _export_run(run, to, Path(out) if out else None, numbers)
+
+
+def _export_run(run: RunFolder, to: Format, out: Path | None, numbers: Numbers) -> Proof:
     if out and out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise FolderError(f"{out} exists already; choose another folder to export to")
     if to != "ctranslate2" and numbers != "float32":
