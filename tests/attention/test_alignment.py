@@ -254,7 +254,9 @@ def test_a_model_without_attention_to_the_source_has_no_alignments(trained: Path
     without = Translator.from_model(translator.model, translator.tokenizers, translator.search)
     with (
         mock.patch.object(type(translator.model), "attentions", {}),
-        pytest.raises(ConfigError, match=r"--alignments needs attention to the source, and the model of .* has none"),
+        pytest.raises(
+            ConfigError, match=r"--alignments needs attention to the source, which the model of .* does not have"
+        ),
     ):
         find_aligner(RunFolder(trained / "run"), without, SilentReporter())
 
@@ -305,7 +307,7 @@ def test_a_choice_is_made_again_for_other_weights_and_in_older_folders(
         heard = Heard()
         folder.write_about({"alignment": other})
         found = find_aligner(folder, translator, heard)
-        assert heard.sentences == [f"alignments are read from {found}, as the validation pairs show"]
+        assert heard.sentences == [f"alignments come from {found}, the best on the validation pairs"]
         again = folder.about()["alignment"]
         assert isinstance(again, dict)
         assert (again["from"], again["model"], again["words"] < kept["words"]) == (str(found), folder.note(), True)
@@ -318,7 +320,7 @@ def test_without_validation_pairs_the_usual_place_is_read(folder: RunFolder, tra
     assert find_aligner(folder, translator, heard) == DEFAULT_ALIGNER
     shutil.rmtree(folder.data)
     assert find_aligner(folder, translator, heard) == DEFAULT_ALIGNER
-    said = "no validation pairs to choose by: alignments are read from cross squared, over all heads"
+    said = "no validation pairs to choose an aligner by; alignments come from cross squared, over all heads"
     assert heard.sentences == [said, said]
 
 
@@ -330,7 +332,7 @@ def test_a_folder_that_cannot_be_written_to_is_no_hindrance(
     monkeypatch.setattr(RunFolder, "write_about", mock.Mock(side_effect=FolderError("read-only")))
     heard = Heard()
     assert find_aligner(folder, translator, heard) in list_aligners(translator.model)
-    assert heard.sentences[1:] == ["this is not kept in the run folder: read-only"]
+    assert heard.sentences[1:] == ["the choice could not be saved in the run folder: read-only"]
 
 
 # The command

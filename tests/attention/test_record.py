@@ -149,7 +149,10 @@ def test_who_trains_while_watched_gets_the_same_loss_and_the_fused_path_comes_ba
 
 
 def test_nothing_recorded_is_said() -> None:
-    with record_attention(shaken(SMALL)) as record, pytest.raises(ConfigError, match="nothing was recorded of layer 2"):
+    with (
+        record_attention(shaken(SMALL)) as record,
+        pytest.raises(ConfigError, match="nothing was recorded for layer 2"),
+    ):
         record.weights("cross", 1)
 
 
@@ -203,7 +206,7 @@ def test_heads_can_be_switched_off_one_after_another() -> None:
 
 
 def test_one_string_is_no_list_of_names() -> None:
-    with pytest.raises(ConfigError, match=r"heads are named by a list, but got one string; write \['cross.1.1'\]"):
+    with pytest.raises(ConfigError, match=r"give heads as a list of names, not as one string; write \['cross.1.1'\]"):
         find_heads(shaken(SMALL), "cross.1.1")
 
 

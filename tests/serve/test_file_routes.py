@@ -405,8 +405,8 @@ def test_a_document_is_translated_on_the_command_line(trained: Path, tmp_path: P
     assert target.read_text() == f"# {toy.translated(some[0])}\n\n```\n{some[1]}\n```\n\n<div>\n</div>\n"
     assert f"{target}: HTML blocks in Markdown are not translated" in ran.err
     for arguments, sentence in (
-        (("--output", tmp_path / "a.txt"), "a.txt: a document stays what it is; end the name in .md"),
-        ((), f"{source} is a document; say with --output where its translation is to be written"),
+        (("--output", tmp_path / "a.txt"), "a.txt: the file type cannot change; end the name in .md"),
+        ((), f"{source} is a document; name a file for its translation with --output"),
         (("--output", target, "--n-best", 2), f"--n-best is for lines of text, but {source} is a document"),
     ):
         ran = toy.run("translate", trained / "run", "--input", source, *arguments)

@@ -103,19 +103,19 @@ def test_a_path_with_a_space_is_meant_as_a_model_where_its_folder_exists(tmp_pat
             "Where is the station?",
             ("", "", ""),
             "en-fr",
-            "en-fr: the text seems to be English; it becomes French; --to",
+            "en-fr: the text seems to be English; translating into French; --to",
         ),
         (
             "Where is the station?",
             ("", "", "de"),
             "en-de",
-            "it becomes German, as your locale says; --to fr for French",
+            "translating into German, the language of your locale; --to fr for French",
         ),
-        ("Where is the station?", ("", "", "es"), "en-fr", "it becomes French; --to de for German"),
+        ("Where is the station?", ("", "", "es"), "en-fr", "translating into French; --to de for German"),
         ("Where is the station?", ("", "de", "fr"), "en-de", "en-de: the text seems to be English"),
         ("Wo ist der Bahnhof?", ("", "", "de"), "de-en", "de-en: the text seems to be German"),
         ("Où est la gare ?", ("", "en", ""), "fr-en", "fr-en: the text seems to be French"),
-        ("Taxi", ("", "de", ""), "en-de", "seems to be English, which is not certain: --from tells"),
+        ("Taxi", ("", "de", ""), "en-de", "seems to be English, which is not certain; name the language with --from"),
         ("Taxi", ("fr", "", ""), "fr-en", ""),
         ("", ("en", "de", ""), "en-de", ""),
     ],
@@ -125,7 +125,7 @@ def test_the_direction_is_that_of_the_text_and_of_who_asks(
 ) -> None:
     found = choose_direction(NAMES, [text], *given)
     assert found.name == name
-    assert why in found.why if why else not found.why
+    assert why in found.reason if why else not found.reason
 
 
 @pytest.mark.parametrize(
@@ -134,15 +134,19 @@ def test_the_direction_is_that_of_the_text_and_of_who_asks(
         (
             "Wo ist der Bahnhof?",
             ("", "fr"),
-            "no built-in model translates from German to French; from German there are --to",
+            "no built-in model translates from German to French; from German you can choose --to",
         ),
-        ("Where is the station?", ("", "en"), "the text seems to be English already; name its language by --from"),
+        ("Where is the station?", ("", "en"), "the text seems to be English already; name its language with --from"),
         ("x", ("en", "en"), "the text is English already"),
-        ("x", ("", "es"), "--to es: no built-in model has that language; there are de (German), en (English), fr"),
-        ("x", ("es", ""), "--from es: no built-in model has that language"),
-        ("123 !", ("", ""), "there are no letters to tell the language of the text by; name it by --from"),
-        ("Где находится вокзал?", ("", ""), "in no language of the built-in models (German, English, French); if it"),
-        ("Gdzie jest dworzec kolejowy?", ("", "en"), "in no language of the built-in models"),
+        ("x", ("", "es"), "--to es: no built-in model has this language; available: de (German), en (English), fr"),
+        ("x", ("es", ""), "--from es: no built-in model has this language"),
+        ("123 !", ("", ""), "the text has no letters to detect its language by; name the language"),
+        (
+            "Где находится вокзал?",
+            ("", ""),
+            "in none of the languages of the built-in models (German, English, French); if it",
+        ),
+        ("Gdzie jest dworzec kolejowy?", ("", "en"), "in none of the languages of the built-in models"),
     ],
 )
 def test_what_no_model_is_for_is_told(text: str, given: tuple[str, str], sentence: str) -> None:
@@ -151,7 +155,7 @@ def test_what_no_model_is_for_is_told(text: str, given: tuple[str, str], sentenc
 
 
 def test_without_any_model_one_has_to_be_named() -> None:
-    with pytest.raises(ConfigError, match="no model is named, and none is built in; name a run folder"):
+    with pytest.raises(ConfigError, match="you named no model, and none is built in; name a run folder"):
         choose_direction([], ["x"])
 
 
@@ -192,7 +196,7 @@ def test_a_name_translates_as_its_folder_does(pointed: Path, shelf: Path, traine
 def test_a_model_is_chosen_where_none_is_named(pointed: Path) -> None:
     ran = toy.run("translate", "Where is the station?", "How are you?")
     assert (ran.code, len(ran.lines)) == (0, 2)
-    assert ran.err.startswith("en-fr: the text seems to be English; it becomes French; --to de for German\n")
+    assert ran.err.startswith("en-fr: the text seems to be English; translating into French; --to de for German\n")
     toy.write_lines(pointed / "in.de", ["Wo ist der Bahnhof?", "Ich habe ihn noch nie gesehen."])
     ran = toy.run("translate", "--input", "in.de", "--output", "out")
     assert (ran.code, len(toy.lines_of(pointed / "out"))) == (0, 2)
@@ -220,17 +224,17 @@ def test_a_document_tells_its_language_by_its_passages(pointed: Path) -> None:
         (("en-ed",), "did you mean 'en-de'?"),
         (
             ("Where", "is", "it?"),
-            "Where is no run folder and no built-in model; a sentence goes in quotes; heedful",
+            "Where is neither a run folder nor a built-in model; put a sentence in quotes; heedful",
         ),
         (
             ("end-e", "Hello there."),
-            "end-e is no run folder and no built-in model; a sentence goes in quotes; did you mean 'en-de'?",
+            "end-e is neither a run folder nor a built-in model; put a sentence in quotes; did you mean 'en-de'?",
         ),
-        (("en-de", "--to", "de", "x"), "--to de chooses a built-in model, but en-de is named; leave one of them out"),
-        (("en-de", "--from", "en", "x"), "--from en chooses a built-in model, but en-de is named"),
+        (("en-de", "--to", "de", "x"), "--to de chooses a built-in model, but you named en-de; leave out one of them"),
+        (("en-de", "--from", "en", "x"), "--from en chooses a built-in model, but you named en-de"),
         (("Hello.", "--input", "in.en"), "give either texts or --input, not both"),
-        (("--to", "xx", "Hello."), "--to xx: no built-in model has that language"),
-        ((), "there are no letters to tell the language of the text by"),
+        (("--to", "xx", "Hello."), "--to xx: no built-in model has this language"),
+        ((), "the text has no letters to detect its language by"),
     ],
 )
 @pytest.mark.usefixtures("pointed")
@@ -276,10 +280,10 @@ def test_what_the_model_is_not_sure_of_is_told_beside_the_data(pointed: Path, tr
     known, strange = toy.lines_of(trained / "test.en")[0], "of this it knows no word at all"
     ran = toy.run("translate", "en-de", known, strange)
     assert len(ran.lines) == 2
-    assert ran.err == f"not sure of: {ran.lines[1]}\n"
+    assert ran.err == f"low confidence: {ran.lines[1]}\n"
     toy.write_lines(pointed / "in.en", [known, strange, strange])
     ran = toy.run("translate", "en-de", "--input", "in.en")
-    assert ran.err == "not sure of 2 of 3 translations; --json marks them (unsure)\n"
+    assert ran.err == "low confidence in 2 of 3 translations; --json marks them as unsure\n"
     ran = toy.run("translate", "en-de", "--input", "in.en", "--json")
     assert [json.loads(line)["unsure"] for line in ran.lines] == [False, True, True]
     assert ran.err == ""
@@ -288,8 +292,8 @@ def test_what_the_model_is_not_sure_of_is_told_beside_the_data(pointed: Path, tr
     ran = toy.run("translate", "en-de", "--input", "in.md", "--output", "out.md")
     *first, rest = ran.err.splitlines()
     assert len(first) == 5
-    assert all(line.removeprefix("not sure of: ") in (pointed / "out.md").read_text() for line in first)
-    assert rest == "not sure of 2 more, 7 of 7 sentences in all"
+    assert all(line.removeprefix("low confidence: ") in (pointed / "out.md").read_text() for line in first)
+    assert rest == "low confidence in 7 of 7 sentences; the first 5 are above"
 
 
 # The other commands
@@ -331,7 +335,7 @@ def test_without_any_model_that_is_said(tmp_path: Path, monkeypatch: pytest.Monk
     ran = toy.run("models")
     assert (ran.code, ran.out) == (0, "")
     assert "there are no built-in models and no run folders in runs/" in ran.err
-    assert "no model is named, and none is built in" in toy.run("translate", "Hello.").err
+    assert "you named no model, and none is built in" in toy.run("translate", "Hello.").err
     assert json.loads(toy.run("models", "--json").out) == []
 
 

@@ -320,8 +320,8 @@ def test_given_pairs_are_scored(trained: Path, tmp_path: Path, translator: Trans
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--confidence"], "--confidence has numbers for every word, which only --json can show; give both"),
-        (["--keep", " "], "--keep is empty; name a term that is to be kept as it is"),
+        (["--confidence"], "--confidence adds numbers to every word, which only --json can show; add --json"),
+        (["--keep", " "], "--keep is empty; give the term to keep"),
         (["--method", "wild"], "search.method must be one of"),
         (["--set", "search.temperature=0"], "search.temperature must be above 0, but is 0.0 instead"),
         (["--set", "search.top_p=1.5"], "search.top_p must be above 0 and at most 1, but is 1.5 instead"),

@@ -1,1 +1,1 @@
-"""What the heads of a model attend to, what they do, and whether it matters; import what you need from its module."""
+"""Attention weights of a trained model: record, measure, name, align by, and prune its heads."""

@@ -1,9 +1,9 @@
 """Word alignments from cross attention, read where a model's own heads align best.
 
-Which head aligns is known to no one beforehand, and differs from model to model. But what a target word depends on can
-be measured: a source word is left out, and the probability of each target word falls more or less (prediction
-difference, Li et al. 2019). That takes a pass a source word; so it is done once, on some validation sentences, to find
-the head or average that agrees with it most often, and attention is read there from then on.
+Nobody knows beforehand which head aligns words, and it differs from model to model. But one can measure what a target
+word depends on: leave out a source word, and the probability of each target word falls more or less (prediction
+difference, Li et al. 2019). That takes one pass for each source word. So it is done once, on some validation sentences,
+to find the head or average that agrees with it most often; alignments are read there from then on.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ WordWeights = Float[np.ndarray, "*_several _target_words _source_words"]
 
 @dataclass(frozen=True, slots=True)
 class WordPair:
-    """A source and its translation: ids that end in EOS, and the words that they are of."""
+    """A source and its translation: their ids, which end in EOS, and their words."""
 
     source: Sequence[int]
     target: Sequence[int]
@@ -37,23 +37,23 @@ class WordPair:
 
 
 def make_word_pair(source: Tokenizer, target: Tokenizer, text: str, ids: Sequence[int]) -> WordPair:
-    """A text and the ids of its translation; one that was cut off gets its end, so that its last piece is fed in."""
+    """Pair a text with the ids of its translation; an output that was cut off gets EOS, to feed in its last piece."""
     ended = [*ids] if ids and ids[-1] == target.eos_id else [*ids, target.eos_id]
     return WordPair(source.encode(text), ended, words_of_text(source, text), words_of_ids(target, ended))
 
 
 @dataclass(frozen=True, slots=True)
 class Aligner:
-    """Where alignments are read: one head of cross attention, or the mean of a layer's heads, or of all.
+    """The source of alignments: one head of cross attention, or the mean of a layer's heads, or of all heads.
 
-    A target piece has two rows: the one that produced it, which may still look for what to say, and the next one, into
-    which it was fed ("shifted"; Chen et al. 2020).
+    A target piece has two rows: the one that produced it, which may still search for what to say, and the next one,
+    into which it was fed ("shifted"; Chen et al. 2020).
     """
 
     layer: int | None  # None: all
     head: int | None
     shifted: bool
-    squared: bool = False  # the mean of squares: in it heads that are sure of a piece outweigh those that are not
+    squared: bool = False  # the mean of squares, in which heads with a clear focus outweigh the others
 
     def __str__(self) -> str:
         numbers = [str(number + 1) for number in (self.layer, self.head) if number is not None]
@@ -61,53 +61,56 @@ class Aligner:
         return f"{name}{' squared' if self.squared else ''}{' shifted' if self.shifted else ''}"
 
     def read(self, cross: Sequence[HeadWeights]) -> PieceWeights:
-        """What each target piece attends to; the row of EOS means nothing."""
+        """The weights of each target piece; the row of EOS has no meaning."""
         layers = cross if self.layer is None else [cross[self.layer]]
         heads = np.concatenate(layers) if self.head is None else layers[0][self.head][None]
         mean = (heads**2 if self.squared else heads).mean(0)
-        # What wraps round is the row of EOS, which belongs to no word.
+        # The row that wraps round is that of EOS, which belongs to no word.
         return np.roll(mean, -1 if self.shifted else 0, axis=0)
 
 
 @dataclass(frozen=True, slots=True)
 class AlignerChoice:
-    """The best of all aligners, and on what it was found."""
+    """The best of all aligners, and how well it agrees."""
 
     aligner: Aligner
-    agreement: float  # the part of the target words that it links to what they depend on most
-    words: int  # how many were looked at
+    agreement: float  # the share of target words that it links to the source word they depend on most
+    words: int  # the number of target words that were compared
 
 
 def list_aligners(model: AnySeq2Seq) -> list[Aligner]:
-    """All that could be read: every head, the means of each layer and of all, at both rows."""
+    """All possible aligners: every head, and the means of each layer and of all, each at both rows."""
     counts = [attention.num_heads for attention in model.attentions.get("cross", ())]
     if not any(counts):
-        raise ConfigError("word alignments need attention to the source, and this model has none")
+        raise ConfigError(
+            "word alignments need attention to the source, which this model does not have; translate without them"
+        )
     layers = [layer for layer, count in enumerate(counts) if count]
     heads = [Aligner(layer, head, False) for layer in layers for head in range(counts[layer])]
     means = [Aligner(layer, None, False, squared) for layer in (*layers, None) for squared in (False, True)]
     return [replace(aligner, shifted=shifted) for aligner in (*heads, *means) for shifted in (False, True)]
 
 
-# For a model that nothing is known of: where none of those measured was far from its best (docs/how-to/alignments.md).
+# For a model without validation pairs: all models that were measured came close to their best with it
+# (docs/how-to/alignments.md).
 DEFAULT_ALIGNER = Aligner(None, None, shifted=False, squared=True)
 
 
 def align_words(model: AnySeq2Seq, aligner: Aligner, pairs: Sequence[WordPair]) -> list[tuple[Link, ...]]:
-    """Link each target word to the source word that it attends to most; the links are sorted."""
+    """The links of each pair, sorted: each target word with the source word that it attends to most."""
     found = zip(pairs, _cross_attention(model, pairs), strict=True)
     return [strongest_links(word_weights(aligner.read(cross), pair)) for pair, cross in found]
 
 
 def choose_aligner(model: AnySeq2Seq, pairs: Sequence[WordPair]) -> AlignerChoice:
-    """Find what agrees with the prediction difference most often; needs no alignment made by people."""
+    """The aligner that agrees most often with the prediction difference; needs no manual alignments."""
     known = list_aligners(model)
     agreed = np.zeros(len(known))
     words = 0
     for pair, cross in zip(pairs, _cross_attention(model, pairs), strict=True):
         difference = prediction_difference(model, pair)
         weights = word_weights(np.stack([aligner.read(cross) for aligner in known]), pair)
-        judged = difference.max(1) > 0.0  # the others depend on no source word
+        judged = difference.max(1) > 0.0  # the other words depend on no source word
         agreed += (weights.argmax(2) == difference.argmax(1))[:, judged].sum(1)
         words += int(judged.sum())
     best = int(agreed.argmax())
@@ -126,9 +129,9 @@ def prediction_difference(model: AnySeq2Seq, pair: WordPair) -> WordWeights:
 
 
 def word_weights(weights: PieceWeights, pair: WordPair) -> WordWeights:
-    """From pieces to words: the sum over a source word's pieces, the mean over a target word's.
+    """The weights between words: the sum over a source word's pieces, the mean over a target word's.
 
-    What goes to EOS and to white space is left out, and the rest of a row is made to sum to one.
+    Weight on EOS and on white space is left out, and the rest of each row is scaled to sum to one.
     """
     to_words = weights @ _membership(pair.source_words)
     to_words = to_words / np.maximum(to_words.sum(-1, keepdims=True), np.finfo(np.float32).tiny)
@@ -137,12 +140,12 @@ def word_weights(weights: PieceWeights, pair: WordPair) -> WordWeights:
 
 
 def strongest_links(weights: WordWeights) -> tuple[Link, ...]:
-    """Each target word with the strongest source word; one without a piece of its own has none."""
+    """Each target word with its strongest source word; a word without a piece of its own has no link."""
     return tuple(sorted((int(row.argmax()), target) for target, row in enumerate(weights) if row.max() > 0.0))
 
 
 def _membership(words: Words) -> Float[np.ndarray, "_pieces _words"]:
-    """A one where a piece is of a word."""
+    """1 where a piece belongs to a word."""
     matrix = np.zeros((len(words.of_pieces), len(words.texts)), dtype=np.float32)
     for piece, word in enumerate(words.of_pieces):
         if word is not None:
@@ -152,7 +155,7 @@ def _membership(words: Words) -> Float[np.ndarray, "_pieces _words"]:
 
 @torch.inference_mode()
 def _cross_attention(model: AnySeq2Seq, pairs: Sequence[WordPair]) -> list[tuple[HeadWeights, ...]]:
-    """The weights of every layer of cross attention on the way to the targets, and nothing else."""
+    """The weights of every layer of cross attention when the model is given these targets."""
     device = next(model.parameters()).device
     source, source_lengths = (tensor.to(device) for tensor in pack([pair.source for pair in pairs]))
     shifted_right = [[model.pad_id, *pair.target[:-1]] for pair in pairs]

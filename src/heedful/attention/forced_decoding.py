@@ -1,7 +1,7 @@
-"""One pass over finished translations: what every head attended to, and how sure the model was of each piece.
+"""One pass over finished translations: what every head attended to, and how probable each piece was.
 
-A decoder that is given a whole target computes what it computed while it searched for it, step by step (law 1 of
-`heedful.models.seq2seq`); so this is what happened in the hypothesis that the beam returned.
+Given a whole target, a decoder computes exactly what it computes step by step during the search (law 1 of
+`heedful.models.seq2seq`). So this shows what happened in the hypothesis that the search returned.
 """
 
 from collections.abc import Sequence
@@ -17,16 +17,16 @@ from heedful.data.batch import pack
 from heedful.models.seq2seq import AnySeq2Seq
 from heedful.nn.multi_head import Kind
 
-START_PIECE = "<s>"  # how the symbol that a decoder starts from is shown
-HeadWeights = Float[np.ndarray, "_heads _query _key"]  # the three attentions differ in their sizes, layers in heads
+START_PIECE = "<s>"  # stands for the symbol that a decoder starts from
+HeadWeights = Float[np.ndarray, "_heads _query _key"]  # sizes differ between the three attentions, heads between layers
 
 
 @dataclass(frozen=True, slots=True)
 class Attention:
-    """All weights of one sentence pair, one array a layer. A kind that the model does not have is empty.
+    """All attention weights of one sentence pair, one array a layer. A kind that the model does not have is empty.
 
-    A row of `decoder` and `cross` is the position that produced a target piece. The columns of `decoder` are what was
-    fed in: first the start symbol, then the target pieces but the last.
+    A row of `decoder` and `cross` is the position that produced a target piece. The columns of `decoder` are the
+    inputs: the start symbol, then all target pieces except the last.
     """
 
     encoder: tuple[HeadWeights, ...]
@@ -34,7 +34,7 @@ class Attention:
     cross: tuple[HeadWeights, ...]
 
     def of(self, kind: Kind) -> tuple[HeadWeights, ...]:
-        """The layers of one attention."""
+        """The layers of one kind of attention."""
         match kind:
             case "encoder":
                 return self.encoder
@@ -49,11 +49,11 @@ class Attention:
 
 @dataclass(frozen=True, slots=True)
 class ForcedDecoding:
-    """What a model does on the way to a given target."""
+    """The attention and probabilities of a model that is given its target."""
 
     attention: Attention
     log_probs: Float[np.ndarray, " target"]  # of each target piece
-    best: Int[np.ndarray, "target ranks"]  # the likeliest pieces at each place
+    best: Int[np.ndarray, "target ranks"]  # the likeliest pieces at each position
     best_log_probs: Float[np.ndarray, "target ranks"]
 
 
@@ -61,7 +61,7 @@ class ForcedDecoding:
 def force_decode(
     model: AnySeq2Seq, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], ranks: int = 5
 ) -> list[ForcedDecoding]:
-    """Let the model produce these targets; all ids end in EOS, or where a hypothesis was cut off."""
+    """Run the model on these targets; all ids end in EOS, except targets that were cut off."""
     device = next(model.parameters()).device
     source, source_lengths = (tensor.to(device) for tensor in pack(sources))
     target_in, lengths = (tensor.to(device) for tensor in pack([[model.pad_id, *target[:-1]] for target in targets]))
@@ -75,13 +75,13 @@ def force_decode(
     ends = np.cumsum(lengths.cpu().numpy())
     parts = zip(*(np.split(rows, ends[:-1]) for rows in (own, best, best_log_probs)), strict=True)
     return [
-        ForcedDecoding(_cut(record, number, len(sources[number]), len(targets[number])), *part)
+        ForcedDecoding(_extract_sentence(record, number, len(sources[number]), len(targets[number])), *part)
         for number, part in enumerate(parts)
     ]
 
 
-def _cut(record: AttentionRecord, sentence: int, source: int, target: int) -> Attention:
-    """The weights of one sentence, without what fills up the grid."""
+def _extract_sentence(record: AttentionRecord, sentence: int, source: int, target: int) -> Attention:
+    """The weights of one sentence, without padding."""
     sizes: dict[Kind, tuple[int, int]] = {
         "encoder": (source, source),
         "decoder": (target, target),

@@ -13,7 +13,7 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 
 @dataclass(frozen=True, slots=True, order=True)
 class Head:
-    """One head. In Python layers and heads count from 0, as all sequences do; its name counts from 1."""
+    """One head. In Python, layers and heads count from 0, as all sequences do; its name counts from 1."""
 
     kind: Kind
     layer: int
@@ -24,9 +24,9 @@ class Head:
 
     @classmethod
     def parse(cls, name: str) -> "Head":
-        """Read a name."""
+        """The head of this name."""
         match name.strip().split("."):
-            case [kind, layer, index] if kind in KINDS and _counts(layer) and _counts(index):
+            case [kind, layer, index] if kind in KINDS and _is_number(layer) and _is_number(index):
                 return cls(kind, int(layer) - 1, int(index) - 1)
             case [kind, *_] if kind not in KINDS:
                 raise ConfigError(
@@ -36,12 +36,12 @@ class Head:
         raise ConfigError(f"unknown head: {name}; a name is kind.layer.head, counted from 1, such as encoder.5.3")
 
 
-def _counts(text: str) -> bool:
+def _is_number(text: str) -> bool:
     return text.isascii() and text.isdecimal() and int(text[:9]) > 0 and len(text) < 10
 
 
 def all_heads(model: AnySeq2Seq) -> list[Head]:
-    """Every head of a model, kind by kind and layer by layer."""
+    """Every head of a model, by kind and by layer."""
     return [
         Head(kind, layer, index)
         for kind, layers in model.attentions.items()
@@ -51,16 +51,16 @@ def all_heads(model: AnySeq2Seq) -> list[Head]:
 
 
 def find_heads(model: AnySeq2Seq, names: Iterable[str]) -> list[Head]:
-    """The heads of these names, which the model must have."""
+    """The heads of these names; an error if the model does not have one."""
     if isinstance(names, str):  # which is an iterable of characters, too
-        raise ConfigError(f"heads are named by a list, but got one string; write ['{names}']")
+        raise ConfigError(f"give heads as a list of names, not as one string; write ['{names}']")
     heads = [Head.parse(name) for name in names]
     for head in heads:
-        _require(model, head)
+        _check_exists(model, head)
     return heads
 
 
-def _require(model: AnySeq2Seq, head: Head) -> None:
+def _check_exists(model: AnySeq2Seq, head: Head) -> None:
     layers = model.attentions.get(head.kind, ())
     if not layers:
         raise ConfigError(f"unknown head: {head}; this model has no {head.kind} attention")

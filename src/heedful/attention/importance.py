@@ -1,4 +1,4 @@
-"""How much each head matters: how far the loss of a corpus would rise without it."""
+"""The importance of each head: how far the loss of a corpus would rise without it."""
 
 from collections.abc import Callable, Collection, Sequence
 
@@ -10,20 +10,20 @@ from heedful.data.batch import Batch
 from heedful.models.seq2seq import AnySeq2Seq
 from heedful.nn.loss import Loss, smoothed_loss
 
-Done = Callable[[int, int], None]  # hears how much is done, and of how much
+Progress = Callable[[int, int], None]  # hears how many are done, and the total
 
 
 def estimate_importance(
     model: AnySeq2Seq,
     batches: Sequence[Batch],
     off: Collection[Head] = (),
-    done: Done = lambda count, total: None,
+    done: Progress = lambda count, total: None,
 ) -> dict[Head, float]:
-    """How far the loss per target token moves with each head, to first order; those in `off` are off already.
+    """How far the loss per target token depends on each head, to first order; heads in `off` are switched off already.
 
     Each head of each sentence has a gate of one, and the derivatives of the loss by the gates say what happens when
-    they close; one pass forward and backward gives all of them. They count without their signs, sentence by sentence
-    (Michel et al., 2019): training has come to rest where their sum over a corpus is about zero for every head.
+    they close; one forward and backward pass gives all of them. Their absolute values are added, sentence by sentence
+    (Michel et al., 2019): training ends where their sum over a corpus is about zero for every head.
     """
     opened = open_gates(model)
     for head in off:
@@ -47,9 +47,9 @@ def ablate_heads(
     model: AnySeq2Seq,
     batches: Sequence[Batch],
     heads: Collection[Head],
-    done: Done = lambda count, total: None,
+    done: Progress = lambda count, total: None,
 ) -> dict[Head, float]:
-    """What the loss per target token really rises by, head by head; a pass over the batches for each."""
+    """The true rise of the loss per target token without each head; takes a pass over the batches for each."""
     whole = corpus_loss(model, batches)
     rises: dict[Head, float] = {}
     for head in heads:
@@ -61,7 +61,7 @@ def ablate_heads(
 
 @torch.no_grad()
 def corpus_loss(model: AnySeq2Seq, batches: Sequence[Batch]) -> float:
-    """Unsmoothed loss per target token."""
+    """The loss per target token, without label smoothing."""
     return sum(_loss(model, batch).plain.item() for batch in batches) / _tokens(batches)
 
 

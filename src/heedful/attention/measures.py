@@ -1,16 +1,17 @@
-"""What heads attend to, in numbers: sums over the sentences of a corpus, which may come in any order.
+"""What heads attend to, in numbers: means over the sentences of a corpus, in any order.
 
-A query stands where the piece is that its row belongs to, and an offset is how far after it a key stands, in pieces:
+The position of a query is that of the piece to which its row belongs. An offset is how far after it a key stands, in
+pieces:
 
 - encoder: key - query. 0 is the same token, -1 the previous one, +1 the next one.
 - decoder: a row belongs to the piece that it produced, and a column to the piece that was fed in. So -1, the previous
-  token, is the piece just written, and 0 or more cannot be seen. The start symbol stands before the first piece.
+  token, is the piece just written, and offsets of 0 or more are masked. The start symbol stands before the first piece.
 - cross: sentences differ in length, so the first target piece stands at the first source piece, the last (EOS) at the
-  last (EOS), and those between in proportion. An offset may be a fraction there; "previous", "same" and "next" then
-  mean the nearest whole number.
+  last (EOS), and the others in proportion. Offsets may be fractions; "previous", "same" and "next" then mean the
+  nearest whole number.
 
-All rows count, those of EOS too, because the model computes with them; only a row that can see no more than one key
-says nothing of its head and is left out: the first of every decoder.
+All rows count, including those of EOS, because the model computes with them. Only a row that sees no more than one key
+says nothing about its head and is left out: the first row of every decoder.
 """
 
 import unicodedata
@@ -27,8 +28,8 @@ from heedful.attention.head_names import KINDS, Head
 from heedful.nn.multi_head import Kind
 from heedful.text.tokenizer_kinds import EOS
 
-RARE_SHARE = 0.1  # of the running pieces are rare
-REACH = 8  # offsets beyond it are counted together
+RARE_SHARE = 0.1  # of the running pieces count as rare
+REACH = 8  # larger offsets are counted together
 WINDOW = 3  # neighbouring offsets
 
 _SHARES = ("previous", "same", "next", "diagonal", "punctuation", "special", "delimiter", "rare")
@@ -39,7 +40,7 @@ _OfHead = dict[str, Float[np.ndarray, "*_values"]]
 
 @dataclass(frozen=True, slots=True)
 class PieceMarks:
-    """What is known of the pieces of a sentence."""
+    """Which pieces of a sentence are punctuation, EOS or rare."""
 
     punctuation: Bool[np.ndarray, " pieces"]
     end: Bool[np.ndarray, " pieces"]
@@ -48,31 +49,31 @@ class PieceMarks:
 
 @dataclass(frozen=True, slots=True)
 class AttentionShare:
-    """How much of its weight a head gives to some keys, in the rows that can see such a key; 0 where none can."""
+    """The share of its weight that a head gives to some keys, in the rows that see such a key; 0 where none does."""
 
     share: float
-    chance: float  # what a head would give to them that looks at all keys alike
+    chance: float  # the share with uniform attention
 
     @property
     def over_chance(self) -> float:
-        """1 for all weight, 0 for no more than chance, as Cohen's kappa corrects for chance.
+        """1 for all weight, 0 for no more than chance, corrected for chance as in Cohen's kappa.
 
-        Where nearly all is chance, what is over it is rounding.
+        Where chance gives nearly everything, the rest would only be rounding, so it is 0.
         """
         return (self.share - self.chance) / (1.0 - self.chance) if self.chance < 0.99 else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class HeadMeasures:
-    """What one head does; means over rows, unless they say otherwise."""
+    """What one head does; means over rows, unless a comment says otherwise."""
 
     sentences: int
     rows: int
     entropy: float  # of a row, in nats
-    spread: float  # entropy over the largest that the row could have: the log of the number of keys it sees
+    spread: float  # entropy over its maximum, the log of the number of keys that the row sees
     strongest: float  # the largest weight of a row
     distance: float  # the offset without its sign, weighted by attention
-    direction: float  # the offset, weighted by attention: below 0 is back, above 0 is ahead
+    direction: float  # the offset, weighted by attention: negative is back, positive is ahead
     previous: AttentionShare
     same: AttentionShare
     next: AttentionShare
@@ -83,15 +84,15 @@ class HeadMeasures:
     special: AttentionShare  # EOS; in the decoder, which never reads EOS, the start symbol
     delimiter: AttentionShare  # punctuation or special
     rare: AttentionShare
-    window: AttentionShare  # the three neighbouring offsets that get most
-    window_at: int  # the middle one of them
+    window: AttentionShare  # the three neighbouring offsets with most weight
+    window_at: int  # the middle offset of the window
     stability: float  # see `_stability`
 
 
 def find_rare_pieces(sentences: Iterable[Sequence[str]]) -> frozenset[str]:
-    """The rarest pieces of a corpus, which make up a tenth of its running pieces, or those that are rarest of all.
+    """The rarest pieces of a corpus, up to a tenth of its running pieces, but at least the rarest of all.
 
-    Pieces that are equally frequent are all rare, or none of them is.
+    Equally frequent pieces are all rare, or none of them is.
     """
     counts = Counter(piece for pieces in sentences for piece in pieces)
     of_count = Counter(counts.values())
@@ -105,7 +106,7 @@ def find_rare_pieces(sentences: Iterable[Sequence[str]]) -> frozenset[str]:
 
 
 def mark_pieces(pieces: Sequence[str], rare: Collection[str]) -> PieceMarks:
-    """Mark the pieces of one sentence; one that is punctuation or EOS is never rare."""
+    """The marks of one sentence; punctuation and EOS are never rare."""
     punctuation = np.array([_is_punctuation(piece.strip("▁")) for piece in pieces], dtype=bool)
     end = np.array([piece == EOS and place == len(pieces) - 1 for place, piece in enumerate(pieces)], dtype=bool)
     is_rare = np.array([piece in rare for piece in pieces], dtype=bool)
@@ -117,15 +118,15 @@ def _is_punctuation(text: str) -> bool:
 
 
 class HeadStatistics:
-    """Sums over sentences; `measures` may be asked for at any time."""
+    """Sums over sentences; you may read `measures` at any time."""
 
     def __init__(self) -> None:
         self._layers: dict[tuple[Kind, int], _Sums] = {}
-        self._chance: dict[Kind, _Sums] = {}  # the same sums of a head that looks at all keys alike
-        self._rows: dict[Kind, _Sums] = {}  # rows that can see each kind of key, all rows, sentences
+        self._chance: dict[Kind, _Sums] = {}  # the same sums for uniform attention
+        self._rows: dict[Kind, _Sums] = {}  # rows that see each kind of key, all rows, sentences
 
     def add(self, attention: Attention, source: PieceMarks, target: PieceMarks) -> None:
-        """Count one sentence pair."""
+        """Add one sentence pair."""
         for kind in KINDS:
             view = _view(kind, source, target)
             if not attention.of(kind) or not view.rows.any():
@@ -136,7 +137,7 @@ class HeadStatistics:
                 _add(self._layers, (kind, layer), _sums(weights.astype(np.float64), view))
 
     def measures(self) -> dict[Head, HeadMeasures]:
-        """All heads that had anything to choose from, in their order."""
+        """The measures of all heads that had more than one key to choose from, in order."""
         places = sorted(self._layers, key=lambda place: (KINDS.index(place[0]), place[1]))
         return {
             Head(kind, layer, index): _measures(_of_head(sums, index), _of_head(self._chance[kind], 0), rows)
@@ -148,11 +149,11 @@ class HeadStatistics:
 
 @dataclass(frozen=True, slots=True)
 class _View:
-    """What the queries of one attention can see in one sentence pair."""
+    """What the queries of one attention see in one sentence pair."""
 
     visible: Bool[np.ndarray, "query key"]
     offset: Float[np.ndarray, "query key"]
-    shares: Float[np.ndarray, "shares query key"]  # ones where a key is of this sort and can be seen
+    shares: Float[np.ndarray, "shares query key"]  # 1 where a key is of this sort and visible
     buckets: Float[np.ndarray, "buckets query key"]  # the same for each offset from -REACH to REACH
 
     @property
@@ -182,7 +183,7 @@ def _view(kind: Kind, source: PieceMarks, target: PieceMarks) -> _View:
         case "decoder":
             offset = key - 1 - query
             visible = key <= query
-            seen = _fed_in(target)
+            seen = _shift_right(target)
             special = key == 0
         case "cross":
             own = query if queries > 1 else query + 1  # the only piece is the last
@@ -198,13 +199,13 @@ def _view(kind: Kind, source: PieceMarks, target: PieceMarks) -> _View:
     return _View(visible, offset, shares, buckets.astype(np.float64))
 
 
-def _fed_in(target: PieceMarks) -> PieceMarks:
-    """What a decoder reads: the start symbol, then all pieces but the last."""
+def _shift_right(target: PieceMarks) -> PieceMarks:
+    """The marks of a decoder's inputs: the start symbol, then all pieces except the last."""
     return PieceMarks(*(np.concatenate([[False], mark[:-1]]) for mark in (target.punctuation, target.end, target.rare)))
 
 
 def _sums(weights: HeadWeights, view: _View) -> _Sums:
-    """Over the rows of one sentence, for each head."""
+    """The sums over the rows of one sentence, for each head."""
     rows = view.rows
     weights = weights[:, rows]
     entropy = _entropy(weights)
@@ -276,11 +277,11 @@ def _measures(sums: _OfHead, chance: _OfHead, counts: _OfHead) -> HeadMeasures:
 
 
 def _stability(sums: _OfHead, sentences: float) -> float:
-    """How alike the patterns of the sentences are, where a pattern is the weight of each offset from -8 to 8.
+    """How similar the patterns of the sentences are, where a pattern is the weight of each offset from -8 to 8.
 
-    One over the number of patterns that the head effectively has: exp(-D), D being the Jensen-Shannon divergence of all
-    sentences, which is the entropy of their mean pattern less the mean entropy of their patterns. It is 1 where all
-    sentences are alike, 1/n where n sentences have nothing in common, and it can be summed up sentence by sentence.
+    It is one over the effective number of patterns: exp(-D), where D is the Jensen-Shannon divergence of all sentences,
+    the entropy of their mean pattern minus the mean entropy of their patterns. It is 1 where all sentences are alike,
+    1/n where n sentences have nothing in common, and it can be summed up sentence by sentence.
     """
     together = float(_entropy(sums["sentence pattern"][None] / sentences)[0])
     apart = float(sums["sentence entropy"]) / sentences

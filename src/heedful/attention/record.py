@@ -18,7 +18,7 @@ from heedful.nn.multi_head import Kind, WeightsHook
 
 
 class AttentionRecord:
-    """What was seen, call by call."""
+    """The recorded weights, call by call."""
 
     def __init__(self) -> None:
         self.calls: dict[tuple[Kind, int], list[Float[Tensor, "batch heads query key"]]] = defaultdict(list)
@@ -29,17 +29,17 @@ class AttentionRecord:
         return lambda weights: calls.append(weights.detach())
 
     def weights(self, kind: Kind, layer: int) -> Float[Tensor, "batch heads query key"]:
-        """Those of the last call."""
+        """The weights of the last call."""
         if not self.calls.get((kind, layer)):
-            raise ConfigError(f"nothing was recorded of layer {layer + 1} of {kind} attention; run the model first")
+            raise ConfigError(f"nothing was recorded for layer {layer + 1} of {kind} attention; run the model first")
         return self.calls[kind, layer][-1]
 
 
 @contextmanager
 def record_attention(model: AnySeq2Seq, only: Kind | None = None) -> Iterator[AttentionRecord]:
-    """Write down what every head attends to, for a while; `only` one kind of attention, or all.
+    """Within this context, record what every head attends to; `only` one kind of attention, or all.
 
-    Fused kernels never form the weights, so a watched model takes the plain path, which gives the same up to rounding.
+    Fused kernels never form the weights, so the model takes the plain path meanwhile: the same results up to rounding.
     """
     record = AttentionRecord()
     watched = [

@@ -1,8 +1,7 @@
-"""Each head named by what it mostly does, by rules that are tried in this order:
+"""Name each head by what it mostly does. The rules are tried in this order:
 
-1. previous token, next token, same token, delimiter, alignment, rare word: those that reach their threshold, and of
-   them the one that is furthest over chance. In cross attention previous, next and same token are all part of the
-   alignment; elsewhere there is none.
+1. previous token, next token, same token, delimiter, alignment, rare word: of those that reach their threshold, the one
+   furthest over chance. In cross attention, alignment takes the place of previous, next and same token.
 2. positional: the same three neighbouring offsets in most sentences.
 3. broad: weight spread over many keys.
 4. mixed: none of these.
@@ -30,7 +29,7 @@ RoleName = Literal[
     "broad",
     "mixed",
 ]
-# Light enough for black text; told apart by lightness, too, as far as nine can be.
+# Light enough for black text; they also differ in lightness, as far as nine colours can.
 ROLE_COLOURS: dict[RoleName, str] = {
     "previous token": "#7fb2e5",
     "next token": "#a8d8f0",
@@ -44,28 +43,27 @@ ROLE_COLOURS: dict[RoleName, str] = {
 }
 
 MOSTLY = 0.4  # about half of the weight, where chance alone gives a seventh
-ALIGNED = 0.3  # less is enough: word order differs, so that even a perfect alignment is not all on the diagonal
-FOR_RARE = 0.2  # less is enough: a sentence may have only a part of one rare word
-STABLE = 0.85  # below it, what a head looks at goes with the words more than with the places
-SPREAD = 0.75  # of 16 keys effectively 8, since 16 ** 0.75 = 8
+ALIGNED = 0.3  # lower, because word order differs: even a perfect alignment is not all on the diagonal
+FOR_RARE = 0.2  # lower, because a sentence may have only a part of one rare word
+STABLE = 0.85  # below it, a head follows the words more than the positions
+SPREAD = 0.75  # effectively 8 of 16 keys, since 16 ** 0.75 = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """What a head mostly does, and by which sign."""
+    """What a head mostly does, and the evidence."""
 
     name: RoleName
     evidence: str
-    figure: str  # the number of the evidence, for where there is no room for a sentence
+    figure: str  # the number in the evidence, for places with no room for a sentence
 
 
 def name_roles(measures: Mapping[Head, HeadMeasures]) -> dict[Head, Role]:
-    """The role of each head."""
     return {head: name_role(head.kind, measured) for head, measured in measures.items()}
 
 
 def name_role(kind: Kind, measured: HeadMeasures) -> Role:
-    """The role of a head of this attention."""
+    """The role of a head of this kind of attention."""
     candidates = _candidates(kind, measured)
     reached = [candidate for candidate in candidates if candidate.share.over_chance >= candidate.threshold]
     if reached:
@@ -86,7 +84,7 @@ def name_role(kind: Kind, measured: HeadMeasures) -> Role:
 
 
 def percent(share: float) -> str:
-    """A share as people write it."""
+    """A share as a percentage, such as "40 %"."""
     return f"{100 * share:.0f} %"
 
 
@@ -103,7 +101,7 @@ class _Candidate:
 
 
 def _candidates(kind: Kind, measured: HeadMeasures) -> list[_Candidate]:
-    """In the order that decides between equals."""
+    """All roles that go by a share, in the order that breaks ties."""
     previous = "on the token just generated" if kind == "decoder" else "on the previous token"
     places = [
         _Candidate("previous token", measured.previous, MOSTLY, previous),

@@ -13,6 +13,7 @@ from heedful.config import BleuTokens, Device, SearchConfig, merge, parse_settin
 from heedful.errors import ConfigError, DataError, did_you_mean
 
 if TYPE_CHECKING:
+    from heedful.storage.run_folder import RunFolder
     from heedful.translation.engines import EngineChoice
     from heedful.translation.translator import Translator
 
@@ -95,15 +96,21 @@ def parse_tokenize(name: str) -> BleuTokens:
     return cast(BleuTokens, name)
 
 
-def load_translator(
-    folder: Path, device: str = "auto", engine: str = "auto", others: Sequence[Path] | None = None
-) -> "Translator":
-    """Load the model of this folder or name; PyTorch may use all cores."""
+def open_model(name: Path) -> "RunFolder":
+    """Open a run folder, or a built-in model by its name."""
     from heedful.storage.model_names import find_model
     from heedful.storage.run_folder import RunFolder
+
+    return RunFolder.open(find_model(name))
+
+
+def load_translator(
+    run: "RunFolder", device: str = "auto", engine: str = "auto", others: Sequence[Path] | None = None
+) -> "Translator":
+    """Load a model, with `others` as an ensemble; PyTorch may use all cores."""
     from heedful.translation.translator import Translator
 
-    run, *runs = (RunFolder.open(find_model(one)) for one in (folder, *(others or ())))
+    runs = [open_model(other) for other in others or ()]
     choice, where = parse_engine(engine), parse_device(device)
     translator = Translator.from_run(run, where, choice, runs, console.say)
     if translator.engine.name == "torch":

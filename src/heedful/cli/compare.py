@@ -95,7 +95,7 @@ def _translating(
 ) -> "Competitor":
     from heedful.evaluation.compare import Competitor
 
-    translator = load_translator(path, device, engine)
+    translator = load_translator(run, device, engine)
     return Competitor(name, (), run, translator, override_search(translator.search, beam, settings))
 
 

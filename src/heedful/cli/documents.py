@@ -1,17 +1,15 @@
-"""Documents for `heedful translate`: files whose structure is kept."""
+"""Documents in `heedful translate`: the translation keeps their structure."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from heedful.cli import console
 from heedful.cli.common import check_output
-from heedful.cli.low_confidence import tell_doubts
+from heedful.cli.low_confidence import warn_of_low_confidence
 from heedful.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
-    from heedful.attention.aligner import Aligner
     from heedful.config import SearchConfig
     from heedful.documents.document import Document
     from heedful.documents.segmentation import TranslatedSentence
@@ -20,117 +18,112 @@ if TYPE_CHECKING:
     from heedful.translation.result import Translation
     from heedful.translation.translator import Translator
 
-_PASSAGES = 50  # that the language is told by
-_MOST = 50 << 20  # bytes
-_OTHERS = (
+_DETECTION_PASSAGES = 50  # passages to detect the language by
+_MAX_BYTES = 50 << 20
+_UNSUPPORTED = (
     *(".pdf", ".doc", ".rtf", ".tex", ".epub", ".ppt", ".pptx", ".odp", ".xls", ".xlsx", ".ods", ".csv"),
     *(".xml", ".yml", ".yaml", ".toml", ".ini", ".properties", ".strings", ".arb", ".resx", ".ts", ".zip"),
 )
 
 
 def is_document(path: Path) -> bool:
-    """Whether it is more than lines of text."""
+    """Whether a file has structure beyond lines of text."""
     from heedful.documents.file_types import SUFFIXES, suffix_of
 
     return suffix_of(path.name) in SUFFIXES and suffix_of(path.name) != ".txt"
 
 
-def refuse_other_files(path: Path | None) -> None:
-    """Files with a structure that would be taken for text, and come out broken."""
+def refuse_unsupported_file(path: Path | None) -> None:
+    """Refuse files with a structure that would break if they were read as text."""
     from heedful.documents.file_types import SUFFIXES, suffix_of
 
-    if path and suffix_of(path.name) in _OTHERS:
+    if path and suffix_of(path.name) in _UNSUPPORTED:
         raise ConfigError(
-            f"{path}: files that end in {suffix_of(path.name)} cannot be translated; these keep their structure: "
-            f"{' '.join(SUFFIXES)}; any other is read as text, a sentence a line"
+            f"{path}: unsupported file type {suffix_of(path.name)}; supported: {' '.join(SUFFIXES)}; "
+            "files with other endings are read as text, one sentence a line"
         )
 
 
-def refuse_with_documents(path: Path, given: Mapping[str, object]) -> None:
-    """A document has no place for what some options give."""
-    for option, there in given.items():
-        if there:
+def refuse_line_options(path: Path, given: Mapping[str, object]) -> None:
+    """Refuse options whose output has no place in a document."""
+    for option, value in given.items():
+        if value:
             raise ConfigError(f"{option} is for lines of text, but {path} is a document; leave it out")
 
 
-@dataclass(frozen=True, slots=True)
-class DocumentJob:
-    """A document, where its translation goes, and how it is searched for."""
-
-    model: "Callable[[Callable[[], Iterable[str]]], Path]"  # which one, given what tells how the text begins
-    source: Path
-    target: Path | None
-    constraints: "Constraints"
-    search: "Callable[[SearchConfig], SearchConfig]"
-
-
-def translate_document(job: DocumentJob, load: "Callable[[Path], Translator]") -> None:
-    """Write a document in another language, and say what of it could not be kept."""
-    from heedful.documents.file_types import read_document
-    from heedful.documents.segmentation import SegmentedDocument
-    from heedful.storage.files import write_atomically
-    from heedful.storage.run_folder import RunFolder
-
-    target = _checked(job)
-    document = read_document(_content(job.source), job.source.name)
-    run = RunFolder.open(job.model(lambda: _read_beginning(document)))
-    languages = run.experiment().data
-    segmented = SegmentedDocument(document, languages.source_language)
-    translator = load(run.path)
-    with console.display() as shown:
-        aligner = _aligner(run, translator, shown) if segmented.mixed else None
-        total = len(segmented.plain) + len(segmented.mixed)
-
-        def translated(texts: Sequence[str], before: int, aligner: "Aligner | None" = None) -> "list[Translation]":
-            found = translator.translate_lines(
-                texts,
-                search=job.search(translator.search),
-                aligner=aligner,
-                constraints=job.constraints,
-                done=lambda count: shown.progress("translating", before + count, total),
-            )
-            return list(found)
-
-        plain = translated(segmented.plain, 0)
-        mixed = translated(segmented.mixed, len(plain), aligner)
-        of_plain, of_mixed = ([_make_sentence(one) for one in some] for some in (plain, mixed))
-        write_atomically(target, segmented.write(of_plain, of_mixed, languages.target_language))
-        tell_doubts(shown, plain + mixed)
-        for note in segmented.list_notes(of_mixed):
-            shown.say(f"{target}: {note}")
-
-
-def _checked(job: DocumentJob) -> Path:
-    """Where to write, if that can be."""
+def check_document_output(source: Path, target: Path | None) -> Path:
+    """The file to write to; an error if it is missing or has a different type."""
     from heedful.documents.file_types import suffix_of
 
-    if job.target is None:
-        raise ConfigError(f"{job.source} is a document; say with --output where its translation is to be written")
-    check_output(job.target, read=[job.source])
-    if suffix_of(job.target.name) != suffix_of(job.source.name):
-        raise ConfigError(f"--output {job.target}: a document stays what it is; end the name in {job.source.suffix}")
-    return job.target
+    if target is None:
+        raise ConfigError(f"{source} is a document; name a file for its translation with --output")
+    check_output(target, read=[source])
+    if suffix_of(target.name) != suffix_of(source.name):
+        raise ConfigError(f"--output {target}: the file type cannot change; end the name in {source.suffix}")
+    return target
 
 
-def _content(path: Path) -> bytes:
+def read_document_file(path: Path) -> "Document":
+    """The passages of a document; an error if it is too large or damaged."""
+    from heedful.documents.file_types import read_document
+
     try:
-        if path.stat().st_size > _MOST:
-            raise DataError(f"{path} has {path.stat().st_size:,} bytes, over the {_MOST:,} of a document; split it")
-        return path.read_bytes()
+        if path.stat().st_size > _MAX_BYTES:
+            raise DataError(
+                f"{path} has {path.stat().st_size:,} bytes, over the {_MAX_BYTES:,} allowed for a document; split it"
+            )
+        content = path.read_bytes()
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror}") from error
+    return read_document(content, path.name)
 
 
-def _read_beginning(document: "Document") -> Iterator[str]:
-    """Enough to tell the language by."""
-    return ("".join(run.text for run in passage) for passage in document.passages[:_PASSAGES])
+def read_document_beginning(document: "Document") -> Iterator[str]:
+    """Enough to detect the language by."""
+    return ("".join(run.text for run in passage) for passage in document.passages[:_DETECTION_PASSAGES])
 
 
-def _aligner(run: "RunFolder", translator: "Translator", report: console.Display) -> "Aligner | None":
-    """What knows where inline mark-up belongs, if this model can tell."""
+def translate_document(
+    document: "Document",
+    run: "RunFolder",
+    translator: "Translator",
+    search: "SearchConfig",
+    constraints: "Constraints",
+    target: Path,
+) -> None:
+    """Write the translated document to `target`, and print what could not be kept."""
+    from heedful.documents.segmentation import SegmentedDocument
+    from heedful.storage.files import write_atomically
     from heedful.translation.word_alignment import can_align, find_aligner
 
-    return find_aligner(run, translator, report) if can_align(translator) else None
+    languages = run.experiment().data
+    segmented = SegmentedDocument(document, languages.source_language)
+    total = len(segmented.plain) + len(segmented.mixed)
+    with console.display() as display:
+        # Alignments say where inline mark-up belongs.
+        aligner = find_aligner(run, translator, display) if segmented.mixed and can_align(translator) else None
+        plain = list(
+            translator.translate_lines(
+                segmented.plain,
+                search=search,
+                constraints=constraints,
+                done=lambda count: display.progress("translating", count, total),
+            )
+        )
+        mixed = list(
+            translator.translate_lines(
+                segmented.mixed,
+                search=search,
+                constraints=constraints,
+                aligner=aligner,
+                done=lambda count: display.progress("translating", len(plain) + count, total),
+            )
+        )
+        of_plain, of_mixed = ([_make_sentence(one) for one in some] for some in (plain, mixed))
+        write_atomically(target, segmented.write(of_plain, of_mixed, languages.target_language))
+        warn_of_low_confidence(display, plain + mixed)
+        for note in segmented.list_notes(of_mixed):
+            display.say(f"{target}: {note}")
 
 
 def _make_sentence(found: "Translation") -> "TranslatedSentence":

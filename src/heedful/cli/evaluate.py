@@ -60,7 +60,7 @@ def evaluate(
     check_output(output, read=[Path(name) for names in (sources, *references) for name in names])
     questions = find_task(experiment.task).read_questions(sources, references)
     tokens = parse_tokenize(tokenize) if tokenize else experiment.evaluate.tokenize
-    translator = load_translator(run, device, engine, others)
+    translator = load_translator(folder, device, engine, others)
     search = override_search(translator.search, beam, settings)
     named = guess_language(references[0][0]) if references else ""
     language = language or named or experiment.data.target_language

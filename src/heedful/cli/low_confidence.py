@@ -1,4 +1,4 @@
-"""What a model is not sure of, told beside its translations."""
+"""Warnings about low-confidence translations, on stderr."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -9,32 +9,32 @@ if TYPE_CHECKING:
     from heedful.translation.result import Translation
 
 
-_FIRST = 5
+_SHOWN = 5  # of the low-confidence sentences of a document
 
 
-class Doubts:
-    """Hears translations on their way out, and tells of those that are unsure: one by one, or how many at the end."""
+class LowConfidenceWarnings:
+    """Warns about low-confidence translations: about each of them, or about their number at the end."""
 
-    def __init__(self, shown: console.Display, *, one_by_one: bool) -> None:
-        self._shown = shown
+    def __init__(self, display: console.Display, *, one_by_one: bool) -> None:
+        self._display = display
         self._one_by_one = one_by_one
 
-    def heard(self, found: "Iterable[Translation]") -> "Iterator[Translation]":
-        """The same translations."""
+    def watch(self, translations: "Iterable[Translation]") -> "Iterator[Translation]":
+        """Pass on the translations, and warn after those that need it."""
         count = unsure = 0
-        for count, translation in enumerate(found, 1):  # noqa: B007 (the last number is how many there were)
+        for count, translation in enumerate(translations, 1):  # noqa: B007 (the last number is the total)
             yield translation
             unsure += translation.unsure
             if translation.unsure and self._one_by_one:
-                self._shown.say(f"not sure of: {' '.join(translation.text.split())}")
+                self._display.say(f"low confidence: {' '.join(translation.text.split())}")
         if unsure and not self._one_by_one:
-            self._shown.say(f"not sure of {unsure} of {count} translations; --json marks them (unsure)")
+            self._display.say(f"low confidence in {unsure} of {count} translations; --json marks them as unsure")
 
 
-def tell_doubts(shown: console.Display, found: "Sequence[Translation]") -> None:
-    """The same of a document, which has no marks for it: the first that are unsure, to look for them."""
-    unsure = [" ".join(translation.text.split()) for translation in found if translation.unsure]
-    for text in unsure[:_FIRST]:
-        shown.say(f"not sure of: {text}")
-    if len(unsure) > _FIRST:
-        shown.say(f"not sure of {len(unsure) - _FIRST} more, {len(unsure)} of {len(found)} sentences in all")
+def warn_of_low_confidence(display: console.Display, translations: "Sequence[Translation]") -> None:
+    """Name the first low-confidence sentences of a document, so that you can look for them."""
+    unsure = [" ".join(translation.text.split()) for translation in translations if translation.unsure]
+    for text in unsure[:_SHOWN]:
+        display.say(f"low confidence: {text}")
+    if len(unsure) > _SHOWN:
+        display.say(f"low confidence in {len(unsure)} of {len(translations)} sentences; the first {_SHOWN} are above")

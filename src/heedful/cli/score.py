@@ -17,6 +17,7 @@ from heedful.cli.common import (
     WithOption,
     check_output,
     load_translator,
+    open_model,
     write_output,
 )
 
@@ -43,7 +44,7 @@ def score(
     from heedful.data.pairs import read_parallel
     from heedful.evaluation.score_pairs import Total, score_pairs
 
-    translator = load_translator(run, device, engine, others)
+    translator = load_translator(open_model(run), device, engine, others)
     total = Total()
 
     def lines() -> Iterator[str]:

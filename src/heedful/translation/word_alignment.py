@@ -1,4 +1,4 @@
-"""Where a run's model aligns words: found once on its validation pairs, and kept in its folder."""
+"""The best aligner of a run: found once on its validation pairs, and saved in its folder."""
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
@@ -20,11 +20,11 @@ from heedful.storage.run_folder import RunFolder, Tokenizers, read_valid_pairs
 from heedful.translation.translator import Translator
 
 _PAIRS = 50
-_LONGEST = 40  # pieces a side
+_MAX_PIECES = 40  # on either side
 
 
 def find_aligner(run: RunFolder, translator: Translator, report: Reporter) -> Aligner:
-    """The aligner that the folder remembers, or that its validation pairs show, or else the usual one."""
+    """The aligner that is saved in the folder, or the best on its validation pairs, or the default."""
     model = translator.model
     if not translator.task.aligns_words:
         raise ConfigError(
@@ -33,27 +33,29 @@ def find_aligner(run: RunFolder, translator: Translator, report: Reporter) -> Al
         )
     if not can_align(translator):
         raise ConfigError(
-            f"--alignments needs attention to the source, and the model of {run.path} has none; translate without it"
+            f"--alignments needs attention to the source, which the model of {run.path} does not have; leave it out"
         )
-    if kept := _kept(run, model):
-        return kept
+    if saved := _read_saved(run, model):
+        return saved
     pairs = read_valid_pairs(run) if (run.data / "valid.json").exists() else ()
-    choice = _choose(translator, pairs)
+    choice = _choose_best(translator, pairs)
     if not choice:
-        report.say(f"no validation pairs to choose by: alignments are read from {DEFAULT_ALIGNER}, over all heads")
+        report.say(
+            f"no validation pairs to choose an aligner by; alignments come from {DEFAULT_ALIGNER}, over all heads"
+        )
         return DEFAULT_ALIGNER
-    report.say(f"alignments are read from {choice.aligner}, as the validation pairs show")
+    report.say(f"alignments come from {choice.aligner}, the best on the validation pairs")
     try:
-        _keep(run, choice)
-    except HeedfulError as error:  # a model may lie where one can only read
-        report.say(f"this is not kept in the run folder: {error}")
+        _save(run, choice)
+    except HeedfulError as error:  # the folder may be read-only
+        report.say(f"the choice could not be saved in the run folder: {error}")
     return choice.aligner
 
 
 def save_best_aligner(run: RunFolder, translator: Translator, pairs: Iterable[Pair]) -> None:
-    """Find the best aligner and note it in the folder; a model without attention to the source has none."""
-    if can_align(translator) and (choice := _choose(translator, pairs)):
-        _keep(run, choice)
+    """Find the best aligner and save it in the folder, if the model can align words."""
+    if can_align(translator) and (choice := _choose_best(translator, pairs)):
+        _save(run, choice)
 
 
 def can_align(translator: Translator) -> bool:
@@ -61,29 +63,29 @@ def can_align(translator: Translator) -> bool:
     return bool(translator.model.attentions.get("cross")) and translator.task.aligns_words
 
 
-def _choose(translator: Translator, pairs: Iterable[Pair]) -> AlignerChoice | None:
+def _choose_best(translator: Translator, pairs: Iterable[Pair]) -> AlignerChoice | None:
     seen = (translator.task.symbols(pair) for pair in pairs)
-    sample = list(islice(_short(translator.tokenizers, seen), _PAIRS))
+    sample = list(islice(_make_short_pairs(translator.tokenizers, seen), _PAIRS))
     return choose_aligner(translator.model, sample) if sample else None
 
 
-def _short(tokenizers: Tokenizers, pairs: Iterable[Pair]) -> Iterator[WordPair]:
+def _make_short_pairs(tokenizers: Tokenizers, pairs: Iterable[Pair]) -> Iterator[WordPair]:
     source, target = tokenizers.source, tokenizers.target
     for pair in pairs:
         if pair.source.strip() and pair.target.strip():
             found = make_word_pair(source, target, pair.source, target.encode(pair.target))
-            if max(len(found.source), len(found.target)) <= _LONGEST:
+            if max(len(found.source), len(found.target)) <= _MAX_PIECES:
                 yield found
 
 
-def _keep(run: RunFolder, choice: AlignerChoice) -> None:
-    """With a note of the weights that it is true of: they may be trained on."""
+def _save(run: RunFolder, choice: AlignerChoice) -> None:
+    """With the id of the weights, because training may change them later."""
     facts = {"from": str(choice.aligner), "agreement": choice.agreement, "words": choice.words, "model": run.note()}
     run.write_about({"alignment": facts})
 
 
-def _kept(run: RunFolder, model: AnySeq2Seq) -> Aligner | None:
-    """What the folder remembers, if it is of these weights."""
+def _read_saved(run: RunFolder, model: AnySeq2Seq) -> Aligner | None:
+    """The saved aligner, if it belongs to these weights."""
     match run.about().get("alignment"):
         case {"from": str(name), "model": str(note)} if note == run.note():
             return next((aligner for aligner in list_aligners(model) if str(aligner) == name), None)
