@@ -71,7 +71,7 @@ def test_ablation_is_how_far_the_loss_rises_without_the_head() -> None:
     assert ablate_heads(model, BATCHES, []) == {}
 
 
-def test_progress_is_told_to_the_end() -> None:
+def test_progress_is_reported_to_the_end() -> None:
     model, seen = shaken(SMALL), []
     estimate_importance(model, BATCHES, done=lambda count, total: seen.append((count, total)))
     assert seen == [(1, 2), (2, 2)]

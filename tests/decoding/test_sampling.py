@@ -101,11 +101,11 @@ def test_a_flat_nucleus_is_found_beyond_the_first_look() -> None:
     assert len(drawn) >= 195
 
 
-def test_no_draws_are_refused() -> None:
+def test_zero_samples_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"^you asked for 0 translations; ask for at least 1$"):
         draw(random_table(1, vocabulary=9), [1], [3], SearchConfig(), draws=0)
 
 
-def test_drawing_from_no_numbers_is_told_of() -> None:
+def test_sampling_from_nan_is_reported() -> None:
     with pytest.raises(Diverged, match="NaN or infinity"):
         draw(Table(torch.full((9, 7), float("nan"))), [1], [3], SearchConfig())

@@ -120,7 +120,7 @@ def test_a_path_with_a_space_is_meant_as_a_model_where_its_folder_exists(tmp_pat
         ("", ("en", "de", ""), "en-de", ""),
     ],
 )
-def test_the_direction_is_that_of_the_text_and_of_who_asks(
+def test_the_direction_follows_the_text_and_the_locale(
     text: str, given: tuple[str, str, str], name: str, why: str
 ) -> None:
     found = choose_direction(NAMES, [text], *given)
@@ -149,7 +149,7 @@ def test_the_direction_is_that_of_the_text_and_of_who_asks(
         ("Gdzie jest dworzec kolejowy?", ("", "en"), "in none of the languages of the built-in models"),
     ],
 )
-def test_what_no_model_is_for_is_told(text: str, given: tuple[str, str], sentence: str) -> None:
+def test_what_no_model_can_translate_is_reported(text: str, given: tuple[str, str], sentence: str) -> None:
     with pytest.raises((ConfigError, DataError), match=re.escape(sentence)):
         choose_direction(NAMES, [text], *given)
 
@@ -276,7 +276,7 @@ def test_a_translation_is_unsure_where_its_pieces_are_unlikely() -> None:
     assert not is_low_confidence(0.0, 0)
 
 
-def test_what_the_model_is_not_sure_of_is_told_beside_the_data(pointed: Path, trained: Path) -> None:
+def test_low_confidence_is_reported_beside_the_data(pointed: Path, trained: Path) -> None:
     known, strange = toy.lines_of(trained / "test.en")[0], "of this it knows no word at all"
     ran = toy.run("translate", "en-de", known, strange)
     assert len(ran.lines) == 2

@@ -256,7 +256,7 @@ class Stammerer(Seq2Seq[Any, Nothing]):
 
 
 @pytest.mark.parametrize("beam", [1, 3])
-def test_an_output_that_loops_is_searched_for_again(beam: int) -> None:
+def test_an_output_that_loops_is_decoded_again(beam: int) -> None:
     tokenizer = learn_tokenizer(["ja nein", "ja"], TextConfig(kind="words", vocabulary_size=300))
     yes, no = (tokenizer.encode(word)[0] for word in ("ja", "nein"))
     model = Stammerer(yes, no, tokenizer.eos_id, tokenizer.vocabulary_size)
@@ -329,7 +329,7 @@ def test_given_pairs_are_scored(trained: Path, tmp_path: Path, translator: Trans
         (["--method", "sample", "--keep", "x"], "search.method is 'sample' and search.groups is 1, but only plain"),
     ],
 )
-def test_what_cannot_be_asked_for_is_told_in_a_sentence(trained: Path, options: list[str], message: str) -> None:
+def test_impossible_options_are_reported_in_a_sentence(trained: Path, options: list[str], message: str) -> None:
     ran = toy.run("translate", trained / "run", "x", *options)
     assert ran.code == 2
     assert ran.err.startswith(f"heedful: {message}")

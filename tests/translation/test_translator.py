@@ -162,7 +162,7 @@ def test_a_stream_is_read_window_by_window(translator: Translator, monkeypatch: 
         assert read == 8 * (number // 8 + 1)
 
 
-def test_progress_is_told_up_to_the_last_text(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_is_reported_up_to_the_last_text(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream, "WINDOW", 4)
     monkeypatch.setattr(TorchEngine, "batch_tokens", 9)
     told: list[int] = []

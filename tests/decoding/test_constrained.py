@@ -207,7 +207,7 @@ def test_a_phrase_without_its_space_counts_only_where_a_word_may_begin() -> None
 
 
 @pytest.mark.parametrize("method", ["sample", "mbr"])
-def test_a_prefix_is_held_to_by_every_search(method: str) -> None:
+def test_every_search_keeps_the_prefix(method: str) -> None:
     table, prefix = random_table(5, vocabulary=12), TokenConstraints((9, 4, 4))
     variants = (
         SearchConfig(beam=1),
@@ -257,13 +257,13 @@ def test_what_no_output_can_have_is_refused(constraint: TokenConstraints, length
     assert str(raised.value).startswith(message)
 
 
-def test_drawing_cannot_require_phrases() -> None:
+def test_sampling_cannot_require_phrases() -> None:
     with pytest.raises(ConfigError, match=r"^search.method is 'sample' and search.groups is 1, but only plain beam"):
         search(
             random_table(0, vocabulary=9), [TokenConstraints((), (Phrase((3,)),))], [9], SearchConfig(method="sample")
         )
 
 
-def test_a_model_that_gives_no_numbers_is_told_of() -> None:
+def test_a_model_that_computes_nan_is_reported() -> None:
     with pytest.raises(Diverged, match="NaN or infinity"):
         search(Table(torch.full((9, 9), float("nan"))), [TokenConstraints((), (Phrase((3,)),))], [9], SearchConfig())

@@ -309,7 +309,7 @@ def test_a_vocabulary_may_be_smaller_than_the_beam() -> None:
     assert {hypothesis.tokens for hypothesis in found} == {(EOS,), (3, EOS), (3, 3)}
 
 
-def test_a_model_that_gives_no_numbers_is_told_of() -> None:
+def test_a_model_that_computes_nan_is_reported() -> None:
     table = Table(torch.full((CONTEXTS, 7), float("nan")))
     with pytest.raises(Diverged, match="NaN or infinity, so it cannot translate; use a checkpoint from before"):
         search(table, [1, 2], [5, 6], SearchConfig())
