@@ -31,6 +31,8 @@ from heedful.serve.middleware import check_origin, own_hosts
 from heedful.serve.server import listen
 from heedful.serve.service import Service, ServiceLimits
 from heedful.storage.run_folder import RunFolder
+from heedful.text.tokenizer import Tokenizer
+from heedful.translation.pipeline import TokenizedText
 from heedful.translation.result import Translation
 from heedful.translation.translator import Translator
 from heedful.translation.word_alignment import find_aligner
@@ -394,6 +396,30 @@ def test_every_head_can_be_looked_at_and_switched_off(service: Service, some: li
     ask(service, work)
 
 
+def test_a_sentence_is_tokenized_once(service: Service, some: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    tokenized: list[str] = []
+    real = Tokenizer.encode_all
+
+    def encode_all(tokenizer: Tokenizer, texts: Sequence[str]) -> list[list[int]]:
+        tokenized.extend(texts)
+        return real(tokenizer, texts)
+
+    monkeypatch.setattr(Tokenizer, "encode_all", encode_all)
+
+    async def work(client: httpx.AsyncClient) -> None:
+        for path, asked in (
+            ("/translate", {"q": some[:3], **PAIR}),
+            ("/v1/translate", {"text": some[:3], "confidence": True, "n_best": 2}),
+            ("/v1/score", {"texts": some[:1], "translations": some[1:2]}),
+            ("/v1/attention", {"text": some[0]}),
+        ):
+            tokenized.clear()
+            assert (await client.post(path, json=asked)).status_code == 200
+            assert tokenized and len(tokenized) == len(set(tokenized)), path
+
+    ask(service, work)
+
+
 def test_models_are_listed(service: Service) -> None:
     async def work(client: httpx.AsyncClient) -> None:
         (model,) = (await client.get("/v1/models")).json()["models"]
@@ -510,9 +536,9 @@ def test_a_stream_has_one_deadline(trained: Path, some: list[str], monkeypatch: 
     """Each sentence is done in time, all of them are not."""
     real = TranslationJob.run
 
-    def slow(order: TranslationJob, items: Sequence[str]) -> list[Translation]:
+    def slow(job: TranslationJob, items: Sequence[TokenizedText]) -> list[Translation]:
         sleep(0.5)
-        return real(order, items)
+        return real(job, items)
 
     monkeypatch.setattr(TranslationJob, "run", slow)
     monkeypatch.setattr(TranslationJob, "budget", 1)
@@ -801,11 +827,11 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Event]:
     """While it is shut, no batch gets done."""
     shut, real = Event(), TranslationJob.run
 
-    def do(order: TranslationJob, items: Sequence[str]) -> list[Translation]:
+    def run(job: TranslationJob, items: Sequence[TokenizedText]) -> list[Translation]:
         assert shut.wait(20)
-        return real(order, items)
+        return real(job, items)
 
-    monkeypatch.setattr(TranslationJob, "run", do)
+    monkeypatch.setattr(TranslationJob, "run", run)
     yield shut
     shut.set()
 

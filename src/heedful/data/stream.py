@@ -11,6 +11,7 @@ WINDOW = 4096  # texts that are sorted by length together
 
 _SMALLEST_SHARE = 8  # of a batch for several workers
 
+Text = TypeVar("Text")
 Work = TypeVar("Work")
 Result = TypeVar("Result")
 
@@ -59,7 +60,7 @@ class Arriving:
         self._queue.put(end)
 
 
-def windows(texts: Iterable[str] | Arriving) -> Iterator[list[str]]:
+def windows(texts: Iterable[Text] | Arriving) -> Iterator[list[Text] | list[str]]:
     """Texts to be worked on together: as many as may be, or those that have arrived."""
     if isinstance(texts, Arriving):
         yield from texts.windows()

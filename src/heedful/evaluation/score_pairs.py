@@ -16,6 +16,20 @@ _LONGEST = 8192  # pieces of both sides
 
 
 @dataclass(frozen=True, slots=True)
+class TokenizedPair:
+    """A pair and its ids."""
+
+    pair: Pair
+    source: list[int]
+    target: list[int]
+
+    @property
+    def ids(self) -> list[int]:
+        """The ids of both sides."""
+        return [*self.source, *self.target]
+
+
+@dataclass(frozen=True, slots=True)
 class PairScore:
     """A pair, and the log-probability of each target piece after the source and the pieces before it."""
 
@@ -54,31 +68,37 @@ def score_pairs(translator: Translator, pairs: Iterator[Pair], report: Reporter)
     """The scores of a stream of pairs, in its order and in bounded memory."""
     before = 0
     while window := list(islice(pairs, WINDOW)):
-        yield from _window(translator, window, before)
+        tokenized = tokenize_pairs(translator, window)
+        for number, pair in enumerate(tokenized, before + 1):
+            if (pieces := len(pair.ids)) > _LONGEST:
+                raise DataError(f"pair {number} has {pieces} pieces, over {_LONGEST}; split it into sentences")
+        yield from score_tokenized_pairs(translator, tokenized)
         before += len(window)
         report.progress("scoring", before, 0)
 
 
-def _window(translator: Translator, pairs: Sequence[Pair], before: int) -> list[PairScore]:
-    tokenizer, engine = translator.tokenizers.target, translator.engine
+def tokenize_pairs(translator: Translator, pairs: Sequence[Pair]) -> list[TokenizedPair]:
+    """The ids of both sides of each pair."""
     sources = translator.encode([pair.source for pair in pairs])
-    targets = tokenizer.encode_all([translator.task.target_symbols(pair.target) for pair in pairs])
-    both = [[*source, *target] for source, target in zip(sources, targets, strict=True)]
-    for number, ids in enumerate(both, before + 1):
-        if len(ids) > _LONGEST:
-            raise DataError(f"pair {number} has {len(ids)} pieces, over {_LONGEST}; split it into sentences")
+    targets = translator.tokenizers.target.encode_all([translator.task.target_symbols(pair.target) for pair in pairs])
+    return [TokenizedPair(*both) for both in zip(pairs, sources, targets, strict=True)]
+
+
+def score_tokenized_pairs(translator: Translator, pairs: Sequence[TokenizedPair]) -> list[PairScore]:
+    """The score of each pair."""
+    tokenizer, engine = translator.tokenizers.target, translator.engine
     found: dict[int, list[float]] = {}
-    for batch in batches_by_length(range(len(pairs)), both, 1, engine.batch_tokens):
-        log_probs = engine.score([sources[i] for i in batch], [targets[i] for i in batch])
+    for batch in batches_by_length(range(len(pairs)), [pair.ids for pair in pairs], 1, engine.batch_tokens):
+        log_probs = engine.score([pairs[i].source for i in batch], [pairs[i].target for i in batch])
         found |= dict(zip(batch, log_probs, strict=True))
     return [
         PairScore(
-            pair.source,
-            pair.target,
+            one.pair.source,
+            one.pair.target,
             sum(found[i]),
-            tuple(tokenizer.pieces(targets[i])),
+            tuple(tokenizer.pieces(one.target)),
             tuple(found[i]),
-            measure_word_confidence(tokenizer, targets[i], found[i]),
+            measure_word_confidence(tokenizer, one.target, found[i]),
         )
-        for i, pair in enumerate(pairs)
+        for i, one in enumerate(pairs)
     ]

@@ -13,6 +13,7 @@ from heedful.attention.head_names import KINDS
 from heedful.config import SearchConfig
 from heedful.storage.run_folder import RunFolder
 from heedful.text.tokenizer import Tokenizer
+from heedful.translation.pipeline import TokenizedText
 from heedful.translation.result import Alternative, Inspection
 from heedful.translation.translator import Translator
 
@@ -30,7 +31,7 @@ class AttentionViewer:
     search: SearchConfig
     known: dict[str, str] = field(default_factory=dict)  # cache: the last text and its translation with all heads on
 
-    def look(self, text: str, off: Sequence[str] = (), n_best: int = 1) -> Inspection:
+    def look(self, text: str | TokenizedText, off: Sequence[str] = (), n_best: int = 1) -> Inspection:
         """Translate a text with some heads switched off, and record the attention."""
         with self.translator.switch_off_heads(off):
             return self.translator.inspect(text, search=self.search, n_best=n_best)

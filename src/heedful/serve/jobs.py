@@ -1,18 +1,21 @@
-"""The jobs that requests submit: translate, score, and look at attention, many sentences at a time."""
+"""The jobs that requests submit: translate, score, and look at attention, many sentences at a time.
+
+A sentence is tokenized once, when its item is made: the item carries the ids.
+"""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from heedful.config import SearchConfig
 from heedful.data.pairs import Pair
-from heedful.evaluation.score_pairs import PairScore, score_pairs
+from heedful.evaluation.score_pairs import PairScore, TokenizedPair, score_tokenized_pairs, tokenize_pairs
 from heedful.inspection.attention_view import AttentionViewer
-from heedful.progress import SilentReporter
 from heedful.serve.batcher import JobItem
 from heedful.serve.http_errors import RequestError
 from heedful.serve.model_registry import ServedModel
 from heedful.text.constraints import Constraints
+from heedful.translation.pipeline import TokenizedText
 from heedful.translation.result import Translation
 
 _DIVERSITY = 2.0  # penalty of a token for each other translation that has it at the same position
@@ -53,10 +56,9 @@ class TranslationJob:
 
     def make_items(self, texts: Sequence[str]) -> list[JobItem]:
         """One item per sentence; its cost is its number of tokens."""
-        ids = self.model.translator.encode(texts)
-        return [JobItem(text, len(own)) for text, own in zip(texts, ids, strict=True)]
+        return [JobItem(text, len(text.source)) for text in self.model.translator.tokenize(texts)]
 
-    def run(self, items: Sequence[str]) -> list[Translation]:
+    def run(self, items: Sequence[TokenizedText]) -> list[Translation]:
         """Translate the sentences as one batch, in this thread."""
         constraints = Constraints(dict(self.glossary), self.prefix)
         if not self.alignments:
@@ -95,15 +97,12 @@ class ScoringJob:
 
     def make_items(self, texts: Sequence[str], translations: Sequence[str]) -> list[JobItem]:
         """One item per pair; its cost is its number of tokens."""
-        source = self.model.translator.encode(texts)
-        target = self.model.translator.tokenizers.target.encode_all(list(translations))
-        pairs = zip(texts, translations, source, target, strict=True)
-        return [JobItem(Pair(*both), len(ids) + len(others)) for *both, ids, others in pairs]
+        pairs = [Pair(*both) for both in zip(texts, translations, strict=True)]
+        return [JobItem(pair, len(pair.ids)) for pair in tokenize_pairs(self.model.translator, pairs)]
 
-    def run(self, items: Sequence[Pair]) -> list[PairScore]:
+    def run(self, items: Sequence[TokenizedPair]) -> list[PairScore]:
         """Score the pairs as one batch."""
-        pairs: Iterator[Pair] = iter(items)
-        return list(score_pairs(self.model.translator, pairs, SilentReporter()))
+        return score_tokenized_pairs(self.model.translator, items)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,15 +118,14 @@ class AttentionJob:
 
     def make_items(self, texts: Sequence[str]) -> list[JobItem]:
         """One item per sentence."""
-        ids = self.model.translator.encode(texts)
-        for own in ids:
-            if len(own) > _MOST_TOKENS_TO_SHOW:
-                message = f"the text has {len(own)} tokens, but at most {_MOST_TOKENS_TO_SHOW} can be shown"
-                raise RequestError(400, f"Invalid request: {message}")
-        costs = (_ATTENTION_COST + _ATTENTION_TOKEN_COST * len(own) for own in ids)
-        return [JobItem(text, cost) for text, cost in zip(texts, costs, strict=True)]
+        tokenized = self.model.translator.tokenize(texts)
+        longest = max(len(text.source) for text in tokenized)
+        if longest > _MOST_TOKENS_TO_SHOW:
+            message = f"the text has {longest} tokens, but at most {_MOST_TOKENS_TO_SHOW} can be shown"
+            raise RequestError(400, f"Invalid request: {message}")
+        return [JobItem(text, _ATTENTION_COST + _ATTENTION_TOKEN_COST * len(text.source)) for text in tokenized]
 
-    def run(self, items: Sequence[str]) -> list[bytes]:
+    def run(self, items: Sequence[TokenizedText]) -> list[bytes]:
         """Translate each sentence with some heads switched off, in a model that nobody else uses meanwhile."""
         model = self.model
         with model.exclusive:

@@ -50,6 +50,14 @@ class TranslationOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class TokenizedText:
+    """A text and its source ids."""
+
+    text: str
+    source: list[int]
+
+
+@dataclass(frozen=True, slots=True)
 class EncodedText:
     """A text as the engines take it."""
 
@@ -82,7 +90,7 @@ class Pipeline:
         self._task = task
 
     def translate(
-        self, texts: Iterable[str] | Arriving, options: TranslationOptions, done: Callable[[int], None]
+        self, texts: Iterable[str | TokenizedText] | Arriving, options: TranslationOptions, done: Callable[[int], None]
     ) -> Iterator[Translation]:
         """Each translation in the order of the texts, as soon as it is ready; `done` hears how many are decoded."""
         before = 0
@@ -98,19 +106,21 @@ class Pipeline:
                     position += 1
             before += len(window)
 
-    def tokenize(self, texts: Sequence[str]) -> list[list[int]]:
-        """The source ids of each text."""
-        return self._tokenizers.source.encode_all([self._task.source_symbols(text) for text in texts])
+    def tokenize(self, texts: Sequence[str | TokenizedText]) -> list[TokenizedText]:
+        """The source ids of each text; a text that is tokenized already is returned as it is."""
+        new = [self._task.source_symbols(text) for text in texts if isinstance(text, str)]
+        sources = iter(self._tokenizers.source.encode_all(new))
+        return [TokenizedText(text, next(sources)) if isinstance(text, str) else text for text in texts]
 
-    def encode(self, texts: Sequence[str], options: TranslationOptions, first: int = 1) -> list[EncodedText]:
+    def encode(
+        self, texts: Sequence[str | TokenizedText], options: TranslationOptions, first: int = 1
+    ) -> list[EncodedText]:
         """The ids and constraints of each text; `first` is the number of the first text, for errors."""
-        sources = self.tokenize(texts)
-        for number, source in enumerate(sources, first):
-            if len(source) > _MAX_PIECES:
-                raise DataError(f"text {number} has {len(source)} pieces, over {_MAX_PIECES}; split it into sentences")
-        return [
-            EncodedText(text, source, options.encoder.encode(text)) for text, source in zip(texts, sources, strict=True)
-        ]
+        tokenized = self.tokenize(texts)
+        for number, text in enumerate(tokenized, first):
+            if (pieces := len(text.source)) > _MAX_PIECES:
+                raise DataError(f"text {number} has {pieces} pieces, over {_MAX_PIECES}; split it into sentences")
+        return [EncodedText(text.text, text.source, options.encoder.encode(text.text)) for text in tokenized]
 
     def _decode(self, encoded: Sequence[EncodedText], options: TranslationOptions) -> Iterator[dict[int, DecodedText]]:
         """All texts by number, batch by batch, in the order in which the batches are ready.

@@ -18,7 +18,7 @@ from heedful.tasks.translation import TRANSLATION
 from heedful.text.constraints import Constraints
 from heedful.translation.constraint_encoding import ConstraintEncoder, TreeConstraintEncoder
 from heedful.translation.engines import EngineChoice, Engines, load_engines, load_torch_engine, only_torch
-from heedful.translation.pipeline import Pipeline, TranslationOptions
+from heedful.translation.pipeline import Pipeline, TokenizedText, TranslationOptions
 from heedful.translation.result import Inspection, Translation
 
 if TYPE_CHECKING:  # other engines do not wait for PyTorch
@@ -107,7 +107,7 @@ class Translator:
 
     def translate(
         self,
-        texts: Sequence[str],
+        texts: Sequence[str | TokenizedText],
         *,
         beam: int | None = None,
         search: SearchConfig | None = None,
@@ -123,7 +123,7 @@ class Translator:
         the source words that they come from; `translation.word_alignment.find_aligner` finds the best one of a run.
         `constraints` are terms and a prefix that translations must contain. With `confidence`, each word gets the
         model's confidence in it. `workers` threads decode at the same time, 0: one a core; give 1 if you call this from
-        several threads.
+        several threads. Texts may be tokenized already, by `tokenize`.
         """
         _require_several(texts)
         search = search or self.search
@@ -150,16 +150,16 @@ class Translator:
         options = TranslationOptions(search or self.search, n_best, self._encoder(constraints), aligner, confidence)
         yield from self._pipeline.translate(texts, options, done)
 
-    def inspect(self, text: str, *, search: SearchConfig | None = None, n_best: int = 1) -> Inspection:
+    def inspect(self, text: str | TokenizedText, *, search: SearchConfig | None = None, n_best: int = 1) -> Inspection:
         """Translate a text, and show what every head attended to and how probable each piece was."""
         from heedful.attention.forced_decoding import force_decode
 
         if not self.model.attentions:
             raise ConfigError("this model has no attention, so there are no heads to inspect; it can only translate")
-        if not text.strip():
-            raise DataError("there is nothing to inspect in an empty text; give a sentence")
         options = TranslationOptions(search or self.search, n_best, self._encoder(None))
         (encoded,) = self._pipeline.encode([text], options)
+        if not encoded.text.strip():
+            raise DataError("there is nothing to inspect in an empty text; give a sentence")
         if (pieces := len(encoded.source)) > MAX_INSPECTED_PIECES:
             most = MAX_INSPECTED_PIECES
             raise DataError(f"the text has {pieces} pieces, over the {most} that can be shown; split it into sentences")
@@ -182,9 +182,13 @@ class Translator:
         finally:
             self._pipeline = pipeline
 
+    def tokenize(self, texts: Sequence[str]) -> list[TokenizedText]:
+        """The texts with their source ids, for when you need these before you translate."""
+        return self._pipeline.tokenize(texts)
+
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """The source ids of each text."""
-        return self._pipeline.tokenize(texts)
+        return [text.source for text in self.tokenize(texts)]
 
     def decode(self, sources: Sequence[Ids], search: SearchConfig, n_best: int) -> list[list[Hypothesis]]:
         """The best hypotheses of each source, best first."""
@@ -194,6 +198,6 @@ class Translator:
         return ConstraintEncoder(self.tokenizers.target, constraints or Constraints(), self._trees)
 
 
-def _require_several(texts: Iterable[str] | Arriving) -> None:
+def _require_several(texts: Iterable[str | TokenizedText] | Arriving) -> None:
     if isinstance(texts, str):  # which is an iterable of characters, too
         raise DataError("translate() takes a list of texts, but got one string; write translate([text])")
