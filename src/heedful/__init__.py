@@ -15,9 +15,14 @@ if TYPE_CHECKING:
     from heedful.attention.forced_decoding import Attention
     from heedful.attention.head_names import Head
     from heedful.attention.record import AttentionRecord, record_attention
+    from heedful.data.doctor import CleanedCorpus, Diagnosis, clean_corpus, doctor
+    from heedful.evaluation.compare import compare
+    from heedful.evaluation.comparison_page import comparison_page
+    from heedful.evaluation.evaluate import Evaluation, evaluate
     from heedful.formats.export import export
     from heedful.formats.parity import Proof
     from heedful.metrics import Score
+    from heedful.metrics.comparison import Comparison
     from heedful.text import Tokenizer
     from heedful.text.constraints import Constraints
     from heedful.training.train import TrainingResult, resume, train
@@ -30,10 +35,14 @@ __all__ = [
     "Alternative",
     "Attention",
     "AttentionRecord",
+    "CleanedCorpus",
+    "Comparison",
     "ConfigError",
     "Constraints",
     "DataError",
+    "Diagnosis",
     "Diverged",
+    "Evaluation",
     "Experiment",
     "FolderError",
     "Head",
@@ -48,18 +57,27 @@ __all__ = [
     "Translator",
     "UserError",
     "__version__",
+    "clean_corpus",
+    "compare",
+    "comparison_page",
+    "doctor",
+    "evaluate",
     "export",
     "record_attention",
     "resume",
     "train",
 ]
 
-# These import PyTorch or other slow libraries, so they are imported on first use: `heedful --help` must not wait.
+# These import PyTorch or other libraries that take seconds, so they are imported when they are first used.
 _LAZY = {
     "Alternative": "heedful.translation.result",
     "Attention": "heedful.attention.forced_decoding",
     "AttentionRecord": "heedful.attention.record",
+    "CleanedCorpus": "heedful.data.doctor",
+    "Comparison": "heedful.metrics.comparison",
     "Constraints": "heedful.text.constraints",
+    "Diagnosis": "heedful.data.doctor",
+    "Evaluation": "heedful.evaluation.evaluate",
     "Head": "heedful.attention.head_names",
     "Inspection": "heedful.translation.result",
     "Proof": "heedful.formats.parity",
@@ -68,6 +86,11 @@ _LAZY = {
     "TrainingResult": "heedful.training.train",
     "Translation": "heedful.translation.result",
     "Translator": "heedful.translation.translator",
+    "clean_corpus": "heedful.data.doctor",
+    "compare": "heedful.evaluation.compare",
+    "comparison_page": "heedful.evaluation.comparison_page",
+    "doctor": "heedful.data.doctor",
+    "evaluate": "heedful.evaluation.evaluate",
     "export": "heedful.formats.export",
     "record_attention": "heedful.attention.record",
     "resume": "heedful.training.train",

@@ -275,7 +275,7 @@ def test_scores_are_shown_even_if_the_folder_cannot_keep_them(trained: Path, mon
     monkeypatch.setattr("heedful.storage.run_folder.RunFolder.write_about", refuse)
     ran = toy.run("evaluate", trained / "run", "--source", trained / "test.en", "--reference", trained / "test.de")
     assert (ran.code, len(ran.lines)) == (0, 5)
-    assert ran.err == "the scores are not kept in the run folder: it is locked away\n"
+    assert ran.err == "the scores are not stored in the run folder: it is locked away\n"
 
 
 def copied(trained: Path, tmp_path: Path) -> Path:

@@ -50,7 +50,7 @@ USAGE = [
     ("train --xyzzy", "no such option: --xyzzy; see --help"),
     ("train --source", "option '--source' requires an argument"),
     ("heads", "missing argument 'MODEL'"),
-    ("evaluate {d}/run", "give --source and --reference; the run names no data.test_source"),
+    ("evaluate {d}/run", "give --source and --reference, because the run has no data.test_source"),
     ("doctor", "missing option '--source'"),
     ("translate {d}/run x --beam 0", "invalid value for '--beam'"),
     ("translate {d}/run x --beam two", "invalid value for '--beam'"),

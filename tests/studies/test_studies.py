@@ -103,7 +103,7 @@ def test_a_finished_row_is_neither_trained_nor_scored_again(finished: Finished) 
     with (
         mock.patch("heedful.training.run.start_run", side_effect=AssertionError),
         mock.patch("heedful.training.run.resume_run", side_effect=AssertionError),
-        mock.patch("heedful.studies.row_results.evaluate", side_effect=AssertionError),
+        mock.patch("heedful.studies.row_results.evaluate_translator", side_effect=AssertionError),
     ):
         again = train_row(one, plan)
         assert score_row(again, read_validation_questions(again), plan) == first

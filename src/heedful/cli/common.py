@@ -2,14 +2,13 @@
 
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast, get_args
 
 import typer
 
 from heedful.cli import console
-from heedful.config import BleuTokens, Device, SearchConfig, merge, parse_setting
+from heedful.config import BleuTokens, Device, SearchConfig, change_search, merge, parse_setting
 from heedful.errors import ConfigError, DataError, did_you_mean
 
 if TYPE_CHECKING:
@@ -34,13 +33,19 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def override_search(own: SearchConfig, beam: int | None, settings: Sequence[str] | None) -> SearchConfig:
-    """The model's own search settings, with these changes."""
-    from heedful.tasks import make_experiment
+    """The model's own search, with the changes of --beam and --set."""
+    return change_search(own, parse_search_changes(beam, settings))
 
+
+def parse_search_changes(beam: int | None, settings: Sequence[str] | None) -> dict[str, object]:
+    """The keys of [search] that --beam and --set change."""
     given = merge(*map(parse_setting, settings or []), {"search": {"beam": beam}} if beam else {})
     if others := given.keys() - {"search"}:
         raise ConfigError(f"--set {min(others)}: here only keys of [search] can be set, such as search.alpha=1.0")
-    return make_experiment(merge({"search": asdict(own)}, given)).search
+    search = given.get("search", {})
+    if not isinstance(search, dict):
+        raise ConfigError(f"--set search={search}: name a key of it, such as search.alpha=1.0")
+    return search
 
 
 def check_output(target: Path | None, option: str = "--output", read: Sequence[Path | None] = ()) -> None:

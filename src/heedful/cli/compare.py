@@ -16,19 +16,17 @@ from heedful.cli.common import (
     JsonOption,
     SearchOption,
     check_output,
-    load_translator,
-    override_search,
+    parse_device,
+    parse_engine,
+    parse_search_changes,
     parse_tokenize,
     write_output,
 )
-from heedful.errors import ConfigError, did_you_mean
 
 if TYPE_CHECKING:
-    from heedful.evaluation.compare import Competitor
     from heedful.metrics.breakdown import BucketScore
     from heedful.metrics.comparison import Comparison, Sentence
     from heedful.metrics.significance import MetricTest, SystemTest
-    from heedful.storage.run_folder import RunFolder
 
 _SHOWN = 5  # sentences each way
 
@@ -40,41 +38,35 @@ SystemsArgument = Annotated[
 def compare(
     systems: SystemsArgument,
     reference: Annotated[list[Path], typer.Option(help="Translation by people, one a line. Can be repeated.")],
-    source: Annotated[Path | None, typer.Option(help="What was translated, one a line; models need it.")] = None,
-    html: Annotated[Path | None, typer.Option(help="Write a page with every sentence here.")] = None,
+    source: Annotated[Path | None, typer.Option(help="The source text, one sentence a line; models need it.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Write a page with every sentence to this file.")] = None,
     beam: BeamOption = None,
     settings: SearchOption = None,
-    tokenize: Annotated[str, typer.Option(help="sacreBLEU's tokeniser; default is the runs' own, or 13a.")] = "",
+    tokenize: Annotated[str, typer.Option(help="sacreBLEU's tokenizer; default is the models' own, or 13a.")] = "",
     device: DeviceOption = "auto",
     engine: EngineOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
     """Compare translations of a test set: is one system better than another, and where?
 
-    BLEU and chrF with 95 % intervals and two paired tests of significance (bootstrap, approximate randomisation), BLEU
-    by sentence length, F1 of words by frequency, and the sentences that differ most.
+    Prints BLEU and chrF with 95 % intervals and two paired tests of significance (bootstrap, approximate
+    randomisation), BLEU by sentence length, F1 of words by frequency, and the sentences that differ most.
     """
-    if len(systems) < 2:
-        raise ConfigError(f"there is only {systems[0]}, and nothing to compare it with; give two or more")
     check_output(html, "--html")
-    from heedful.evaluation.compare import Competitor, common_tokens, compare_all, open_run, read_texts, short_names
-    from heedful.storage.model_names import find_model
+    from heedful.evaluation.compare import compare as compare_systems
 
-    named = {path: find_model(path) for path in systems if not path.is_file() and _means_model(str(path))}
-    folders = list(named)
-    if folders and not source:
-        raise ConfigError(f"{folders[0]} is a model, which has to translate; give it the text by --source")
-    texts, lines = read_texts(source, reference, [path for path in systems if path not in folders])
-    runs = {path: open_run(folder) for path, folder in named.items()}
-    tokens = parse_tokenize(tokenize) if tokenize else common_tokens(list(runs.values()))
-    competitors = [
-        _translating(name, path, runs[path], device, engine, beam, settings)
-        if path in runs
-        else Competitor(name, lines[path])
-        for name, path in zip(short_names(systems), systems, strict=True)
-    ]
     with console.display() as shown:
-        found = compare_all(competitors, texts, tokens, shown)
+        found = compare_systems(
+            systems,
+            reference,
+            source,
+            search=parse_search_changes(beam, settings),
+            tokenize=parse_tokenize(tokenize) if tokenize else None,
+            device=parse_device(device),
+            engine=parse_engine(engine),
+            threads=0,
+            reporter=shown,
+        )
     console.out(json.dumps(_facts(found), ensure_ascii=False) if as_json else "\n\n".join(_sections(found)))
     if html:
         from heedful.evaluation.comparison_page import comparison_page
@@ -83,29 +75,13 @@ def compare(
         console.say(f"{html} shows every sentence; open it in a browser")
 
 
-def _means_model(name: str) -> bool:
-    """Whether it is a model, or a name with a slip in it."""
-    from heedful.storage.model_names import built_in_models, is_model
-
-    return is_model(name) or bool(did_you_mean(name, built_in_models()))
-
-
-def _translating(
-    name: str, path: Path, run: "RunFolder", device: str, engine: str, beam: int | None, settings: Sequence[str] | None
-) -> "Competitor":
-    from heedful.evaluation.compare import Competitor
-
-    translator = load_translator(run, device, engine)
-    return Competitor(name, (), run, translator, override_search(translator.search, beam, settings))
-
-
 def _facts(found: "Comparison") -> dict[str, object]:
     wins = [dataclasses.asdict(found.wins(number)) for number in range(1, len(found.names))]
     return {**dataclasses.asdict(found), "wins": wins}
 
 
 def _sections(found: "Comparison") -> Iterator[str]:
-    """What a person reads on a terminal, part by part."""
+    """The text for a terminal, part by part."""
     for test in found.tests:
         yield _scores(test, found.names)
     yield _against_first(found)

@@ -29,6 +29,7 @@ from heedful.config.experiment import (
 )
 from heedful.config.presets import PRESETS, RIVAL_RATE
 from heedful.config.toml import (
+    change_search,
     differences,
     dump_experiment,
     flat,
@@ -65,6 +66,7 @@ __all__ = [
     "TokenizerKind",
     "TrainConfig",
     "Vocabularies",
+    "change_search",
     "differences",
     "dump_experiment",
     "flat",

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 from heedful.config.check import check_experiment
-from heedful.config.experiment import Experiment, TrainConfig
+from heedful.config.experiment import Experiment, SearchConfig, TrainConfig
 from heedful.config.presets import preset
 from heedful.errors import ConfigError, did_you_mean
 
@@ -78,6 +78,11 @@ def parse_experiment(tables: Mapping[str, Any], under: Mapping[str, Any]) -> Exp
         experiment = _keep_peak_rate(experiment, lower.get("train", {}).get("schedule", TrainConfig().schedule))
     check_experiment(experiment)
     return experiment
+
+
+def change_search(search: SearchConfig, changes: Mapping[str, object]) -> SearchConfig:
+    """The search with some keys of `[search]` changed, and checked."""
+    return parse_experiment({"search": {**dataclasses.asdict(search), **changes}}, {}).search
 
 
 def _keep_peak_rate(experiment: Experiment, before: str) -> Experiment:

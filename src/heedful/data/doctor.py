@@ -30,7 +30,15 @@ from heedful.data.findings import (
     severity_of,
     tidy_line,
 )
-from heedful.data.pairs import MAX_LINE_BYTES, STANDARD_INPUT, StrPath, check_parallel, list_files, read_raw_lines
+from heedful.data.pairs import (
+    MAX_LINE_BYTES,
+    STANDARD_INPUT,
+    AnyPath,
+    Paths,
+    check_parallel,
+    list_files,
+    read_raw_lines,
+)
 from heedful.errors import DataError, OutOfSpace
 
 _BLOCK = 4096  # pairs that are examined at a time
@@ -110,9 +118,9 @@ class _Scan:
 
 
 def doctor(
-    source: StrPath | Sequence[StrPath],
-    target: StrPath | Sequence[StrPath],
-    tests: Sequence[tuple[StrPath, StrPath]] = (),
+    source: Paths,
+    target: Paths,
+    tests: Sequence[tuple[AnyPath, AnyPath]] = (),
 ) -> Diagnosis:
     """Find the problems of a parallel corpus. `tests` are pairs of source and reference files, to look for overlap.
 
@@ -134,10 +142,10 @@ def doctor(
 
 
 def clean_corpus(
-    source: StrPath | Sequence[StrPath],
-    target: StrPath | Sequence[StrPath],
-    out: StrPath,
-    tests: Sequence[tuple[StrPath, StrPath]] = (),
+    source: Paths,
+    target: Paths,
+    out: AnyPath,
+    tests: Sequence[tuple[AnyPath, AnyPath]] = (),
 ) -> CleanedCorpus:
     """Write the good pairs to files of the same names in the folder `out`; none appears before all are complete."""
     sources, targets, out = list_files(source), list_files(target), Path(out)
@@ -162,7 +170,7 @@ def clean_corpus(
     )
 
 
-def _scan(sources: Sequence[str], targets: Sequence[str], test_sets: Sequence[tuple[StrPath, StrPath]]) -> _Scan:
+def _scan(sources: Sequence[str], targets: Sequence[str], test_sets: Sequence[tuple[AnyPath, AnyPath]]) -> _Scan:
     tests = [(str(source), str(target)) for source, target in test_sets]
     check_parallel(sources, targets)
     check_parallel([source for source, _ in tests], [target for _, target in tests])

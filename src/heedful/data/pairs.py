@@ -39,7 +39,8 @@ _LANGUAGES = (
 )
 
 
-StrPath = str | os.PathLike[str]
+AnyPath = str | os.PathLike[str]
+Paths = AnyPath | Sequence[AnyPath]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ class Pair:
     target: str
 
 
-def list_files(files: StrPath | Sequence[StrPath]) -> list[str]:
+def list_files(files: Paths) -> list[str]:
     """The names of one or several files."""
     several = [files] if isinstance(files, str | os.PathLike) else files
     return [os.fspath(file) for file in several]

@@ -1,60 +1,114 @@
-"""Several systems on one test set: runs, which translate it now, and translations that were made elsewhere."""
+"""Compare systems on one test set: models, which translate it now, and files of translations."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 
-from heedful.config import BleuTokens, SearchConfig
-from heedful.data.pairs import STANDARD_INPUT, read_lines
-from heedful.errors import ConfigError, DataError
+from heedful.config import BleuTokens, Device, SearchConfig, change_search
+from heedful.data.pairs import STANDARD_INPUT, AnyPath, Paths, list_files, read_lines
+from heedful.errors import ConfigError, DataError, did_you_mean
+from heedful.evaluation.evaluate import load_translator
 from heedful.metrics.bleu import split_words
 from heedful.metrics.comparison import Comparison, EvaluationSet, System, compare_outputs
-from heedful.progress import Reporter
+from heedful.progress import LoggingReporter, Reporter
+from heedful.storage.model_names import built_in_models, find_model, is_model
 from heedful.storage.run_folder import RunFolder
 from heedful.tasks import find_task
+from heedful.translation.engines import EngineChoice
 from heedful.translation.translator import Translator
 
 _LINES_AT_A_TIME = 8192
 
 
-@dataclass(frozen=True, slots=True)
-class Competitor:
-    """A run with what translates and how, or the lines of a file."""
+def compare(
+    systems: Sequence[AnyPath],
+    reference: Paths,
+    source: AnyPath | None = None,
+    *,
+    search: Mapping[str, object] | None = None,
+    tokenize: BleuTokens | None = None,
+    device: Device = "auto",
+    engine: EngineChoice = "auto",
+    threads: int | None = None,
+    reporter: Reporter | None = None,
+) -> Comparison:
+    """Compare two or more systems on a test set; the first is the baseline.
 
-    name: str
-    lines: tuple[str, ...] = ()
-    run: RunFolder | None = None
-    translator: Translator | None = None
-    search: SearchConfig | None = None
+    A system is a model (a run folder or a built-in model), which translates `source`, or a file of translations. All
+    files have one sentence a line; several references are several right answers. `search` changes keys of each model's
+    own search, such as `{"beam": 8}`. `tokenize` is sacreBLEU's tokenizer; None takes the models' own, else 13a.
+    `threads` is the number of PyTorch's threads: 0 for all cores, None to leave it unchanged.
+
+    >>> import heedful
+    >>> found = heedful.compare(["runs/old", "runs/new"], "test.de", "test.en")  # doctest: +SKIP
+    """
+    reporter = reporter or LoggingReporter()
+    names, references = list_files(systems), list_files(reference)
+    if len(names) < 2:
+        only = f", not only {names[0]}" if names else ""
+        raise ConfigError(f"give two or more systems to compare{only}")
+    folders = {name: find_model(name) for name in names if not Path(name).is_file() and _is_meant_as_model(name)}
+    if folders and not source:
+        raise ConfigError(f"{next(iter(folders))} is a model, which has to translate; give it the text by --source")
+    outputs = [name for name in names if name not in folders]
+    test, lines = _read_files(str(source) if source else None, references, outputs)
+    runs = {name: _open_run(folder) for name, folder in folders.items()}
+    tokens = tokenize or common_tokenizer(list(runs.values()))
+    translators = {name: load_translator(run, [], device, engine, threads, reporter) for name, run in runs.items()}
+    searches = {name: change_search(translator.search, search or {}) for name, translator in translators.items()}
+    shown = dict(zip(names, short_names(names), strict=True))
+    for name, translator in translators.items():
+        lines[name] = _translate(translator, searches[name], test, shown[name], reporter)
+    found = [System(shown[name], lines[name]) for name in names]
+    trained = next((name for name, run in runs.items() if (run.data / "train-0/corpus.json").exists()), None)
+    if trained is None:
+        return compare_outputs(found, test, tokens)
+    seen = split_words(chain.from_iterable([*test.references, *lines.values()]), tokens)
+    frequency = _count_training_words(runs[trained], set(chain.from_iterable(seen)), tokens, reporter)
+    return compare_outputs(found, test, tokens, frequency, f"the training text of {shown[trained]}")
 
 
-def short_names(paths: Sequence[Path]) -> list[str]:
-    """What to call them: by the last part of the path, unless two would be called the same."""
-    names = [path.name or str(path) for path in paths]
-    return names if len(set(names)) == len(names) else [str(path) for path in paths]
+def short_names(paths: Sequence[str]) -> list[str]:
+    """The last part of each path, or the whole paths if two would have the same name."""
+    names = [Path(path).name or path for path in paths]
+    return names if len(set(names)) == len(names) else list(paths)
 
 
-def read_texts(
-    source: Path | None, references: Sequence[Path], outputs: Sequence[Path]
-) -> tuple[EvaluationSet, dict[Path, tuple[str, ...]]]:
-    """The test set, and the translations in files; all must have as many lines."""
-    paths = [*references, *([source] if source else []), *outputs]
-    if sum(str(path) == STANDARD_INPUT for path in paths) > 1:
+def common_tokenizer(runs: Sequence[RunFolder]) -> BleuTokens:
+    """The tokenizer of BLEU in the experiments of all runs, which must agree; 13a if there are no runs."""
+    wanted = {run.experiment().evaluate.tokenize: run for run in reversed(runs)}
+    if len(wanted) > 1:
+        each = ", ".join(f"{run.path} '{tokens}'" for tokens, run in reversed(wanted.items()))
+        raise ConfigError(f"the runs have different evaluate.tokenize: {each}; choose one by --tokenize")
+    return next(iter(wanted), "13a")
+
+
+def _is_meant_as_model(name: str) -> bool:
+    """Whether it is a model, or a misspelt name of a built-in one."""
+    return is_model(name) or bool(did_you_mean(name, built_in_models()))
+
+
+def _read_files(
+    source: str | None, references: Sequence[str], outputs: Sequence[str]
+) -> tuple[EvaluationSet, dict[str, tuple[str, ...]]]:
+    """The test set, and the lines of all files; all must have the same number."""
+    names = [*references, *([source] if source else []), *outputs]
+    if names.count(STANDARD_INPUT) > 1:
         raise DataError("standard input (-) can be read only once; give files for the others")
-    contents = {path: tuple(read_lines(path)) for path in paths}
-    first = contents[paths[0]]
-    for path, lines in contents.items():
-        if len(lines) != len(first):
+    lines = {name: tuple(read_lines(Path(name))) for name in names}
+    first = lines[names[0]]
+    for name, several in lines.items():
+        if len(several) != len(first):
             raise DataError(
-                f"{paths[0]} has {len(first)} lines but {path} has {len(lines)}; all files must pair up line by line"
+                f"{names[0]} has {len(first)} lines but {name} has {len(several)}; all files must pair up line by line"
             )
-    return EvaluationSet(tuple(contents[path] for path in references), contents[source] if source else None), contents
+    test = EvaluationSet(tuple(lines[name] for name in references), lines[source] if source else None)
+    return test, {name: lines[name] for name in outputs}
 
 
-def open_run(path: Path) -> RunFolder:
-    """A run folder whose outputs can be compared."""
+def _open_run(path: Path) -> RunFolder:
+    """A run folder whose model translates."""
     run = RunFolder.open(path)
     if not (task := find_task(run.experiment().task)).translates:
         raise ConfigError(
@@ -64,56 +118,31 @@ def open_run(path: Path) -> RunFolder:
     return run
 
 
-def common_tokens(runs: Sequence[RunFolder]) -> BleuTokens:
-    """How the words of BLEU are told apart: as the experiments say, which must agree; else as sacreBLEU does."""
-    wanted = {run.experiment().evaluate.tokenize: run for run in reversed(runs)}
-    if len(wanted) > 1:
-        told = ", ".join(f"{run.path} '{tokens}'" for tokens, run in reversed(wanted.items()))
-        raise ConfigError(f"the runs have different evaluate.tokenize: {told}; choose one by --tokenize")
-    return next(iter(wanted), "13a")
-
-
-def compare_all(
-    competitors: Sequence[Competitor], texts: EvaluationSet, tokenize: BleuTokens, report: Reporter
-) -> Comparison:
-    """Translate where that is still to be done, then compare.
-
-    How frequent words are is counted in the training text of the first run that still has it, else in the references.
-    """
-    systems = [System(one.name, _translated(one, texts, report)) for one in competitors]
-    trained = next((one for one in competitors if one.run and (one.run.data / "train-0/corpus.json").exists()), None)
-    if trained is None or trained.run is None:
-        return compare_outputs(systems, texts, tokenize)
-    said = split_words(chain.from_iterable([*texts.references, *(system.outputs for system in systems)]), tokenize)
-    frequency = _training_frequency(trained.run, set(chain.from_iterable(said)), tokenize, report)
-    return compare_outputs(systems, texts, tokenize, frequency, f"the training text of {trained.name}")
-
-
-def _translated(one: Competitor, texts: EvaluationSet, report: Reporter) -> tuple[str, ...]:
-    if one.translator is None:
-        return one.lines
-    sources = texts.sources or ()
-    found = one.translator.translate_lines(
+def _translate(
+    translator: Translator, search: SearchConfig, test: EvaluationSet, name: str, reporter: Reporter
+) -> tuple[str, ...]:
+    sources = test.sources or ()
+    found = translator.translate_lines(
         sources,
-        search=one.search,
-        done=lambda count: report.progress(f"translating with {one.name}", count, len(sources)),
+        search=search,
+        done=lambda count: reporter.progress(f"translating with {name}", count, len(sources)),
     )
     return tuple(translation.text for translation in found)
 
 
-def _training_frequency(run: RunFolder, wanted: set[str], tokenize: BleuTokens, report: Reporter) -> Counter[str]:
-    """How often each of these words is in the target side of the training corpus."""
+def _count_training_words(run: RunFolder, wanted: set[str], tokenize: BleuTokens, reporter: Reporter) -> Counter[str]:
+    """The count of each wanted word in the target side of the training corpus."""
     found: Counter[str] = Counter()
-    for words in split_words(_training_text(run, report), tokenize):
+    for words in split_words(_read_training_text(run, reporter), tokenize):
         found.update(word for word in words if word in wanted)
     return found
 
 
-def _training_text(run: RunFolder, report: Reporter) -> Iterator[str]:
+def _read_training_text(run: RunFolder, reporter: Reporter) -> Iterator[str]:
     from heedful.data.corpus import Corpus
 
     corpus, tokenizer = Corpus(run.data / "train-0"), run.tokenizers().target
     for start in range(0, len(corpus), _LINES_AT_A_TIME):
         places = range(start, min(start + _LINES_AT_A_TIME, len(corpus)))
         yield from tokenizer.decode_all([corpus.sentence("target", place).tolist() for place in places])
-        report.progress("counting words of the training text", places.stop, len(corpus))
+        reporter.progress("counting words of the training text", places.stop, len(corpus))

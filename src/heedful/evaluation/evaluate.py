@@ -1,37 +1,134 @@
-"""A model's outputs for a test set, scored."""
+"""Translate a test set with a model, and score the outputs."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 
-from heedful.config import BleuTokens, SearchConfig
+from heedful.config import BleuTokens, Device, SearchConfig, change_search
+from heedful.data.pairs import AnyPath, Paths, guess_language, list_files
+from heedful.errors import ConfigError, HeedfulError
 from heedful.metrics import Score
-from heedful.progress import Reporter
-from heedful.tasks import Question, ScoringOptions
+from heedful.progress import LoggingReporter, Reporter
+from heedful.storage.model_names import find_model, is_built_in
+from heedful.storage.run_folder import RunFolder
+from heedful.tasks import Question, ScoringOptions, find_task
+from heedful.translation.engines import EngineChoice
 from heedful.translation.translator import Translator
 
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """Outputs in the order of the questions, and their scores."""
+    """The outputs of a model for a test set, in its order, and their scores."""
 
     outputs: tuple[str, ...]
     scores: tuple[Score, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class EvaluationFiles:
+    """The files of a test set; `references` has one list of files for each set of references."""
+
+    sources: tuple[str, ...]
+    references: tuple[tuple[str, ...], ...]
+
+
 def evaluate(
+    model: AnyPath,
+    source: AnyPath | None = None,
+    reference: Paths = (),
+    *,
+    others: Sequence[AnyPath] = (),
+    search: Mapping[str, object] | None = None,
+    tokenize: BleuTokens | None = None,
+    language: str = "",
+    device: Device = "auto",
+    engine: EngineChoice = "auto",
+    threads: int | None = None,
+    reporter: Reporter | None = None,
+) -> Evaluation:
+    """Translate a test set, score the outputs, and store the scores in the model's run folder.
+
+    `model` is a run folder or the name of a built-in model; with `others`, they form an ensemble. Without `source`, the
+    test set is the experiment's (`data.test_source`). Several references are several right answers for each line.
+    `search` changes keys of the model's own search, such as `{"beam": 8}`. `tokenize` is sacreBLEU's tokenizer,
+    `language` the target language; if they are missing, the experiment and the file names decide. `threads` is the
+    number of PyTorch's threads: 0 for all cores, None to leave it unchanged.
+
+    >>> import heedful
+    >>> heedful.evaluate("en-de", "test.en", "test.de").scores  # doctest: +SKIP
+    """
+    reporter = reporter or LoggingReporter()
+    run = RunFolder.open(find_model(model))
+    experiment, files = run.experiment(), find_test_files(run, source, reference)
+    questions = find_task(experiment.task).read_questions(files.sources, files.references)
+    more = [RunFolder.open(find_model(other)) for other in others]
+    translator = load_translator(run, more, device, engine, threads, reporter)
+    config = change_search(translator.search, search or {})
+    named = guess_language(files.references[0][0]) if files.references else ""
+    scoring = ScoringOptions(
+        tokenize or experiment.evaluate.tokenize, language or named or experiment.data.target_language
+    )
+    found = evaluate_translator(translator, questions, config, scoring, reporter)
+    if not more and not is_built_in(run.path):  # an ensemble's scores are not the run's
+        _store_scores(run, files, config, found, reporter)
+    return found
+
+
+def evaluate_translator(
     translator: Translator,
     questions: Sequence[Question],
     search: SearchConfig,
-    tokenize: BleuTokens,
-    language: str,
-    report: Reporter,
+    scoring: ScoringOptions,
+    reporter: Reporter,
 ) -> Evaluation:
-    """Answer the questions and compare with what is right."""
+    """Answer the questions, and score the answers by the metrics of the translator's task."""
     lines = translator.translate_lines(
         [question.source for question in questions],
         search=search,
-        done=lambda count: report.progress("translating", count, len(questions)),
+        done=lambda count: reporter.progress("translating", count, len(questions)),
     )
     outputs = tuple(line.text for line in lines)
     references = [question.references for question in questions]
-    return Evaluation(outputs, tuple(translator.task.score(outputs, references, ScoringOptions(tokenize, language))))
+    return Evaluation(outputs, tuple(translator.task.score(outputs, references, scoring)))
+
+
+def find_test_files(run: RunFolder, source: AnyPath | None = None, reference: Paths = ()) -> EvaluationFiles:
+    """The given files, or those that the run's experiment names."""
+    experiment, references = run.experiment(), list_files(reference)
+    data, two_files = experiment.data, find_task(experiment.task).files == "two"
+    if source:
+        if two_files and not references:
+            raise ConfigError(f"--source {source} needs --reference, its translation by people")
+        return EvaluationFiles((str(source),), tuple((name,) for name in references))
+    if references:
+        raise ConfigError(f"--reference {references[0]} needs --source, the text that it translates")
+    if not data.test_source:
+        more = " and --reference" if two_files else ""
+        raise ConfigError(f"there is no test set: give --source{more}, because the run has no data.test_source")
+    return EvaluationFiles(data.test_source, (data.test_target,) if data.test_target else ())
+
+
+def load_translator(
+    run: RunFolder,
+    others: Sequence[RunFolder],
+    device: Device,
+    engine: EngineChoice,
+    threads: int | None,
+    reporter: Reporter,
+) -> Translator:
+    """Load a model, or several as an ensemble, and let PyTorch use so many threads (None: unchanged)."""
+    translator = Translator.from_run(run, device, engine, others, reporter.say)
+    if threads is not None and translator.engine.name == "torch":
+        from heedful.device import use_threads
+
+        use_threads(threads)
+    return translator
+
+
+def _store_scores(
+    run: RunFolder, files: EvaluationFiles, search: SearchConfig, found: Evaluation, reporter: Reporter
+) -> None:
+    scores = [asdict(score) for score in found.scores]
+    try:
+        run.add_scores(", ".join(files.sources), {"beam": search.beam, "alpha": search.alpha, "scores": scores})
+    except HeedfulError as error:  # the folder may be read-only
+        reporter.say(f"the scores are not stored in the run folder: {error}")

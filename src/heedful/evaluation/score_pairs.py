@@ -64,7 +64,7 @@ class Total:
         return exp(-self.log_prob / self.pieces) if self.pieces else 1.0
 
 
-def score_pairs(translator: Translator, pairs: Iterator[Pair], report: Reporter) -> Iterator[PairScore]:
+def score_pairs(translator: Translator, pairs: Iterator[Pair], reporter: Reporter) -> Iterator[PairScore]:
     """The scores of a stream of pairs, in its order and in bounded memory."""
     before = 0
     while window := list(islice(pairs, WINDOW)):
@@ -74,7 +74,7 @@ def score_pairs(translator: Translator, pairs: Iterator[Pair], report: Reporter)
                 raise DataError(f"pair {number} has {pieces} pieces, over {_LONGEST}; split it into sentences")
         yield from score_tokenized_pairs(translator, tokenized)
         before += len(window)
-        report.progress("scoring", before, 0)
+        reporter.progress("scoring", before, 0)
 
 
 def tokenize_pairs(translator: Translator, pairs: Sequence[Pair]) -> list[TokenizedPair]:

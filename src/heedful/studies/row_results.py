@@ -13,7 +13,7 @@ from heedful.config import Experiment
 from heedful.data.corpus import Corpus
 from heedful.device import choose_device, use_threads
 from heedful.errors import ConfigError, FolderError
-from heedful.evaluation.evaluate import evaluate
+from heedful.evaluation.evaluate import evaluate_translator
 from heedful.metrics import Score
 from heedful.models.flops import training_flops
 from heedful.models.size import model_size
@@ -22,7 +22,7 @@ from heedful.storage.run_folder import RunFolder, read_valid_pairs
 from heedful.studies.row_training import train_row
 from heedful.studies.rows import TableRow
 from heedful.studies.study import StudyPlan
-from heedful.tasks import Question, find_task
+from heedful.tasks import Question, ScoringOptions, find_task
 from heedful.training.validation import compute_validation_loss
 from heedful.translation.translator import Translator
 
@@ -74,8 +74,8 @@ def score_row(run: RunFolder, asked: Sequence[Question], plan: StudyPlan) -> Row
     plan.report.say(f"{run.path.name}: scoring on {len(asked)} sentences")
     use_threads(experiment.train.threads)
     translator = Translator.on_device(run, choose_device(experiment.train.device))
-    search, tokenize = experiment.search, experiment.evaluate.tokenize
-    found = evaluate(translator, asked, search, tokenize, experiment.data.target_language, plan.report)
+    scoring = ScoringOptions(experiment.evaluate.tokenize, experiment.data.target_language)
+    found = evaluate_translator(translator, asked, experiment.search, scoring, plan.report)
     scored = RowScores(found.outputs, found.scores, _perplexity(run, translator))
     write_atomically(run.path / _FILE, json.dumps({"of": key, **asdict(scored)}, indent=1, ensure_ascii=False))
     return scored
