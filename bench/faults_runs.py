@@ -52,7 +52,7 @@ def data(folder: Path, count: int, chance: random.Random) -> Outcome:
         kinds[f"{'texts' if path in texts else 'prepared files'} {kind}"] += 1
         failures += [f"{path.name} {kind}: {wrong}"] if wrong else []
     refused, said = _resumed(run)
-    failures += [f"restored, but refused: {refused}"] if refused or "no longer there" in said else []
+    failures += [f"restored, but refused: {refused}"] if refused or "missing: " in said else []
     return Outcome(count, tuple(failures), ", ".join(f"{number} {kind}" for kind, number in sorted(kinds.items())))
 
 
@@ -65,7 +65,7 @@ def _judge(run: Path, path: Path, kind: str, text: bool) -> str:
         case "gone" if text:
             return refused or ("" if path.name in said else "nothing was said")
         case "gone" if path.name == "manifest.json":
-            return refused or ("" if "is not verified" in said else "nothing was said")
+            return refused or ("" if "cannot be verified" in said else "nothing was said")
     # The name in a manifest's own complaint is that of the file; a damaged manifest names itself.
     return "" if path.name in refused else f"not refused by name: {refused or said}"
 

@@ -1,4 +1,4 @@
-"""Where tensors live, how many threads work on them and how much memory they take."""
+"""The device of tensors, the number of threads, and the memory in use."""
 
 import os
 import sys
@@ -12,9 +12,9 @@ from heedful.errors import ConfigError
 
 
 def choose_device(device: Device) -> torch.device:
-    """The device of this name; "auto" takes the fastest there is.
+    """The device of this name; "auto" takes the fastest one.
 
-    On CUDA, what is multiplied in float32 goes through TF32 from then on: ten bits of each factor, sums in float32.
+    On CUDA, float32 products use TF32 from then on: ten bits of each factor, sums in float32.
     """
     present = {
         "cuda": torch.cuda.is_available(),
@@ -24,34 +24,34 @@ def choose_device(device: Device) -> torch.device:
     chosen = next(name for name, here in present.items() if here) if device == "auto" else device
     if not present[chosen]:
         here = ", ".join(name for name, yes in present.items() if yes)
-        raise ConfigError(f"device '{device}' is not on this machine, which has {here}; choose auto")
+        raise ConfigError(f"device '{device}' is not available on this machine, which has {here}; choose auto")
     if chosen == "cuda":
         torch.set_float32_matmul_precision("high")
     return torch.device(chosen)
 
 
 def use_threads(threads: int, processes: int = 1) -> int:
-    """Let PyTorch use so many threads, 0 for this process's share of all cores; give the number."""
+    """Set PyTorch's number of threads and return it; 0 means this process's share of all cores."""
     count = threads or max(1, _cores() // processes)
     torch.set_num_threads(count)
     return count
 
 
 def _cores() -> int:
-    """Cores that this process may use, which can be fewer than the machine has."""
+    """The cores that this process may use, which can be fewer than the machine has."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryUse:
-    """Memory that this process takes on a device, and the most it ever took, in MiB."""
+    """The memory that this process uses on a device now and at its peak, in MiB."""
 
     now: int
     peak: int
 
 
 def measure_memory(device: str) -> MemoryUse:
-    """Of the GPU what its tensors take; else the resident set of the process."""
+    """On a GPU the memory of its tensors, else the resident set of the process."""
     if device == "cuda":
         return MemoryUse(torch.cuda.memory_allocated() >> 20, torch.cuda.max_memory_allocated() >> 20)
     peak = _peak_resident()
@@ -59,7 +59,7 @@ def measure_memory(device: str) -> MemoryUse:
 
 
 def _resident() -> int:
-    """MiB; 0 where the system does not tell."""
+    """In MiB; 0 if the system does not say."""
     try:
         pages = Path("/proc/self/statm").read_text(encoding="ascii").split()[1]
         return int(pages) * os.sysconf("SC_PAGE_SIZE") >> 20

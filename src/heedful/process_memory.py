@@ -1,4 +1,4 @@
-"""The memory of this process."""
+"""Tune how this process allocates and frees memory."""
 
 import ctypes
 import gc
@@ -12,27 +12,26 @@ _ARENA_MAX = -8
 
 
 def keep_freed_memory() -> None:
-    """Have this process keep the memory that it has been given.
+    """Make the C library keep freed memory for reuse.
 
-    glibc hands large temporaries back to the kernel, which gives them anew, page by page and cleared. With them kept,
-    small updates were up to a tenth faster, and translation a few hundredths. Where the C library knows no `mallopt`
-    nothing happens.
+    glibc returns large temporaries to the kernel, which hands them out again page by page and cleared. With them kept,
+    small updates are up to 10 % faster and translation is a few per cent faster. Without `mallopt` nothing happens.
     """
     _set(_KEEP)
 
 
 def share_freed_memory() -> None:
-    """Have the threads that begin from now on use what others have freed, as many at once as there are cores.
+    """Let threads that start from now on share freed memory, with one arena per core.
 
-    Else each has memory of its own, and a server grows until all of them have had the largest batch.
+    Otherwise each thread has its own arena, and a server grows until each of them has had the largest batch.
     """
     _set({_ARENA_MAX: os.cpu_count() or 1})
 
 
 def freeze_loaded_objects() -> None:
-    """Have Python's search for unreachable cycles pass over all that is here now, to be called when all is loaded.
+    """Make the garbage collector skip all objects that exist now; call this when everything is loaded.
 
-    Else it looks through every object of every library again and again, which took a tenth of a request's time.
+    Otherwise it scans every object of every library again and again, which took 10 % of the time of a request.
     """
     gc.unfreeze()
     gc.collect()

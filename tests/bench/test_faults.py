@@ -100,11 +100,11 @@ def test_relative_names_are_looked_for_from_the_run_folder(tmp_path: Path, monke
     (tmp_path / "home").rename(tmp_path / "moved")
     monkeypatch.chdir(tmp_path / "moved" / "other")
     ran = toy.run("train", "--resume", "../runs/a")
-    assert (ran.code, "no longer there" in ran.err) == (0, False)
+    assert (ran.code, "missing: " in ran.err) == (0, False)
     (tmp_path / "moved" / "text.en").rename(tmp_path / "moved" / "elsewhere.en")
     ran = toy.run("train", "--resume", "../runs/a")
     assert ran.code == 0
-    assert "no longer there: text.en; training goes on with what it has prepared of the text" in ran.err
+    assert "missing: text.en; training continues with the text that it has prepared" in ran.err
 
 
 @pytest.mark.parametrize("name", ["train-1/source.ids", "train-0/target.ends", "valid/source.ids", "valid.json"])
@@ -115,7 +115,7 @@ def test_a_prepared_file_that_changed_is_refused_by_name(texts: Path, name: str)
     path.write_bytes(content)
     ran = toy.run("train", "--resume", texts / "run")
     assert (ran.code, ran.out) == (2, "")
-    assert f"/run/data is no longer what this run has prepared ({name}: sha256 differs); restore it" in ran.err
+    assert f"/run/data has changed since this run prepared it ({name}: sha256 differs); restore it" in ran.err
     assert "or train in a new folder" in ran.err
 
 
@@ -123,7 +123,7 @@ def test_a_run_of_an_earlier_version_goes_on_unverified(texts: Path) -> None:
     (texts / "run" / "data" / "manifest.json").unlink()
     ran = toy.run("train", "--resume", texts / "run")
     assert ran.code == 0, ran.err
-    assert "is from an earlier version and its content is not verified" in ran.err
+    assert "is from an earlier version and cannot be verified" in ran.err
 
 
 # Memory
@@ -146,7 +146,7 @@ def test_a_run_of_an_earlier_version_goes_on_unverified(texts: Path) -> None:
 def test_every_way_to_run_out_of_memory_names_the_budget(error: Exception, is_memory: bool) -> None:
     assert out_of_memory(error) is is_memory
     sentence = (
-        "^out of memory with train.batch_tokens = 4096 and train.accumulate = 2; free some memory and go on with "
+        "^out of memory with train.batch_tokens = 4096 and train.accumulate = 2; free some memory and continue with "
         r"--resume, or start a new run with a higher train.accumulate \(the same updates in smaller parts\) or a lower"
     )
     with (

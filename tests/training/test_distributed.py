@@ -326,7 +326,7 @@ def test_a_process_that_hangs_is_named(pairs: Path, tmp_path: Path) -> None:
         os.kill(stopped, signal.SIGKILL)  # torchrun would wait for half a minute before it does so
         code, said = job.end()
     assert code == 1
-    assert "go on with --resume" in said
+    assert "continue with --resume" in said
 
 
 @pytest.mark.parametrize(

@@ -89,8 +89,11 @@ def test_every_choice_is_told(tuned: tuple[Path, str]) -> None:
     said = tuned[1]
     assert "its weights, network and vocabulary are kept" in said
     assert "held out: about 12 pairs to validate on" in said
-    assert "learning rate: 0.001 at most, a tenth of what the model was trained with, so that it forgets little" in said
-    assert "if none is better, it stays as it was" in said
+    assert (
+        "learning rate: 0.001 at most, 10 % of the rate that the model was trained with, so that it forgets little"
+        in said
+    )
+    assert "or the unchanged model if none is better" in said
     assert "end: after 5 validations without a better model" in said
     assert "schedule:" not in said  # these two were set
     assert "validation: every" not in said
@@ -218,8 +221,8 @@ def test_a_resumed_run_cannot_begin_with_another_model(trained: Path, tuned: tup
 @pytest.mark.parametrize(
     ("languages", "warning"),
     [
-        (("de", "en"), "is from en to de, but the text from de to en; are --source and --target swapped?"),
-        (("en", "fr"), "is from en to de, but the text from en to fr"),
+        (("de", "en"), "translates from en to de, but the text is from de to en; are source and target swapped?"),
+        (("en", "fr"), "translates from en to de, but the text is from en to fr"),
         (("", "de"), ""),
         (("", ""), ""),
     ],
@@ -256,9 +259,9 @@ def test_foreign_words_are_warned_of_and_a_training_that_gains_nothing_changes_n
     # A step that is far too large: nothing validates better than the beginning.
     ran = tune(trained / "run", tmp_path / "odd", tmp_path / "run", "train.learning_rate=30", "train.clip_norm=0")
     assert ran.code == 0, ran.err
-    assert "warning: the model's vocabulary does not know the words of this text well" in ran.err
-    assert "pieces a word in the source instead of 1.00) and stays as it is" in ran.err
-    assert "no validation was better than before the first step: the model stays as it was" in ran.err
+    assert "warning: the model's vocabulary, which cannot change, does not fit this text well" in ran.err
+    assert "pieces per word in the source instead of 1.00)" in ran.err
+    assert "no validation was better than before the first step, so the model is unchanged" in ran.err
     assert "model: best validation, step 0, unchanged from run" in ran.err
     assert toy.same_bits(toy.weights(tmp_path / "run"), toy.weights(trained / "run"))
 
@@ -268,8 +271,8 @@ def test_text_too_small_to_validate_on_is_warned_of(trained: Path, tmp_path: Pat
     toy.write_lines(tmp_path / "few.en", source)
     toy.write_lines(tmp_path / "few.de", [toy.translated(line) for line in source])
     ran = tune(trained / "run", tmp_path / "few", tmp_path / "run", "train.max_steps=2")
-    assert "warning: no pair is left to validate on, so the last model stays, better or not" in ran.err
-    assert "if none is better, it stays as it was" not in ran.err
+    assert "warning: there are no pairs to validate on, so the run keeps the last model, even if it is worse" in ran.err
+    assert "or the unchanged model if none is better" not in ran.err
     assert "model: last, step 2" in ran.err
 
 

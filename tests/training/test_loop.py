@@ -201,7 +201,7 @@ class TestNotFinite:
         message = str(caught.value)
         assert message.startswith("at step 1 with learning rate 0.01 the loss is 4.02")
         assert message.endswith(
-            " and its gradient nan; lower train.learning_rate or set train.on_non_finite = 'skip', "
+            " and its gradient norm nan; lower train.learning_rate or set train.on_non_finite = 'skip', "
             "and resume from the last checkpoint"
         )
         assert caught.value.exit_code == 6

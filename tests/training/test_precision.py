@@ -76,13 +76,13 @@ class TestChoice:
         monkeypatch.setattr("platform.machine", lambda: "x86_64")
         assert choose_precision("bfloat16", CUDA) == (
             torch.float32,
-            "train.precision is bfloat16, but this GPU does not have it (float16 it has): it stays in float32",
+            "train.precision is bfloat16, but this GPU does not support it (it does support float16): float32 is used",
         )
         for wanted in ("bfloat16", "float16"):
             assert choose_precision(wanted, CPU) == (
                 torch.float32,
                 f"train.precision is {wanted}, but this processor (x86_64) has no instructions for it and would be "
-                "many times slower: it stays in float32",
+                "many times slower: float32 is used",
             )
 
     @pytest.mark.parametrize("name", ["avx512_bf16", "amx_bf16"])
@@ -328,7 +328,7 @@ class TestCompile:
 
     def test_a_processor_refuses_with_a_sentence(self, compiled: list[nn.Module]) -> None:
         assert set_up_layers(fresh(SMALL), TrainConfig(compile=True), CPU) == (
-            "train.compile is true, but on a processor heedful's own loops were measured faster: it stays off"
+            "train.compile is true, but on a CPU heedful's own kernels are faster, so nothing is compiled"
         )
         assert compiled == []
 
@@ -354,7 +354,7 @@ class TestTold:
             )
         assert ran.code == 0, ran.err
         told = " ".join(ran.err.split())
-        assert "would be many times slower: it stays in float32" in told
+        assert "would be many times slower: float32 is used" in told
         assert "train.compile is true, but on a processor" in told
         assert "MiB of memory (" in told
         about = json.loads((tmp_path / "run" / "about.json").read_text())

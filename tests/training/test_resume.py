@@ -279,7 +279,7 @@ def test_prepared_data_that_is_cut_off_is_named(whole: Path, tmp_path: Path, nam
 # A preparation that is cut short
 
 
-@pytest.mark.parametrize("place", ["_tokenizers", "_train_corpora", "_valid_corpus", "_summarise"])
+@pytest.mark.parametrize("place", ["_make_tokenizers", "_write_train_corpora", "_write_valid_corpus", "_summarise"])
 def test_a_run_stopped_in_its_preparation_can_be_resumed(pairs: Path, whole: Path, tmp_path: Path, place: str) -> None:
     run = tmp_path / "run"
     with (
@@ -301,7 +301,7 @@ def test_a_signal_in_the_preparation_stops_it_at_once(pairs: Path, tmp_path: Pat
     run = tmp_path / "run"
     files = ("--source", pairs / "train.en", "--target", pairs / "train.de", "--out", run)
     began = time.monotonic()
-    with mock.patch("heedful.training.prepare._tokenizers", side_effect=stopped):
+    with mock.patch("heedful.training.prepare._make_tokenizers", side_effect=stopped):
         ran = toy.run("train", *files, *toy.settings("train.max_steps=1", "train.batch_tokens=99"))
     assert (ran.code, ran.out) == (code, "")
     assert time.monotonic() - began < 8

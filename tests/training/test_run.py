@@ -334,7 +334,7 @@ def test_validation_pairs_that_are_all_empty_are_refused(pairs: Path, tmp_path: 
     blank = toy.write_lines(tmp_path / "blank.en", [" ", " "])
     experiment = wanted(pairs)
     data = replace(experiment.data, valid_source=(str(blank),), valid_target=(str(blank),))
-    with pytest.raises(DataError, match=r"^every validation pair is empty or too long; give other files"):
+    with pytest.raises(DataError, match=r"^all validation pairs are empty or too long; give other files"):
         trained_in(tmp_path / "run", replace(experiment, data=data))
     assert not (tmp_path / "run").exists()
 
@@ -409,7 +409,7 @@ def test_what_is_chosen_follows_what_is_set() -> None:
     )
     assert usual.tables["train"]["batch_tokens"] == 875
     assert smaller.tables["train"]["max_steps"] == round(8.75 * usual.tables["train"]["max_steps"])
-    assert "about 50 times through" in smaller.reasons["train.max_steps"]
+    assert "about 50 epochs" in smaller.reasons["train.max_steps"]
     assert (short.tables["train"]["warmup_steps"], short.tables["train"]["validate_every"]) == (12, 50)
     assert choose_settings(found, "cpu", {}, model=True, symbols=True).tables["text"]["vocabulary_size"] == 258 + 500
     before = Experiment()

@@ -96,7 +96,7 @@ class Checkpoints:
 
         None if there are no checkpoints; FolderError if there are some and all are damaged.
         """
-        skipped = self._missing()
+        skipped = self._describe_missing()
         for step in reversed(self.steps()):
             try:
                 found = self._load(step)
@@ -147,7 +147,7 @@ class Checkpoints:
                 raise DamagedError(folder, f"{_STATE}: has no step or state")
         return Checkpoint(step, _read_tensors(folder), state)
 
-    def _missing(self) -> list[str]:
+    def _describe_missing(self) -> list[str]:
         """A sentence if `latest` names a checkpoint that is gone; a damaged `latest` is ignored."""
         try:
             match = _NAME.fullmatch((self._folder / _LATEST).read_text(encoding="ascii").strip())

@@ -1,4 +1,4 @@
-"""A sensible experiment for this data on this machine, with reasons."""
+"""Automatic settings that suit the data and the machine, with a reason for each."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -10,32 +10,32 @@ from heedful.training.schedule import learning_rate
 
 Given = Mapping[str, Any]
 
-_SAMPLED_PAIRS = 200_000  # pairs whose distinct words are counted
+_SAMPLED_PAIRS = 200_000  # distinct words are counted in these
 _PIECES_A_WORD = 1.3
 _ALPHABET = 258  # bytes and special pieces
-_RATE_OF_TUNING = 0.1  # of the highest that the model was trained with
+_FINETUNING_RATE = 0.1  # times the highest rate that the model was trained with
 _EMA_DECAY = 0.998
 
 
 @dataclass(frozen=True, slots=True)
 class CorpusStatistics:
-    """What one look through the corpus tells."""
+    """The size of a corpus, measured in one pass."""
 
     pairs: int
     target_words: int
-    distinct_words: int  # among the first pairs, both sides
+    distinct_words: int  # on both sides of the first pairs
 
 
 @dataclass(frozen=True, slots=True)
 class ChosenSettings:
-    """Tables of an experiment, and why, by the key that would overrule it."""
+    """Tables of an experiment, and the reason for each choice by the key that overrides it."""
 
     tables: dict[str, Any]
     reasons: dict[str, str]
 
 
 def measure_corpus(pairs: Iterable[Pair]) -> CorpusStatistics:
-    """Count; bad files raise their errors here, before any work is done."""
+    """Count pairs and words; damaged files raise their errors here, before any other work."""
     count = words = 0
     distinct: set[str] = set()
     for pair in pairs:
@@ -49,17 +49,17 @@ def measure_corpus(pairs: Iterable[Pair]) -> CorpusStatistics:
 
 
 def choose_settings(
-    found: CorpusStatistics, device: str, given: Given, *, model: bool, symbols: bool = False
+    corpus: CorpusStatistics, device: str, given: Given, *, model: bool, symbols: bool = False
 ) -> ChosenSettings:
-    """Vocabulary, batch, schedule and, if wanted, the model by the size of the corpus and the kind of machine.
+    """Choose vocabulary, batch, schedule and, with `model`, the network by the size of the corpus and the device.
 
-    `given` is what the user has set of [train]; `symbols`: no word of this text is cut into pieces.
+    `given` holds the keys of [train] that the user set; `symbols`: words are not split into pieces.
     """
-    size, epochs, why = _size(found.pairs, device)
-    wanted = found.distinct_words if symbols else found.distinct_words // 2
-    vocabulary = min(_vocabulary(found.pairs), _ALPHABET + wanted)
-    pieces = _pieces(found)
-    batch = given.get("batch_tokens", _batch(pieces, device))
+    size, epochs, why = _choose_size(corpus.pairs, device)
+    wanted = corpus.distinct_words if symbols else corpus.distinct_words // 2
+    vocabulary = min(_choose_vocabulary(corpus.pairs), _ALPHABET + wanted)
+    pieces = _estimate_pieces(corpus)
+    batch = given.get("batch_tokens", _choose_batch(pieces, device))
     steps = given.get("max_steps", max(200, round(epochs * pieces / batch)))
     every = max(50, min(1000, steps // 20))
     tables: dict[str, Any] = {
@@ -67,7 +67,7 @@ def choose_settings(
         "text": {"vocabulary_size": vocabulary},
         "train": {
             "batch_tokens": batch,
-            # In halves where the model is larger: the activations of a whole batch would take over a gigabyte.
+            # Larger models take a batch in two halves: the activations of a whole one would exceed a gigabyte.
             "accumulate": 2 if size and device == "cpu" else 1,
             "max_steps": steps,
             "warmup_steps": max(1, min(1000, steps // 8)),
@@ -79,30 +79,30 @@ def choose_settings(
     kind = "symbols" if symbols else "words"
     reasons = {
         "model.preset": f"model: {why}",
-        "text.vocabulary_size": f"vocabulary: {vocabulary} pieces, for {found.distinct_words} different {kind}",
+        "text.vocabulary_size": f"vocabulary: {vocabulary} pieces, for {corpus.distinct_words} different {kind}",
         "train.batch_tokens": f"batch: {batch} tokens a side",
-        "train.max_steps": f"schedule: {steps} updates, about {epochs} times through the data",
+        "train.max_steps": f"schedule: {steps} updates, about {epochs} epochs",
     }
     return ChosenSettings(tables, reasons)
 
 
 def choose_finetuning_settings(
-    found: CorpusStatistics, before: Experiment, device: str, given: Given, *, hold_out: bool
+    corpus: CorpusStatistics, before: Experiment, device: str, given: Given, *, hold_out: bool
 ) -> ChosenSettings:
-    """How to go on training a model on this text: with small steps, judged early and often, so that it forgets little.
+    """Choose small steps and frequent validations, so that the model forgets little.
 
-    `before` is what the model was trained by, `given` what the user has set of [train]; `hold_out` some pairs where
-    there are none to validate on.
+    `before` is the experiment that the model was trained with, `given` holds the keys of [train] that the user set;
+    `hold_out`: hold out pairs, because there are none to validate on.
     """
     peak = learning_rate(max(1, before.train.warmup_steps), before.model.d_model, before.train)
-    # What was tuned before was so with a low rate already.
-    share, why = (1.0, "what") if before.train.init else (_RATE_OF_TUNING, "a tenth of what")
+    # A model that was itself fine-tuned had a low rate already.
+    share, why = (1.0, "the same as") if before.train.init else (_FINETUNING_RATE, "10 % of")
     rate = float(f"{share * peak:.2g}")
-    epochs = _tuning_epochs(found.pairs)
-    batch = given.get("batch_tokens", _batch(_pieces(found), device))
-    steps = given.get("max_steps", max(50, round(epochs * _pieces(found) / batch)))
+    epochs = _choose_epochs(corpus.pairs)
+    batch = given.get("batch_tokens", _choose_batch(_estimate_pieces(corpus), device))
+    steps = given.get("max_steps", max(50, round(epochs * _estimate_pieces(corpus) / batch)))
     every, warmup = max(5, min(500, steps // 20)), max(1, min(500, steps // 10))
-    held_out = default_hold_out(found.pairs)
+    held_out = default_hold_out(corpus.pairs)
     tables: dict[str, Any] = {
         "data": {"hold_out": held_out} if hold_out else {},
         "train": {
@@ -122,17 +122,17 @@ def choose_finetuning_settings(
     }
     reasons = {
         "train.batch_tokens": f"batch: {batch} tokens a side",
-        "train.learning_rate": f"learning rate: {rate:g} at most, {why} the model was trained with, "
-        "so that it forgets little",
-        "train.max_steps": f"schedule: {steps} updates, about {epochs} times through the text",
+        "train.learning_rate": f"learning rate: {rate:g} at most, {why} the rate that the model was trained "
+        "with, so that it forgets little",
+        "train.max_steps": f"schedule: {steps} updates, about {epochs} epochs",
         "train.warmup_steps": f"warm-up: {warmup} updates",
     }
     if held_out or not hold_out:
         reasons |= {
             "train.validate_every": f"validation: every {every} updates",
-            "train.patience": "end: after 5 validations without a better model, or all updates",
-            "train.best_by": "model: the moving average with the lowest validation loss; "
-            "if none is better, it stays as it was",
+            "train.patience": "end: after 5 validations without a better model, or after all updates",
+            "train.best_by": "model: the moving average with the lowest validation loss, "
+            "or the unchanged model if none is better",
         }
     if hold_out:
         reasons["data.hold_out"] = f"held out: about {held_out} pairs to validate on"
@@ -140,27 +140,27 @@ def choose_finetuning_settings(
 
 
 def default_hold_out(pairs: int) -> int:
-    """How many to validate on: 2 %, at most 1000; of few a tenth, for the score of twenty would be chance."""
+    """The number of pairs to validate on: 2 %, at most 1000; 10 % of small corpora, up to 200 pairs."""
     return min(1000, max(round(0.02 * pairs), min(200, pairs // 10)))
 
 
-def _tuning_epochs(pairs: int) -> int:
+def _choose_epochs(pairs: int) -> int:
     for limit, epochs in ((10_000, 20), (100_000, 10), (1_000_000, 5)):
         if pairs < limit:
             return epochs
     return 2
 
 
-def _pieces(found: CorpusStatistics) -> int:
-    return max(1, round(found.target_words * _PIECES_A_WORD) + found.pairs)
+def _estimate_pieces(corpus: CorpusStatistics) -> int:
+    return max(1, round(corpus.target_words * _PIECES_A_WORD) + corpus.pairs)
 
 
-def _batch(pieces: int, device: str) -> int:
+def _choose_batch(pieces: int, device: str) -> int:
     return max(256, min(4096 if device == "cpu" else 25_000, pieces // 16))
 
 
-def _size(pairs: int, device: str) -> tuple[dict[str, Any], int, str]:
-    """What the preset's sizes are changed to, how many epochs, and why."""
+def _choose_size(pairs: int, device: str) -> tuple[dict[str, Any], int, str]:
+    """Changes to the preset's sizes, the number of epochs, and the reason."""
     if pairs < 200_000:
         epochs = 50 if pairs < 50_000 else 20
         return {}, epochs, f"tiny, pre-norm, dropout 0.3: {pairs} pairs would overfit a larger one"
@@ -171,7 +171,7 @@ def _size(pairs: int, device: str) -> tuple[dict[str, Any], int, str]:
     return base, 10, f"base, pre-norm: {pairs} pairs on {device}"
 
 
-def _vocabulary(pairs: int) -> int:
+def _choose_vocabulary(pairs: int) -> int:
     for limit, size in ((20_000, 4000), (200_000, 8000), (2_000_000, 16_000)):
         if pairs < limit:
             return size

@@ -1,4 +1,4 @@
-"""The gradient of an update, worked out by several processes with PyTorch's own means (DDP, FSDP2)."""
+"""The gradient of an update, computed by several processes with PyTorch's DDP or FSDP2."""
 
 import warnings
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ from heedful.training.process_group import ProcessGroup
 def make_distributed_gradients(
     model: AnySeq2Seq, objective: Objective, group: ProcessGroup, device: torch.device, parts: int, kind: Parallel
 ) -> Gradients:
-    """What works out this model's gradients in several processes, each with at most so many parts of an update."""
+    """Compute this model's gradients in several processes, each with at most `parts` parts of an update."""
     loss = SummedLoss(model, objective)
     match kind:
         case "copies":
@@ -33,7 +33,7 @@ def make_distributed_gradients(
 
 
 class SummedLoss(nn.Module):
-    """The objective as a module, which is what DDP and FSDP2 wrap."""
+    """The objective as a module, because DDP and FSDP2 wrap modules."""
 
     def __init__(self, model: AnySeq2Seq, objective: Objective) -> None:
         super().__init__()
@@ -59,24 +59,23 @@ class DistributedGradients:
     def __call__(self, update: Update, step: int) -> float:
         """See `Gradients`."""
         self._group.step = step
-        self._draw_anew(step)
-        # DDP and FSDP2 leave the mean over the processes, and the sum is wanted.
+        self._seed_dropout(step)
+        # DDP and FSDP2 compute the mean over the processes, but the sum is needed.
         count = self._group.world_size
         parts = [(part, count / update.target_tokens) for part in update.parts]
-        # A process without a pair works on something that counts zero times: the others wait for it.
+        # A process without a pair works on an empty batch with weight 0, because the others wait for it.
         parts += [(_empty_batch(self._device), 0.0)] * (self._parts - len(parts))
         losses = []
         for number, (part, share) in enumerate(parts, start=1):
-            with divide_threads(1), nullcontext() if number == len(parts) else self.on_its_own():
+            with divide_threads(1), nullcontext() if number == len(parts) else self.without_sync():
                 losses.append(self._add_gradient(part, step, share))
         if self._device.type != "cpu":
-            self._group.sum_over_processes(
-                0.0
-            )  # reading the losses would wait for a lost process without an end; this does not
+            # Reading the losses would wait for a lost process for ever; this does not.
+            self._group.sum_over_processes(0.0)
         return self._group.sum_over_processes(sum(loss.item() for loss in losses)) / count
 
-    def on_its_own(self) -> AbstractContextManager[None]:
-        """Inside, gradients are kept and not yet added up over the processes."""
+    def without_sync(self) -> AbstractContextManager[None]:
+        """Accumulate gradients inside the block without adding them up over the processes."""
         raise NotImplementedError
 
     def _add_gradient(self, part: Batch, step: int, share: float) -> Tensor:
@@ -85,40 +84,40 @@ class DistributedGradients:
             self._objective.precision.backward(loss)
         return loss.detach()
 
-    def _draw_anew(self, step: int) -> None:
-        """Where PyTorch draws the dropout, each process and update has a stream of its own, also when resumed."""
+    def _seed_dropout(self, step: int) -> None:
+        """If PyTorch draws the dropout, give each process and update its own stream, also in a resumed run."""
         if self._device.type != "cpu":
             words = f"{self._objective.seed} {step} {self._group.rank}".encode()
             torch.manual_seed(int.from_bytes(blake2b(words, digest_size=7).digest(), "little"))
 
 
 class ReplicatedGradients(DistributedGradients):
-    """Each process has the whole model (DDP); gradients travel while the rest of them is worked out."""
+    """Each process has the whole model (DDP); gradients are sent while the others are still being computed."""
 
     def __init__(self, loss: SummedLoss, group: ProcessGroup, device: torch.device, parts: int) -> None:
         from torch.nn.parallel import DistributedDataParallel
 
-        with warnings.catch_warnings():  # newer versions of PyTorch have another name for this, which older do not know
+        with warnings.catch_warnings():  # newer versions of PyTorch renamed an option; older ones lack the new name
             warnings.simplefilter("ignore", FutureWarning)
-            # Buffers are tables of positions, which grow in each process as far as its own sentences need.
+            # Buffers are tables of positions, which grow in each process as far as its sentences need.
             self._ddp = DistributedDataParallel(loss, broadcast_buffers=False, gradient_as_bucket_view=True)
         super().__init__(loss, self._ddp, group, device, parts)
-        # After its first way back DDP sorts the weights by when their gradients came, and from then on adds in another
-        # order. It does so here, before any update, and a resumed training adds in the same order as one that went on.
+        # After its first backward pass, DDP sorts the weights by the order of their gradients and sums in that order.
+        # Let it do so here, before any update, so that a resumed training sums in the same order as an unbroken one.
         self._add_gradient(_empty_batch(device), 0, 0.0)
         loss.zero_grad(set_to_none=True)
 
-    def on_its_own(self) -> AbstractContextManager[None]:
+    def without_sync(self) -> AbstractContextManager[None]:
         """See `DistributedGradients`."""
         return self._ddp.no_sync()
 
 
 class ShardedGradients(DistributedGradients):
-    """Each process has a part of every weight, of its gradient and of Adam's memory of it (FSDP2)."""
+    """Each process has a shard of every weight, of its gradient and of Adam's state (FSDP2)."""
 
     def __init__(self, loss: SummedLoss, group: ProcessGroup, device: torch.device, parts: int) -> None:
         if loss.objective.precision.dtype == torch.float16:
-            # Each process would look for overflows in its own part of the gradients, and scale as it finds.
+            # Each process would look for overflows in its own shards and choose a scale of its own.
             raise ConfigError(
                 "train.parallel is 'shards' but train.precision gives float16; choose bfloat16 or float32, or 'copies'"
             )
@@ -126,7 +125,7 @@ class ShardedGradients(DistributedGradients):
         super().__init__(loss, loss, group, device, parts)
 
     @contextmanager
-    def on_its_own(self) -> Iterator[None]:
+    def without_sync(self) -> Iterator[None]:
         """See `DistributedGradients`."""
         self._module.set_requires_gradient_sync(False)  # type: ignore[operator]
         try:
@@ -136,7 +135,7 @@ class ShardedGradients(DistributedGradients):
 
 
 def shard_module(module: nn.Module, device: torch.device, count: int) -> None:
-    """Spread the weights over all processes, layer by layer: only the layer at work is put together for a while."""
+    """Shard the weights over all processes, layer by layer; only the layer in use is gathered for a while."""
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
 
@@ -148,6 +147,6 @@ def shard_module(module: nn.Module, device: torch.device, count: int) -> None:
 
 
 def _empty_batch(device: torch.device) -> Batch:
-    """A pair of one token each."""
+    """A batch with one pair of one token each."""
     zero, one = torch.zeros(1, dtype=torch.int64, device=device), torch.ones(1, dtype=torch.int64, device=device)
     return Batch(zero, one, zero, zero, one, zero)

@@ -11,7 +11,10 @@ from heedful.training.events import Event, StepDone, Validated, event_to_json
 
 
 class EventLog:
-    """Appends events. What a killed run logged after its last checkpoint is taken out: it will happen again."""
+    """Appends events to the log of a run.
+
+    Events after `step`, the last checkpoint, are removed first: they will happen again.
+    """
 
     def __init__(self, folder: RunFolder, step: int) -> None:
         self.folder = folder
@@ -31,7 +34,7 @@ class EventLog:
             self._board.close()
 
     def write(self, event: Event) -> None:
-        """Log one event at once."""
+        """Log an event immediately."""
         with disk_errors(self.folder.events):
             self._file.write(event_to_json(event) + "\n")
             self._file.flush()
@@ -48,7 +51,7 @@ def _drop_events_after(folder: RunFolder, step: int) -> None:
     for line in folder.events.read_text(encoding="utf-8", errors="replace").splitlines():
         try:
             event = json.loads(line)
-        except ValueError:  # a line cut off when the run was killed
+        except ValueError:  # an incomplete line of a run that was killed
             continue
         match event:
             case {"event": str(kind), "step": int(past)} if past <= step and kind != "Finished":
@@ -79,7 +82,7 @@ def _write_tensorboard(board: Any, event: Event) -> None:
 
 
 def draw_curve(folder: RunFolder) -> bool:
-    """Draw `curve.png`: losses on the left, scores on the right; False where matplotlib is not installed."""
+    """Draw `curve.png`, losses on the left and scores on the right; False if matplotlib is not installed."""
     if find_spec("matplotlib") is None:
         return False
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -112,8 +115,8 @@ def draw_curve(folder: RunFolder) -> bool:
 
 
 def _smooth(steps: list[dict[str, Any]], points: int = 400) -> tuple[list[int], list[float]]:
-    """Means over windows, so that a long run has no more points than the picture has room for."""
-    steps = [event for event in steps if event["loss"] is not None]  # a skipped update may have none
+    """Means over windows, so that a long run does not have more points than the plot has room for."""
+    steps = [event for event in steps if event["loss"] is not None]  # a skipped update may have no loss
     width = max(1, len(steps) // points)
     windows = [steps[start : start + width] for start in range(0, len(steps), width)]
     losses = [sum(event["loss"] for event in window) / len(window) for window in windows]

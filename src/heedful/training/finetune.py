@@ -1,4 +1,4 @@
-"""A training that begins with an existing model: what it takes over, what it may change, what it must know."""
+"""Fine-tuning: the settings that a training inherits from its parent model, and warnings about their fit."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, replace
@@ -14,62 +14,62 @@ from heedful.training.prepare import count_pieces_per_word
 
 Facts = Mapping[str, object]
 
-# Of [model] and [text]: what the weights don't depend on.
-_MAY_CHANGE = (
+# Keys of [model] and [text] that the weights do not depend on.
+_FREE_KEYS = (
     *("model.dropout", "model.attention_dropout", "model.activation_dropout"),
     *("text.bpe_dropout", "text.bpe_variants"),
 )
-# Of [train]: where and how long the other run was trained, not how.
-_OF_THE_PLACE = (
+# Keys of [train] that say where and for how long the parent was trained, not how.
+_NOT_INHERITED = (
     *("max_minutes", "device", "threads", "precision", "compile", "checkpoint_activations"),
     *("parallel", "timeout_minutes", "accumulate", "init"),
 )
 NOT_VALIDATED = (
-    "warning: no pair is left to validate on, so the last model stays, better or not; "
-    "give some with --valid-source and --valid-target"
+    "warning: there are no pairs to validate on, so the run keeps the last model, even if it is worse; "
+    "give some with valid_source and valid_target"
 )
-_MANY_MORE = 1.2  # times as many pieces a word as in the text that the vocabulary is from
+_MANY_MORE = 1.2  # times the pieces per word of the text that the vocabulary was learnt from
 
 
 def open_parent(name: str) -> RunFolder:
-    """The model to begin with."""
+    """The run folder of the model to start from."""
     return RunFolder.open(find_model(name))
 
 
 def inherit_settings(parent: RunFolder, tables: Mapping[str, Any]) -> dict[str, Any]:
-    """What a new run has from the model that it begins with; refuses tables that its weights do not fit."""
+    """The settings that a new run inherits; refuses tables that do not fit the parent's weights."""
     before = parent.experiment()
     everything = asdict(before)
-    taken = {key: everything[key] for key in ("task", "model", "text", "search", "evaluate")}
-    taken["data"] = {key: everything["data"][key] for key in ("max_length", "max_ratio")}
-    taken["train"] = {key: value for key, value in everything["train"].items() if key not in _OF_THE_PLACE}
-    old, new = flat(before), flat(make_experiment(tables, taken))
+    inherited = {key: everything[key] for key in ("task", "model", "text", "search", "evaluate")}
+    inherited["data"] = {key: everything["data"][key] for key in ("max_length", "max_ratio")}
+    inherited["train"] = {key: value for key, value in everything["train"].items() if key not in _NOT_INHERITED}
+    old, new = flat(before), flat(make_experiment(tables, inherited))
     for key, value in old.items():
-        if (key == "task" or key.startswith(("model.", "text."))) and key not in _MAY_CHANGE and new[key] != value:
+        if (key == "task" or key.startswith(("model.", "text."))) and key not in _FREE_KEYS and new[key] != value:
             raise ConfigError(
-                f"{key} is {new[key]}, but the model in {parent.path} has {value} and its weights fit nothing else; "
-                "leave it out, or train from scratch without --init"
+                f"{key} is {new[key]}, but the model in {parent.path} has {value}, and its weights fit only that; "
+                "leave the key out, or train from scratch without --init"
             )
-    return taken
+    return inherited
 
 
 def inherit_languages(data: DataConfig, parent: RunFolder) -> tuple[DataConfig, str]:
-    """The files, with the parent's languages where their names tell none; and a sentence if they tell others."""
+    """The data with the parent's languages where its own are unknown, and a warning if they differ."""
     before = parent.experiment().data
     theirs = (before.source_language, before.target_language)
     ours = (data.source_language or theirs[0], data.target_language or theirs[1])
     named = replace(data, source_language=ours[0], target_language=ours[1])
     if all(own == other or not own or not other for own, other in zip(ours, theirs, strict=True)):
         return named, ""
-    swapped = "; are --source and --target swapped?" if ours == theirs[::-1] else ""
+    swapped = "; are source and target swapped?" if ours == theirs[::-1] else ""
     return named, (
-        f"warning: the model in {parent.path} is from {theirs[0] or '?'} to {theirs[1] or '?'}, "
-        f"but the text from {ours[0] or '?'} to {ours[1] or '?'}{swapped}"
+        f"warning: the model in {parent.path} translates from {theirs[0] or '?'} to {theirs[1] or '?'}, "
+        f"but the text is from {ours[0] or '?'} to {ours[1] or '?'}{swapped}"
     )
 
 
 def copy_parent_model(run: RunFolder, name: str) -> dict[str, object]:
-    """Copy the model of this name into the run, unless it is there; give what the run notes of it."""
+    """Copy the model of this name into the run, unless it is there; return the entry for about.json."""
     if not name:
         return {}
     if not run.has_parent:
@@ -88,13 +88,13 @@ def copy_parent_model(run: RunFolder, name: str) -> dict[str, object]:
 
 
 def load_parent_weights(model: AnySeq2Seq, run: RunFolder) -> None:
-    """Give the model the weights that the run begins with."""
+    """Load the weights that the run starts from."""
     parent = run.parent()
     fill_model(model, dict(parent.model().named_parameters()), str(parent.path))
 
 
 def warn_about_vocabulary(run: RunFolder, data: Facts) -> str:
-    """A warning where the vocabulary, which cannot change, cuts this text into many more pieces than its own."""
+    """A warning if the vocabulary, which cannot change, splits this text into many more pieces than the parent's."""
     match run.parent().about().get("data"), data.get("pieces_a_word"):
         case {"pieces_a_word": dict(theirs)}, dict(ours):
             more = [side for side in ours if side in theirs and ours[side] > _MANY_MORE * theirs[side]]
@@ -102,22 +102,24 @@ def warn_about_vocabulary(run: RunFolder, data: Facts) -> str:
             return ""
     if not more:
         return ""
-    figures = ", ".join(f"{ours[side]:.2f} pieces a word in the {side} instead of {theirs[side]:.2f}" for side in more)
+    figures = ", ".join(
+        f"{ours[side]:.2f} pieces per word in the {side} instead of {theirs[side]:.2f}" for side in more
+    )
     return (
-        f"warning: the model's vocabulary does not know the words of this text well ({figures}) and stays as it is; "
-        "if you have much text, compare with a training from scratch, which learns a vocabulary of its own"
+        f"warning: the model's vocabulary, which cannot change, does not fit this text well ({figures}); "
+        "if you have much text, compare with a training from scratch, which learns its own vocabulary"
     )
 
 
 def describe_gain(run: RunFolder) -> str:
-    """What the training has changed, by its validations; empty where it did not begin with a model."""
+    """The first and the best validation of a fine-tuning; empty for other trainings."""
     validations = run.read_events("Validated")
     if not run.has_parent or not validations or validations[0]["step"]:
         return ""
     before, best = validations[0], [event for event in validations if event["best"]][-1]
     if best is before:
         return (
-            "no validation was better than before the first step: the model stays as it was; "
+            "no validation was better than before the first step, so the model is unchanged; "
             "more text may help, or a lower train.learning_rate"
         )
     score = f", {best['metric']} {before['score']:.2f} -> {best['score']:.2f}" if best["score"] is not None else ""

@@ -1,4 +1,4 @@
-"""The gradient of an update's mean loss, worked out by one thread or by several."""
+"""The gradient of an update's mean loss, computed by one thread or by several."""
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,9 +20,9 @@ from heedful.training.precision import Precision
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """The data of one update of the weights, and where in the data comes after it.
+    """The data of one update of the weights, and the position in the data after it.
 
-    `parts` are this process's share of it, `target_tokens` and `tokens` are counted over all processes.
+    `parts` are this process's share; `target_tokens` and `tokens` are counted over all processes.
     """
 
     parts: Sequence[Batch]
@@ -34,15 +34,15 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class Objective:
-    """What is minimised: the smoothed loss, with dropout drawn from this seed."""
+    """The smoothed loss that training minimises; dropout is seeded by `seed`."""
 
     smoothing: float
     seed: int
     precision: Precision = field(default_factory=Precision)
 
     def loss(self, model: AnySeq2Seq, batch: Batch, step: int, share: float) -> Tensor:
-        """`share` times the batch's summed loss."""
-        # Other devices have a generator of their own; see `Dropout`.
+        """The summed loss of the batch times `share`."""
+        # Other devices have their own random generator; see `Dropout`.
         keys = sentence_keys(self.seed, step, batch.indices) if batch.indices.device.type == "cpu" else None
         with self.precision.cast():
             memory = model.encode(batch.source, batch.source_lengths, keys)
@@ -51,7 +51,7 @@ class Objective:
             return share * smoothed_loss(features, output, gold, self.smoothing, model.output_bias).smoothed
 
     def add_gradient(self, model: AnySeq2Seq, batch: Batch, step: int, share: float) -> Tensor:
-        """Add the gradient of that loss to the model's; give the loss."""
+        """Add the gradient of that loss to the model's; return the loss."""
         loss = self.loss(model, batch, step, share)
         self.precision.backward(loss)
         return loss.detach()
@@ -59,20 +59,20 @@ class Objective:
 
 @runtime_checkable
 class Gradients(Protocol):
-    """Works out the gradient of an update."""
+    """Computes the gradient of an update."""
 
     def __call__(self, update: Update, step: int) -> float:
-        """Leave the gradient of the mean loss over all target tokens in the model; give that loss."""
+        """Store the gradient of the mean loss over all target tokens in the model; return that loss."""
         ...
 
 
 def make_gradients(model: AnySeq2Seq, objective: Objective, workers: int) -> Gradients:
-    """What works out the gradients of this model, with so many workers."""
+    """Compute the gradients of this model with so many workers."""
     return ThreadedGradients(model, objective, workers) if workers > 1 else SequentialGradients(model, objective)
 
 
 class SequentialGradients:
-    """The parts of an update one after another, each with all threads of the device."""
+    """Compute the parts of an update one after another, each with all threads."""
 
     def __init__(self, model: AnySeq2Seq, objective: Objective) -> None:
         self._model = model
@@ -87,10 +87,10 @@ class SequentialGradients:
 
 
 class ThreadedGradients:
-    """Several parts of an update at the same time, each on one thread.
+    """Compute several parts of an update at the same time, each on one thread.
 
-    Small matrices do not keep several threads busy, and every operator would wait for the slowest of them; a part of
-    the batch does. Each worker has gradients of its own to the same weights; they are added in a fixed order, so that
+    Small matrices do not keep several threads busy, and every operator would wait for the slowest thread; a whole part
+    of the batch does. Each worker has its own gradients of the shared weights. They are added in a fixed order, so that
     the same run gives the same bits.
     """
 
@@ -98,18 +98,18 @@ class ThreadedGradients:
         self._model = model
         self._objective = objective
         keep_freed_memory()
-        self._twins = [model, *(_twin(model) for _ in range(workers - 1))]
+        self._models = [model, *(_share_weights(model) for _ in range(workers - 1))]
         self._threads = ThreadPoolExecutor(workers, thread_name_prefix="worker")
 
     def __call__(self, update: Update, step: int) -> float:
         """See `Gradients`."""
-        workers = len(self._twins)
+        workers = len(self._models)
         share = 1.0 / update.target_tokens
 
         def work(number: int) -> float:
             parts = update.parts[number::workers]
-            twin = self._twins[number].train(self._model.training)
-            return sum((self._objective.add_gradient(twin, part, step, share).item() for part in parts), start=0.0)
+            model = self._models[number].train(self._model.training)
+            return sum((self._objective.add_gradient(model, part, step, share).item() for part in parts), start=0.0)
 
         with divide_threads(workers):
             losses = list(self._threads.map(work, range(workers)))
@@ -117,17 +117,17 @@ class ThreadedGradients:
         return sum(losses)
 
     def _add_up(self) -> None:
-        """Bring the gradients of all workers into the model's."""
-        for own, *others in zip(*(twin.parameters() for twin in self._twins), strict=True):
+        """Add the gradients of all workers to the model's."""
+        for own, *others in zip(*(model.parameters() for model in self._models), strict=True):
             for other in others:
                 if other.grad is not None:
                     own.grad = other.grad if own.grad is None else own.grad.add_(other.grad)
                     other.grad = None
 
 
-def _twin(model: AnySeq2Seq) -> AnySeq2Seq:
-    """A model with the same weights, in the same memory, and gradients of its own."""
-    twin = deepcopy(model)
-    for own, shared in zip(twin.parameters(), model.parameters(), strict=True):
+def _share_weights(model: AnySeq2Seq) -> AnySeq2Seq:
+    """A copy of the model with the same weights in the same memory, and its own gradients."""
+    copy = deepcopy(model)
+    for own, shared in zip(copy.parameters(), model.parameters(), strict=True):
         own.data = shared.data
-    return twin
+    return copy

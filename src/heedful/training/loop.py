@@ -1,4 +1,4 @@
-"""The training loop: a generator of events, driven from outside."""
+"""The training loop: a generator of events that the caller drives."""
 
 import math
 import time
@@ -23,7 +23,7 @@ from heedful.training.schedule import learning_rate
 
 @dataclass(slots=True)
 class TrainingState:
-    """All that training changes. Between two events it is consistent and can be saved."""
+    """Everything that training changes; consistent between two events, so it can be saved there."""
 
     model: AnySeq2Seq
     optimizer: torch.optim.Optimizer
@@ -37,7 +37,7 @@ class TrainingState:
 def training_steps(
     state: TrainingState, updates: Iterable[Update], gradients: Gradients, d_model: int, config: TrainConfig
 ) -> Iterator[StepDone]:
-    """Train for as long as there are updates and someone asks for the next event."""
+    """Train for as long as there are updates and the caller asks for the next event."""
     state.model.train()
     began = time.perf_counter()
     for update in updates:
@@ -60,11 +60,11 @@ def training_steps(
         state.step, state.position = step, update.next
         speed = update.tokens / (time.perf_counter() - began)
         yield StepDone(step, update.epoch, loss, rate, norm, update.tokens, speed, state.skipped)
-        began = time.perf_counter()  # what the driver did with the event is not training time
+        began = time.perf_counter()  # the time that the caller spent on the event is not training time
 
 
 def gradient_norm(model: torch.nn.Module, clip_norm: float) -> float:
-    """The norm of all gradients; scales them down to `clip_norm` if that is set."""
+    """The norm of all gradients; they are scaled down to `clip_norm` if that is set."""
     gradients = [p.grad for p in model.parameters() if p.grad is not None]
     norm: Tensor = gather_tensor(torch.nn.utils.get_total_norm(gradients))
     if clip_norm:
@@ -73,34 +73,34 @@ def gradient_norm(model: torch.nn.Module, clip_norm: float) -> float:
 
 
 def _stop_if_diverged(step: int, rate: float, loss: float, norm: float, config: TrainConfig) -> None:
-    """A number that is not finite never reaches the weights."""
+    """NaN and infinity never reach the weights: the update is skipped, or training stops."""
     if config.on_non_finite == "stop":
         raise Diverged(
-            f"at step {step} with learning rate {rate:.3g} the loss is {loss:.6g} and its gradient {norm:.6g}; "
+            f"at step {step} with learning rate {rate:.3g} the loss is {loss:.6g} and its gradient norm {norm:.6g}; "
             "lower train.learning_rate or set train.on_non_finite = 'skip', and resume from the last checkpoint"
         )
 
 
 def set_up_layers(model: AnySeq2Seq, config: TrainConfig, device: torch.device) -> str:
-    """Do with the layers what the configuration asks for; give a sentence where it is not done."""
+    """Set up activation checkpointing and compilation as configured; return a warning if one is not used."""
     model.checkpoint_activations = config.checkpoint_activations
     if not config.compile:
         return ""
     if device.type == "cpu":
-        return "train.compile is true, but on a processor heedful's own loops were measured faster: it stays off"
+        return "train.compile is true, but on a CPU heedful's own kernels are faster, so nothing is compiled"
     compile_layers(model)
     return ""
 
 
 def compile_layers(model: AnySeq2Seq) -> None:
-    """Have PyTorch compile each layer when it is first used; lengths may differ from batch to batch."""
+    """Let PyTorch compile each layer when it is first used; lengths may differ from batch to batch."""
     for layer in model.layers:
         layer.compile(dynamic=True)
 
 
 @contextmanager
 def explain_out_of_memory(config: TrainConfig) -> Iterator[None]:
-    """Turn every way to run out of memory inside into OutOfSpace, which names the budget to lower and its value."""
+    """Turn every out-of-memory error inside into OutOfSpace, which names the settings to change and their values."""
     try:
         yield
     except Exception as error:
@@ -108,6 +108,6 @@ def explain_out_of_memory(config: TrainConfig) -> Iterator[None]:
             raise
         raise OutOfSpace(
             f"out of memory with train.batch_tokens = {config.batch_tokens} and train.accumulate = {config.accumulate};"
-            " free some memory and go on with --resume, or start a new run with a higher train.accumulate (the same "
+            " free some memory and continue with --resume, or start a new run with a higher train.accumulate (the same "
             "updates in smaller parts) or a lower train.batch_tokens"
         ) from error

@@ -1,4 +1,4 @@
-"""Adam (section 5.3) or Muon, with state that is saved and loaded by name; and the moving average of the weights."""
+"""Adam (section 5.3) or Muon, whose state is saved and loaded by name, and the moving average of the weights."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -19,21 +19,21 @@ MOMENTS = (*_OF_ADAM, *_OF_MUON)
 _MOMENTUM = 0.95
 _BETAS, _EPSILON = (0.9, 0.98), 1e-9  # of Adam, section 5.3
 _ROUNDS = 5
-_COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # theirs: singular values come to lie between 0.7 and 1.2, and soon
-_SIZE = 0.2  # about that of Adam's updates (Liu et al., 2025), so that the same learning rate suits both
+_COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # of the authors: singular values soon lie between 0.7 and 1.2
+_SIZE = 0.2  # about the size of Adam's updates (Liu et al., 2025), so that the same learning rate suits both
 
 
 def make_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimizer:
-    """Adam with the paper's constants, or where a recipe asks for it Muon."""
+    """Adam with the paper's constants, or Muon if the recipe sets it."""
     if config.optimizer == "adam":
-        return _adam(list(model.parameters()), config)
-    matrices = _matrices(model)
+        return _make_adam(list(model.parameters()), config)
+    matrices = _find_matrices(model)
     others = [parameter for parameter in model.parameters() if not _is_among(parameter, matrices)]
-    return Muon(matrices, _adam(others, config), config.weight_decay)
+    return Muon(matrices, _make_adam(others, config), config.weight_decay)
 
 
-def _adam(parameters: Sequence[nn.Parameter], config: TrainConfig) -> torch.optim.Optimizer:
-    """Weight decay, where a recipe asks for it, is decoupled and spares vectors."""
+def _make_adam(parameters: Sequence[nn.Parameter], config: TrainConfig) -> torch.optim.Optimizer:
+    """Adam; weight decay, if the recipe sets it, is decoupled and spares vectors."""
     if config.weight_decay == 0.0:
         return torch.optim.Adam(parameters, lr=0.0, betas=_BETAS, eps=_EPSILON, fused=True)
     groups = [
@@ -43,8 +43,8 @@ def _adam(parameters: Sequence[nn.Parameter], config: TrainConfig) -> torch.opti
     return torch.optim.AdamW(groups, lr=0.0, betas=_BETAS, eps=_EPSILON, fused=True)
 
 
-def _matrices(model: nn.Module) -> list[nn.Parameter]:
-    """All between embeddings and output layer, whose rows are of one piece each and have little to do with others."""
+def _find_matrices(model: nn.Module) -> list[nn.Parameter]:
+    """All matrices but those of embeddings and output layer, whose rows belong to one piece each."""
     layers = [module for module in model.modules() if isinstance(module, nn.Linear | nn.RNNBase)]
     return [parameter for layer in layers for parameter in layer.parameters(recurse=False) if parameter.ndim == 2]
 
@@ -54,13 +54,13 @@ def _is_among(parameter: nn.Parameter, several: Sequence[nn.Parameter]) -> bool:
 
 
 def set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
-    """Use this rate from the next update on."""
+    """Use this learning rate from the next update on."""
     for group in optimizer.param_groups:
         group["lr"] = rate
 
 
 def optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """The optimizer's memory, named after the weights it belongs to; empty before the first update."""
+    """The optimizer's state, named after its weights; empty before the first update."""
     return {
         f"{moment}.{name}": value
         for name, parameter in model.named_parameters()
@@ -69,7 +69,7 @@ def optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dic
 
 
 def load_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
-    """Put back what `optimizer_tensors` gave."""
+    """Restore the result of `optimizer_tensors`."""
     for name, parameter in model.named_parameters():
         found = {moment: tensors[key] for moment in MOMENTS if (key := f"{moment}.{name}") in tensors}
         if tensors and tuple(found) not in (_OF_ADAM, _OF_MUON):
@@ -81,17 +81,22 @@ def load_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer, tensors: 
 
 
 class Muon(torch.optim.Optimizer):
-    """For matrices, with another optimizer for all that are none."""
+    """Muon (Jordan et al., 2024): moves a matrix by the same length in all directions of its gradient.
+
+    `others` optimizes all parameters that are not matrices. PyTorch's own Muon works in bfloat16 on one matrix after
+    the other; on a CPU without bfloat16 an update took 16 times as long as with this one, which works in float32 on all
+    matrices of a shape at once.
+    """
 
     def __init__(self, matrices: Sequence[nn.Parameter], others: torch.optim.Optimizer, weight_decay: float) -> None:
         super().__init__(matrices, {"lr": 0.0, "weight_decay": weight_decay})
         self._others = others
-        others.state = self.state  # one memory and one list of groups, for who saves it or sets the rate
+        others.state = self.state  # one state and one list of groups, for saving and for setting the rate
         self.param_groups += others.param_groups
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
-        """Move all weights that have a gradient."""
+        """Update all weights that have a gradient."""
         self._others.step()
         group = self.param_groups[0]
         by_shape: dict[torch.Size, list[tuple[Tensor, Tensor]]] = defaultdict(list)
@@ -105,7 +110,7 @@ class Muon(torch.optim.Optimizer):
             torch._foreach_add_(weights, list(updates), alpha=-group["lr"] * _SIZE * max(shape) ** 0.5)
 
     def _direction(self, weight: Tensor, gradient: Tensor) -> Tensor:
-        """Nesterov's: the momentum after this gradient, and a little more of the gradient."""
+        """Nesterov's direction: the momentum after this gradient, plus a little more of the gradient."""
         state = self.state[weight]
         if not state:
             state["momentum"] = torch.zeros_like(weight)
@@ -114,7 +119,7 @@ class Muon(torch.optim.Optimizer):
 
 
 def orthogonalise(matrices: Float[Tensor, "count rows columns"]) -> Float[Tensor, "count rows columns"]:
-    """Each matrix with singular values of about 1, by Newton and Schulz's iteration."""
+    """Each matrix with its singular values set to about 1 by Newton and Schulz's iteration."""
     if matrices.shape[1] > matrices.shape[2]:
         return orthogonalise(matrices.mT).mT
     a, b, c = _COEFFICIENTS
@@ -126,19 +131,19 @@ def orthogonalise(matrices: Float[Tensor, "count rows columns"]) -> Float[Tensor
 
 
 class MovingAverage:
-    """Exponential moving average of the weights; early on it forgets faster, so that the start leaves no trace."""
+    """Exponential moving average of the weights; at first it forgets faster, so that the start leaves no trace."""
 
     def __init__(self, model: nn.Module, decay: float) -> None:
         self.decay = decay
         self.weights = {name: p.detach().clone() for name, p in model.named_parameters()}
 
     def update(self, model: nn.Module, step: int) -> None:
-        """Move a little towards the weights after update number `step`."""
+        """Move the average a little towards the weights after update number `step`."""
         decay = min(self.decay, (1 + step) / (10 + step))
         current = [p.detach() for p in model.parameters()]
         torch._foreach_lerp_(list(self.weights.values()), current, 1.0 - decay)
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
-        """Put back what `weights` held."""
+        """Restore `weights`."""
         for name, weight in self.weights.items():
             weight.copy_(tensors[name])

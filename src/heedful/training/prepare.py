@@ -1,4 +1,4 @@
-"""From text files to a run folder that can be trained: tokenizers learnt, pairs as ids on disk."""
+"""Prepare a run folder for training: learn the tokenizers and write the pairs to disk as token ids."""
 
 import json
 import os
@@ -28,67 +28,69 @@ from heedful.training.autoconfig import default_hold_out
 
 _SAMPLED_PAIRS = 1000  # to see how well a vocabulary fits
 
-Pairs = Callable[[], Iterator[Pair]]  # the corpus from its beginning, as often as needed
+Pairs = Callable[[], Iterator[Pair]]  # reads the corpus from its beginning, as often as needed
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """What training needs of the data."""
+    """The prepared data of a training."""
 
     tokenizers: Tokenizers
-    train: tuple[Corpus, ...]  # several where BPE dropout has cut the text in several ways
+    train: tuple[Corpus, ...]  # several if BPE dropout has split the text in several ways
     valid: Corpus | None
     valid_pairs: tuple[Pair, ...]
 
 
 def resolve_files(data: DataConfig) -> DataConfig:
-    """The same files, with their folder in front and their languages named; all can be read more than once."""
+    """The data with complete paths and languages; refuses files that can be read only once."""
     if not data.source and not data.tsv:
         raise ConfigError("no training data; give source and target, tsv, or data.source in a recipe")
 
-    def placed(names: tuple[str, ...]) -> tuple[str, ...]:
-        paths = [path for name in names for path in _matching(Path(data.folder), name)]
+    def find(names: tuple[str, ...]) -> tuple[str, ...]:
+        paths = [path for name in names for path in _match_files(Path(data.folder), name)]
         for path in paths:
             if str(path) == STANDARD_INPUT or path.is_fifo():
-                raise DataError(f"{path} can be read only once, but training reads text several times; give a file")
+                raise DataError(
+                    f"{path} can be read only once, but training reads text several times; give a regular file"
+                )
         return tuple(map(str, paths))
 
     return replace(
         data,
         folder="",
-        source=placed(data.source),
-        target=placed(data.target),
-        tsv=placed(data.tsv),
-        valid_source=placed(data.valid_source),
-        valid_target=placed(data.valid_target),
-        test_source=placed(data.test_source),
-        test_target=placed(data.test_target),
+        source=find(data.source),
+        target=find(data.target),
+        tsv=find(data.tsv),
+        valid_source=find(data.valid_source),
+        valid_target=find(data.valid_target),
+        test_source=find(data.test_source),
+        test_target=find(data.test_target),
         source_language=data.source_language or next(map(guess_language, data.source), ""),
         target_language=data.target_language or next(map(guess_language, data.target), ""),
     )
 
 
-def _matching(folder: Path, name: str) -> list[Path]:
-    """The file of this name; or all that match it, in the order of their names."""
+def _match_files(folder: Path, name: str) -> list[Path]:
+    """The file of this name, or all files that match it as a pattern, sorted by name."""
     path = folder / name
     if name == STANDARD_INPUT or path.exists() or not any(sign in name for sign in "*?["):
         return [Path(STANDARD_INPUT) if name == STANDARD_INPUT else path]
     found = sorted(Path(path.anchor).glob(str(path.relative_to(path.anchor))))
     if not found:
-        raise DataError(f"no file matches {path}; look at data.folder and at the pattern")
+        raise DataError(f"no file matches {path}; check data.folder and the pattern")
     return found
 
 
 def check_evaluation_files(task: Task, data: DataConfig) -> None:
-    """Read the validation files and find those of the test, so that a mistake shows before any work is done."""
+    """Read the validation files and find the test files, so that mistakes show up before any work is done."""
     for _ in task.read_validation(data):
         pass
     for name in (*data.test_source, *data.test_target):
         check_readable(Path(name))
 
 
-def prepare(run: RunFolder, experiment: Experiment, total: int, report: Reporter) -> Prepared:
-    """Learn the tokenizers and write the corpora into the run folder. `total` pairs are in `data`."""
+def prepare(run: RunFolder, experiment: Experiment, total: int, reporter: Reporter) -> Prepared:
+    """Learn the tokenizers and write the corpora into the run folder; `total` is the number of pairs in the data."""
     data, task = experiment.data, find_task(experiment.task)
     share = _held_out_share(data, total)
     seed = experiment.seed
@@ -96,35 +98,35 @@ def prepare(run: RunFolder, experiment: Experiment, total: int, report: Reporter
     def training_pairs() -> Iterator[Pair]:
         return (task.symbols(pair) for pair in task.read_pairs(data) if not _is_held_out(pair, share, seed))
 
-    tokenizers = _tokenizers(run, experiment, training_pairs, total, report)
+    tokenizers = _make_tokenizers(run, experiment, training_pairs, total, reporter)
     run.describe(experiment, tokenizers)
     limits = PairLimits(data.max_length, data.max_ratio)
     with disk_errors(run.data):
-        train = tuple(_train_corpora(run, experiment, tokenizers, training_pairs, total, report))
+        train = tuple(_write_train_corpora(run, experiment, tokenizers, training_pairs, total, reporter))
         _check_not_empty(train[0], data)
-        valid_pairs = tuple(_validation_pairs(task, data, share, seed))
+        valid_pairs = tuple(_read_validation_pairs(task, data, share, seed))
         write_atomically(run.data / "valid.json", json.dumps([[p.source, p.target] for p in valid_pairs]))
-        valid = _valid_corpus(run, [task.symbols(pair) for pair in valid_pairs], tokenizers, limits)
-        write_manifest(run.data, [*_prepared_files(experiment), *(f"valid/{name}" for name in FILES if valid)])
-    report.say(_summarise(train[0], len(valid_pairs)))
+        valid = _write_valid_corpus(run, [task.symbols(pair) for pair in valid_pairs], tokenizers, limits)
+        write_manifest(run.data, [*_list_prepared_files(experiment), *(f"valid/{name}" for name in FILES if valid)])
+    reporter.say(_summarise(train[0], len(valid_pairs)))
     return Prepared(tokenizers, train, valid, valid_pairs)
 
 
-def load_prepared(run: RunFolder, experiment: Experiment, report: Reporter) -> Prepared:
-    """What `prepare` left in the run folder; refuses to go on with other data than the run began with."""
-    _check_prepared(run, experiment, report)
-    _check_texts(run, report)
-    train = tuple(Corpus(run.data / f"train-{variant}") for variant in range(_variants(experiment)))
+def load_prepared(run: RunFolder, experiment: Experiment, reporter: Reporter) -> Prepared:
+    """Load the result of `prepare`; refuses data that has changed since the run began."""
+    _check_prepared(run, experiment, reporter)
+    _check_texts(run, reporter)
+    train = tuple(Corpus(run.data / f"train-{variant}") for variant in range(_count_variants(experiment)))
     valid_pairs = read_valid_pairs(run)
     return Prepared(run.tokenizers(), train, Corpus(run.data / "valid") if valid_pairs else None, valid_pairs)
 
 
 def describe_data(run: RunFolder, experiment: Experiment, prepared: Prepared) -> dict[str, object]:
-    """What the run folder remembers of the files: names, fingerprints, counts."""
+    """The entry for about.json: files with their fingerprints, counts, languages."""
     data, task = experiment.data, find_task(experiment.task)
     files = [*data.source, *data.target, *data.tsv, *data.valid_source, *data.valid_target]
     return {
-        "files": {name: _text_facts(name, run) for name in files},
+        "files": {name: _describe_text(name, run) for name in files},
         "pairs": len(prepared.train[0]),
         "validation_pairs": len(prepared.valid_pairs),
         "pieces_a_word": count_pieces_per_word(
@@ -137,7 +139,7 @@ def describe_data(run: RunFolder, experiment: Experiment, prepared: Prepared) ->
 
 
 def count_pieces_per_word(tokenizers: Tokenizers, task: Task, pairs: Iterable[Pair]) -> dict[str, float]:
-    """For each side, over the first pairs."""
+    """The mean number of pieces per word on each side, over the first pairs."""
     seen = [task.symbols(pair) for pair in islice(pairs, _SAMPLED_PAIRS)]
     sides = {
         "source": (tokenizers.source, [pair.source for pair in seen]),
@@ -147,14 +149,14 @@ def count_pieces_per_word(tokenizers: Tokenizers, task: Task, pairs: Iterable[Pa
 
 
 def _mean_pieces(tokenizer: Tokenizer, texts: list[str]) -> float:
-    pieces = sum(len(ids) - 1 for ids in tokenizer.encode_all(texts))  # without the end of the sentence
+    pieces = sum(len(ids) - 1 for ids in tokenizer.encode_all(texts))  # without the end-of-sentence piece
     return pieces / max(1, sum(len(text.split()) for text in texts))
 
 
-def _text_facts(name: str, run: RunFolder) -> dict[str, object]:
-    """What tells whether a text is still the same; its place as seen from the run folder, which may move with it."""
+def _describe_text(name: str, run: RunFolder) -> dict[str, object]:
+    """Facts that reveal changes of a text file; its path is relative to the run folder, which may move with it."""
     path = Path(name)
-    state = path.stat()  # before it is read, so that a change in the meantime shows as another time
+    state = path.stat()  # before it is read, so that a change in the meantime is noticed by its time
     place = name if path.is_absolute() else os.path.relpath(path.parent.resolve() / path.name, run.path.resolve())
     return {
         "sha256": fingerprint(path),
@@ -164,47 +166,47 @@ def _text_facts(name: str, run: RunFolder) -> dict[str, object]:
     }
 
 
-def _prepared_files(experiment: Experiment) -> list[str]:
-    """What every run of this experiment has in `data`, as names for its manifest."""
-    corpora = [f"train-{variant}" for variant in range(_variants(experiment))]
+def _list_prepared_files(experiment: Experiment) -> list[str]:
+    """The files that every run of this experiment has in `data`, by their names in the manifest."""
+    corpora = [f"train-{variant}" for variant in range(_count_variants(experiment))]
     return ["valid.json", *(f"{corpus}/{name}" for corpus in corpora for name in FILES)]
 
 
-def _variants(experiment: Experiment) -> int:
+def _count_variants(experiment: Experiment) -> int:
     return experiment.text.bpe_variants if experiment.text.bpe_dropout else 1
 
 
-def _check_prepared(run: RunFolder, experiment: Experiment, report: Reporter) -> None:
-    """The ids are those that were written."""
+def _check_prepared(run: RunFolder, experiment: Experiment, reporter: Reporter) -> None:
+    """Verify that the token ids are as they were written."""
     if not (run.data / MANIFEST).exists():
-        report.say(f"{run.data} has no {MANIFEST}: it is from an earlier version and its content is not verified")
+        reporter.say(f"{run.data} has no {MANIFEST}: it is from an earlier version and cannot be verified")
         return
     try:
-        check_manifest(run.data, required=_prepared_files(experiment))
+        check_manifest(run.data, required=_list_prepared_files(experiment))
     except DamagedError as error:
         raise FolderError(
-            f"{run.data} is no longer what this run has prepared ({error.reason}); "
+            f"{run.data} has changed since this run prepared it ({error.reason}); "
             "restore it from a copy, or train in a new folder"
         ) from error
 
 
-def _check_texts(run: RunFolder, report: Reporter) -> None:
-    """The text is that of the beginning, or gone: the run folder has all that training needs of it."""
+def _check_texts(run: RunFolder, reporter: Reporter) -> None:
+    """Refuse text files that have changed. They may be gone, because the run folder has all that training needs."""
     match run.about().get("data"):
         case {"files": dict(files)}:
-            gone = [name for name, facts in files.items() if not _same_text(name, facts, run)]
+            gone = [name for name, facts in files.items() if not _is_same_text(name, facts, run)]
         case _:
             raise FolderError(f"{run.path}/about.json is damaged: it does not name the data; restore it from a copy")
     if gone:
-        report.say(f"no longer there: {', '.join(gone)}; training goes on with what it has prepared of the text")
+        reporter.say(f"missing: {', '.join(gone)}; training continues with the text that it has prepared")
 
 
-def _same_text(name: str, facts: object, run: RunFolder) -> bool:
-    """True: it is the same; False: it is not there; a changed one is refused. Only a doubtful one is read."""
+def _is_same_text(name: str, facts: object, run: RunFolder) -> bool:
+    """True if it is the same, False if it is gone; refuses a changed one. Only a doubtful one is read."""
     match facts:
         case {"sha256": str(digest), "bytes": int(size), "modified": int(modified), "place": str(place)}:
             path = run.path.resolve() / place
-        case str():  # an earlier version noted nothing else
+        case str():  # an earlier version recorded nothing else
             return True
         case _:
             raise FolderError(f"{run.path}/about.json is damaged: data.files.{name}; restore it from a copy")
@@ -219,21 +221,23 @@ def _same_text(name: str, facts: object, run: RunFolder) -> bool:
     return True
 
 
-def _tokenizers(run: RunFolder, experiment: Experiment, pairs: Pairs, total: int, report: Reporter) -> Tokenizers:
+def _make_tokenizers(
+    run: RunFolder, experiment: Experiment, pairs: Pairs, total: int, reporter: Reporter
+) -> Tokenizers:
     text = experiment.text
     if experiment.train.init:
         return run.parent().tokenizers()
     if text.tokenizer_file:
         tokenizer = reuse_tokenizer(Path(text.tokenizer_file))
-        report.say(f"vocabulary: {tokenizer.vocabulary_size} pieces of {text.tokenizer_file}")
+        reporter.say(f"vocabulary: {tokenizer.vocabulary_size} pieces of {text.tokenizer_file}")
         return Tokenizers(tokenizer, tokenizer)
     source_kind, target_kind = find_task(experiment.task).tokenizer_kinds(text.kind)
-    # Every so many-th pair, so that a sample is of all files.
+    # Take every n-th pair, so that the sample covers all files.
     stride = -(-2 * total // SAMPLE_LINES)
 
     def sample(what: str) -> Iterator[Pair]:
         return (
-            pair for number, pair in enumerate(report_progress(pairs(), what, total, report)) if number % stride == 0
+            pair for number, pair in enumerate(report_progress(pairs(), what, total, reporter)) if number % stride == 0
         )
 
     if text.vocabularies == "joint":
@@ -247,48 +251,50 @@ def _tokenizers(run: RunFolder, experiment: Experiment, pairs: Pairs, total: int
     return Tokenizers(source, target)
 
 
-def _train_corpora(
-    run: RunFolder, experiment: Experiment, tokenizers: Tokenizers, pairs: Pairs, total: int, report: Reporter
+def _write_train_corpora(
+    run: RunFolder, experiment: Experiment, tokenizers: Tokenizers, pairs: Pairs, total: int, reporter: Reporter
 ) -> Iterator[Corpus]:
-    data, variants = experiment.data, _variants(experiment)
+    data, variants = experiment.data, _count_variants(experiment)
     size = max(tokenizers.source.vocabulary_size, tokenizers.target.vocabulary_size)
     for variant in range(variants):
         encoders = (
-            _encoder(tokenizers.source, experiment, 2 * variant),
-            _encoder(tokenizers.target, experiment, 2 * variant + 1),
+            _make_encoder(tokenizers.source, experiment, 2 * variant),
+            _make_encoder(tokenizers.target, experiment, 2 * variant + 1),
         )
         what = "encoding" if variants == 1 else f"encoding {variant + 1}/{variants}"
         yield write_corpus(
             run.data / f"train-{variant}",
-            report_progress(pairs(), what, total, report),
+            report_progress(pairs(), what, total, reporter),
             encoders,
             size,
             PairLimits(data.max_length, data.max_ratio),
         )
 
 
-def _encoder(tokenizer: Tokenizer, experiment: Experiment, stream: int) -> Encode:
+def _make_encoder(tokenizer: Tokenizer, experiment: Experiment, stream: int) -> Encode:
     if not experiment.text.bpe_dropout:
         return tokenizer.encode_all
     dropout = BpeDropout(tokenizer, experiment.text.bpe_dropout)
     calls = iter(range(1 << 62))
-    # Each portion of the corpus, each side and each variant is a random stream of its own.
+    # Each portion of the corpus, each side and each variant has its own random stream.
     return lambda texts: dropout.encode_all(texts, hash((experiment.seed, stream, next(calls))))
 
 
-def _valid_corpus(run: RunFolder, pairs: Sequence[Pair], tokenizers: Tokenizers, limits: PairLimits) -> Corpus | None:
+def _write_valid_corpus(
+    run: RunFolder, pairs: Sequence[Pair], tokenizers: Tokenizers, limits: PairLimits
+) -> Corpus | None:
     if not pairs:
         return None
     size = max(tokenizers.source.vocabulary_size, tokenizers.target.vocabulary_size)
     encoders = (tokenizers.source.encode_all, tokenizers.target.encode_all)
     corpus = write_corpus(run.data / "valid", pairs, encoders, size, PairLimits(8 * limits.longest))
     if not len(corpus):
-        raise DataError("every validation pair is empty or too long; give other files, or set data.hold_out = 0")
+        raise DataError("all validation pairs are empty or too long; give other files, or set data.hold_out = 0")
     return corpus
 
 
 def _held_out_share(data: DataConfig, total: int) -> float:
-    """Which part of the training pairs is kept for validation."""
+    """The share of the training pairs that is held out for validation."""
     if data.valid_source or data.hold_out == 0 or not total:
         return 0.0
     count = data.hold_out if data.hold_out > 0 else default_hold_out(total)
@@ -298,14 +304,14 @@ def _held_out_share(data: DataConfig, total: int) -> float:
 
 
 def _is_held_out(pair: Pair, share: float, seed: int) -> bool:
-    """Chosen by the source sentence, so that all its pairs are on one side and none leaks."""
+    """Decided by a hash of the source sentence, so that all its pairs are on the same side and none leaks."""
     if share == 0.0:
         return False
     digest = blake2b(pair.source.encode(), digest_size=8, key=seed.to_bytes(8, "little", signed=True)).digest()
     return int.from_bytes(digest, "little") < share * 2**64
 
 
-def _validation_pairs(task: Task, data: DataConfig, share: float, seed: int) -> Iterable[Pair]:
+def _read_validation_pairs(task: Task, data: DataConfig, share: float, seed: int) -> Iterable[Pair]:
     if data.valid_source:
         return task.read_validation(data)
     return (pair for pair in task.read_pairs(data) if _is_held_out(pair, share, seed)) if share else ()
@@ -314,8 +320,8 @@ def _validation_pairs(task: Task, data: DataConfig, share: float, seed: int) -> 
 def _check_not_empty(corpus: Corpus, data: DataConfig) -> None:
     if not len(corpus):
         raise DataError(
-            f"no pair is left to train on: {corpus.dropped.empty} have an empty side and {corpus.dropped.too_long} "
-            f"more than {data.max_length} pieces; look at the files with: heedful doctor"
+            f"no pairs are left to train on: {corpus.dropped.empty} have an empty side and {corpus.dropped.too_long} "
+            f"have more than {data.max_length} pieces; check the files with: heedful doctor"
         )
 
 
@@ -326,5 +332,5 @@ def _summarise(corpus: Corpus, validation: int) -> str:
         for count, why in ((dropped.empty, "empty"), (dropped.too_long, "too long"), (dropped.uneven, "uneven"))
         if count
     ]
-    left_out = f"; left out {', '.join(reasons)}" if reasons else "; none left out"
+    left_out = f"; left out: {', '.join(reasons)}" if reasons else "; none left out"
     return f"data: {len(corpus)} pairs to train on, {validation} for validation{left_out}"

@@ -1,8 +1,8 @@
-"""The processes of one training: which of them this is, and what they agree on.
+"""The processes of one training: which of them this is, and how they agree.
 
-`torchrun` starts them, tells each its number in the environment, and holds a store through which they can talk. Without
-those variables a process is alone, and nothing of `torch.distributed` is used. Every process runs the same lines; what
-only one may do, the first does, and the others wait for it and get what it got.
+`torchrun` starts them, gives each its number in the environment, and holds a store through which they communicate.
+Without these variables a process is alone and does not use `torch.distributed`. Every process runs the same code; some
+work is done by the first process alone, and the others wait for its result.
 """
 
 import json
@@ -27,22 +27,22 @@ T = TypeVar("T")
 
 _FAILED = "failed"  # a key of the store
 _TORCHRUN = {"RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}
-_POLL = 0.02  # seconds between two looks at the store
-_SECONDS_A_BEAT = 0.25  # between two signs of life
-_GRACE = 3.0  # seconds in which whoever is alive gives a sign of it
+_POLL = 0.02  # seconds between two reads of the store
+_HEARTBEAT = 0.25  # seconds between two heartbeats
+_GRACE = 3.0  # seconds within which every live process has a heartbeat
 
 
 class ProcessGroup:
-    """A process that trains alone; `TorchrunGroup` is for one of several."""
+    """A process that trains alone; `TorchrunGroup` is one of several."""
 
     rank = 0
     world_size = 1
-    local_world_size = 1  # of those on this machine
-    step = 0  # the update that is being worked on, to name it when something goes wrong
+    local_world_size = 1  # processes on this machine
+    step = 0  # the current update, for error messages
 
     @property
     def is_first(self) -> bool:
-        """Whether this is the process that writes and speaks."""
+        """Whether this is the process that writes files and messages."""
         return self.rank == 0
 
     def device(self, wanted: Device) -> torch.device:
@@ -50,33 +50,33 @@ class ProcessGroup:
         return choose_device(wanted)
 
     def claim(self, folder: Path) -> None:
-        """Note that this training has made the folder."""
+        """Record that this training has made the folder."""
 
     def has_claimed(self, folder: Path) -> bool:
-        """Whether this training had made the folder before torchrun started its processes again."""
+        """Whether this training made the folder before torchrun restarted its processes."""
         return False
 
     def connect(self, minutes: float) -> None:
-        """Be able to compute together; who does not answer for so many minutes is taken for lost."""
+        """Connect the processes; one that does not answer within so many minutes is considered lost."""
 
     def run_on_first(self, work: Callable[[], T]) -> T:
-        """Let the first process work, for as long as that takes; all get its result, which has to be JSON."""
+        """Call `work` in the first process, however long it takes; all get its result, which must be JSON."""
         return work()
 
     def agree_on(self, reason: str) -> str:
-        """The first reason that any process has, or nothing; all get the same."""
+        """The first non-empty reason of any process, or an empty string; all get the same."""
         return reason
 
     def sum_over_processes(self, number: float) -> float:
-        """The sum over all processes."""
+        """The sum of `number` over all processes."""
         return number
 
     def leave(self) -> None:
-        """Nothing is computed together any more."""
+        """Disconnect the processes."""
 
 
 class TorchrunGroup(ProcessGroup):
-    """One of several processes that `torchrun` has started."""
+    """One of several processes that `torchrun` started."""
 
     def __init__(self) -> None:
         self._wait = timedelta(minutes=TrainConfig().timeout_minutes)
@@ -84,33 +84,33 @@ class TorchrunGroup(ProcessGroup):
         self.local_rank, self.local_world_size = int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"])
         self._turn = 0
         self._over = Event()
-        # The store outlives the processes that torchrun starts again, so each start has keys of its own.
+        # The store survives a restart of the processes, so each start has its own keys.
         self._token = uuid4().hex
         if not self.is_first:
             self._token = self._meet_first()
-        self._standing_by = Thread(target=self._stand_by, name="standing by", daemon=True)
-        self._standing_by.start()
+        self._heartbeat = Thread(target=self._send_heartbeats, name="heartbeat", daemon=True)
+        self._heartbeat.start()
         self._store = dist.PrefixStore(self._token, self._torchrun)  # type: ignore[attr-defined]
 
     def _meet_first(self) -> str:
-        """Call until the first process of this start answers, and get the name of its keys."""
+        """Call the first process of this start until it answers with the prefix of its keys."""
         call, until = uuid4().hex, time.monotonic() + self._wait.total_seconds()
         self._torchrun.set(f"heedful-call-{self.rank}", call)
         while not self._torchrun.check([f"heedful-answer-{call}"]):
             if time.monotonic() > until:
-                raise Unanswered(self._sentence([0], timed_out=True))
+                raise Unanswered(self._describe_loss([0], timed_out=True))
             time.sleep(_POLL)
         return self._torchrun.get(f"heedful-answer-{call}").decode()
 
-    def _stand_by(self) -> None:
-        """Give signs of life beside the work. The first process answers the calls of the others too."""
+    def _send_heartbeats(self) -> None:
+        """Send heartbeats from a thread of its own; in the first process, also answer the calls of the others."""
         calls = [f"heedful-call-{rank}" for rank in range(1, self.world_size)] if self.is_first else []
         answered: set[bytes] = set()
         beats = 0
-        with suppress(RuntimeError):  # without a store this process hears of it soon enough
-            # A connection of its own: the other one may be waiting for just those who call here.
+        with suppress(RuntimeError):  # if the store is gone, the main thread will notice soon enough
+            # A separate connection, because the other one may be waiting for just those processes that call here.
             store, *_ = _connect_to_store(self._wait)
-            while not self._over.wait(_SECONDS_A_BEAT):
+            while not self._over.wait(_HEARTBEAT):
                 for call in [store.get(key) for key in calls if store.check([key])]:
                     if call not in answered:
                         store.set(f"heedful-answer-{call.decode()}", self._token)
@@ -119,16 +119,16 @@ class TorchrunGroup(ProcessGroup):
                 store.set(f"{self._token}/beat-{self.rank}", str(beats))
 
     def claim(self, folder: Path) -> None:
-        """In the store, which lives as long as torchrun."""
+        """Record it in the store, which lives as long as torchrun."""
         self._torchrun.set("heedful-folder", str(folder.resolve()))
 
     def has_claimed(self, folder: Path) -> bool:
-        """Only of the folder that it has claimed itself: an older one of that name is not to be written to."""
+        """Only for a folder that it claimed itself: an older one of that name must not be written to."""
         known = self._torchrun.check(["heedful-folder"])
         return known and self._torchrun.get("heedful-folder").decode() == str(folder.resolve())
 
     def device(self, wanted: Device) -> torch.device:
-        """On a machine with GPUs each process has one of its own."""
+        """On a machine with GPUs, each process has its own."""
         if wanted == "auto":
             wanted = "cuda" if torch.cuda.is_available() else "cpu"
         device = choose_device(wanted)
@@ -147,34 +147,34 @@ class TorchrunGroup(ProcessGroup):
         return device
 
     def connect(self, minutes: float) -> None:
-        """By gloo what is in memory, by NCCL what is on GPUs."""
+        """Connect with gloo for tensors in memory and NCCL for tensors on GPUs."""
         self._wait = timedelta(minutes=minutes)
         if self.world_size == 1:
             return
         backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
-        # On GPUs the first to notice a hang is `total`, which goes by gloo and can say who it was.
+        # On GPUs, `sum_over_processes` must notice a hang first: it uses gloo and can say which process it was.
         wait = 2 * self._wait if torch.cuda.is_available() else self._wait
         dist.init_process_group(backend, store=self._store, rank=self.rank, world_size=self.world_size, timeout=wait)
 
     def run_on_first(self, work: Callable[[], T]) -> T:
-        """By the store: a collective operation would run into its timeout when a validation takes long."""
+        """Uses the store, because a collective operation would time out during a long validation."""
         self._turn += 1
         key = f"turn-{self._turn}"
         if not self.is_first:
-            return self._hear(key)
+            return self._wait_for(key)
         result = work()
         self._store.set(key, json.dumps(result))
         return result
 
-    def _hear(self, key: str) -> Any:
-        """Wait for the first process, as long as it gives signs of life."""
+    def _wait_for(self, key: str) -> Any:
+        """Wait for a value from the first process for as long as that has a heartbeat."""
         heard, since = b"", time.monotonic()
         while not self._store.check([key]):
             self._stop_if_failed()
             if (beat := self._beat_of(0)) != heard:
                 heard, since = beat, time.monotonic()
             if time.monotonic() - since > self._wait.total_seconds():
-                raise Unanswered(self._sentence([0], timed_out=True))
+                raise Unanswered(self._describe_loss([0], timed_out=True))
             time.sleep(_POLL)
         return json.loads(self._store.get(key))
 
@@ -183,7 +183,7 @@ class TorchrunGroup(ProcessGroup):
         return self._store.get(key) if self._store.check([key]) else b""
 
     def fail(self, code: int) -> bool:
-        """Let the others end with this exit code; whether this is the process that says why."""
+        """Make the others exit with this code; True in the process that should report the error."""
         try:
             self._store.set(_FAILED, str(code))
             return self._store.add("told", 1) == 1
@@ -195,7 +195,7 @@ class TorchrunGroup(ProcessGroup):
             raise SystemExit(int(self._store.get(_FAILED)))
 
     def agree_on(self, reason: str) -> str:
-        """One small sum, unless there is something to agree on."""
+        """Costs one small sum, unless some process has a reason."""
         if self.world_size == 1 or not self.sum_over_processes(bool(reason)):
             return reason
         reasons: list[str] = [""] * self.world_size
@@ -203,7 +203,7 @@ class TorchrunGroup(ProcessGroup):
         return next(filter(None, reasons))
 
     def sum_over_processes(self, number: float) -> float:
-        """In double precision."""
+        """The sum in double precision."""
         if self.world_size == 1:
             return number
         sums = torch.tensor([number], dtype=torch.float64)
@@ -211,15 +211,15 @@ class TorchrunGroup(ProcessGroup):
         return sums.item()
 
     def leave(self) -> None:
-        """Close the connections in good order; only where all came to the end."""
+        """Close the connections; only called when all processes have finished."""
         self._over.set()
-        self._standing_by.join()
+        self._heartbeat.join()
         if dist.is_initialized():
-            self.sum_over_processes(0.0)  # nobody calls a first process that is about to go
+            self.sum_over_processes(0.0)  # so that no process still calls the first one when it exits
             dist.destroy_process_group()
 
     def missing(self, error: RuntimeError) -> Unanswered:
-        """Find out whose doing it is: who gives no signs of life, else who has not noticed that something is wrong."""
+        """Find the lost processes: those without a heartbeat, or else those that have not noticed the error."""
         timed_out = "timed out" in str(error).lower() or "timeout" in str(error).lower()
         everyone = range(self.world_size)
         try:
@@ -230,26 +230,26 @@ class TorchrunGroup(ProcessGroup):
             lost = [rank for rank in everyone if self._beat_of(rank) == before[rank]]
             lost = lost or [rank for rank in everyone if not self._store.check([f"noticed-{rank}"])]
         except RuntimeError:
-            return Unanswered(f"process {self.rank} has lost torchrun at step {self.step}; go on with --resume")
-        return Unanswered(self._sentence(lost, timed_out))
+            return Unanswered(f"process {self.rank} lost torchrun at step {self.step}; continue with --resume")
+        return Unanswered(self._describe_loss(lost, timed_out))
 
-    def _sentence(self, lost: list[int], timed_out: bool) -> str:
+    def _describe_loss(self, lost: list[int], timed_out: bool) -> str:
         one = len(lost) == 1
         who = f"process{'' if one else 'es'} {', '.join(map(str, lost))}" if lost else "a connection between processes"
         if timed_out:
             minutes = self._wait.total_seconds() / 60.0
             what = f"did not answer within train.timeout_minutes = {minutes:g}"
         else:
-            what = "has gone" if one or not lost else "have gone"
+            what = "was lost" if one or not lost else "were lost"
         return (
             f"{who} {what} at step {self.step} (of processes 0 to {self.world_size - 1}); "
-            "the last checkpoint is intact: go on with --resume, or let torchrun do so with --max-restarts"
+            "the last checkpoint is intact: continue with --resume, or let torchrun do so with --max-restarts"
         )
 
 
 @contextmanager
 def join_process_group() -> Iterator[ProcessGroup]:
-    """Be one of those that torchrun has started, or alone."""
+    """Join the processes that torchrun started, or train alone."""
     if not os.environ.keys() >= _TORCHRUN:
         yield ProcessGroup()
         return
@@ -275,24 +275,24 @@ def is_first_process() -> bool:
 
 
 def _report_once(group: TorchrunGroup, error: HeedfulError) -> BaseException:
-    """What to raise: many mistakes are found by all processes at the same time, and one sentence is enough."""
+    """The exception to raise: all processes find many mistakes at the same time, but only one reports them."""
     if not group.fail(error.exit_code):
         return SystemExit(error.exit_code)
     if group.is_first or isinstance(error, Unanswered):
         return error
-    told = HeedfulError(f"process {group.rank}: {error}")
-    told.exit_code = error.exit_code
-    return told
+    named = HeedfulError(f"process {group.rank}: {error}")
+    named.exit_code = error.exit_code
+    return named
 
 
 def _connect_to_store(wait: timedelta) -> tuple[Any, int, int]:
-    """A connection to the store, this process's number, and the number of processes."""
+    """A connection to the store, the rank of this process, and the number of processes."""
     from torch.distributed.rendezvous import rendezvous
 
     return next(iter(rendezvous("env://", timeout=wait)))
 
 
 def _is_connection_error(error: RuntimeError) -> bool:
-    """Whether another process, and not this one, is why an operation failed."""
+    """Whether an operation failed because of another process."""
     words = str(error).lower()
     return isinstance(error, dist.DistError) or any(name in words for name in ("gloo", "nccl", "operation timed out"))

@@ -9,8 +9,8 @@ from heedful.config import TrainConfig
 def learning_rate(step: int, d_model: int, config: TrainConfig) -> float:
     """Equation 3, or one of the schedules in use since.
 
-    All warm up linearly over `warmup_steps`. "paper": `learning_rate` is a factor on the formula; else it is the peak,
-    from which "inverse-sqrt" falls with the root of the step, "cosine" and "linear" to zero at `max_steps`.
+    All warm up linearly over `warmup_steps`. For "paper", `learning_rate` is a factor of the formula. Otherwise it is
+    the peak: "inverse-sqrt" falls from it with the root of the step, "cosine" and "linear" fall to 0 at `max_steps`.
     """
     warmup = max(1, config.warmup_steps)
     if config.schedule == "paper":

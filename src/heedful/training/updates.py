@@ -1,4 +1,4 @@
-"""From prepared corpora to the updates of one process."""
+"""Split the prepared corpora into updates, and each update among the processes."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from heedful.training.gradients import Update
 
 @dataclass(frozen=True, slots=True)
 class UpdateSplit:
-    """How an update is cut up: every process gets so many parts of it, of about the same cost."""
+    """How an update is split: every process gets so many parts of about the same cost."""
 
     parts: int
     rank: int = 0
@@ -27,9 +27,9 @@ def make_updates(
     pad_id: int,
     device: torch.device,
 ) -> Iterator[Update]:
-    """Updates from this position on, without end; each epoch takes the next corpus.
+    """Endless updates from this position on; each epoch takes the next corpus.
 
-    They are the same pairs for any split, so a training can go on with another number of processes or threads.
+    The pairs of an update are the same for any split, so a training can continue with other processes or threads.
     """
     epoch, skip = start.epoch, start.update
     while True:
