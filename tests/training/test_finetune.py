@@ -201,7 +201,7 @@ def test_what_the_weights_do_not_fit_is_refused(trained: Path, tmp_path: Path, s
     ran = tune(trained / "run", trained / "few", tmp_path / "run", setting)
     assert ran.code == 2
     assert sentence.replace("PARENT", str(trained / "run")) in ran.err
-    assert "leave it out, or train from scratch without --init" in ran.err
+    assert "leave the key out, or train from scratch without --init" in ran.err
     assert not (tmp_path / "run").exists()
 
 

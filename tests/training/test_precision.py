@@ -236,11 +236,11 @@ class TestScale:
         state = self.state(Precision(torch.float16), poisoned=2)
         self.steps(state, 3)
         saved = make_checkpoint(state, RunProgress(), {}, CPU)
-        state = json.loads(json.dumps(saved.state))
-        assert state["precision"]["scale"] == 32768.0
-        assert state["precision"]["_growth_tracker"] == 2
+        values = json.loads(json.dumps(saved.state))
+        assert values["precision"]["scale"] == 32768.0
+        assert values["precision"]["_growth_tracker"] == 2
         other = self.state(Precision(torch.float16))
-        restore_checkpoint(other, replace(saved, state=state), CPU)
+        restore_checkpoint(other, replace(saved, state=values), CPU)
         assert other.precision.state() == state.precision.state()
         assert self.steps(other, 1) == self.steps(state, 1)
 
@@ -355,7 +355,7 @@ class TestTold:
         assert ran.code == 0, ran.err
         told = " ".join(ran.err.split())
         assert "would be many times slower: float32 is used" in told
-        assert "train.compile is true, but on a processor" in told
+        assert "train.compile is true, but on a CPU" in told
         assert "MiB of memory (" in told
         about = json.loads((tmp_path / "run" / "about.json").read_text())
         (finished,) = toy.events(tmp_path / "run", "Finished")
