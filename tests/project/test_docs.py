@@ -4,6 +4,7 @@ import ast
 import re
 import tomllib
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import tomlkit
 import typer
 from command_line import parse
 
+import heedful
 from heedful.cli.commands import INTERRUPTED
 from heedful.cli.signals import _SAVED_AND_STOPPED
 from heedful.config import PRESETS, Experiment, flat, load_recipe, merge, parse_setting
@@ -161,6 +163,20 @@ def test_the_readmes_python_runs_on_a_built_in_model_as_it_is_written(capsys: py
     (block,) = (block for block in blocks if '"en-de"' in block)
     exec(block, {})
     assert "Ein Mann" in capsys.readouterr().out
+
+
+@each_of(PAGES)
+def test_pythons_imports_from_heedful_exist(path: Path) -> None:
+    for block in (block for language, block in FENCE.findall(read(path)) if language == "python"):
+        for node in ast.walk(ast.parse(block)):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "heedful":
+                module = import_module(node.module or "")
+                assert [alias.name for alias in node.names if not hasattr(module, alias.name)] == [], node.module
+
+
+def test_every_public_name_is_documented() -> None:
+    text = read(ROOT / "docs/python.md")
+    assert [name for name in heedful.__all__ if f"`{name}`" not in text] == []
 
 
 def test_every_part_of_the_package_is_in_the_layers() -> None:
