@@ -22,7 +22,7 @@ def test_what_has_arrived_is_not_kept_waiting() -> None:
         go_on.wait()
         yield "three"
 
-    arriving = windows(Arriving(slow()))
+    arriving = Arriving(slow()).windows()
     texts = next(arriving)
     if texts == ["one"]:
         texts += next(arriving)
@@ -41,7 +41,7 @@ def test_arriving_texts_come_in_windows_of_a_bounded_size(monkeypatch: pytest.Mo
             read += 1
             yield str(read)
 
-    found = windows(Arriving(endless()))
+    found = Arriving(endless()).windows()
     texts: list[str] = []
     while len(texts) < 100:
         window = next(found)
@@ -57,7 +57,7 @@ def test_an_error_of_who_reads_reaches_who_asks_after_all_that_came_before() -> 
         yield "one"
         raise UnicodeError("not text")
 
-    found = windows(Arriving(broken()))
+    found = Arriving(broken()).windows()
     assert next(found) == ["one"]
     with pytest.raises(UnicodeError, match="not text"):
         next(found)
