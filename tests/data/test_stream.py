@@ -11,7 +11,7 @@ import pytest
 import toy
 
 from heedful.data import stream
-from heedful.data.stream import Arriving, at_once, windows
+from heedful.data.stream import Arriving, at_once
 
 
 def test_what_has_arrived_is_not_kept_waiting() -> None:
