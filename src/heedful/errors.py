@@ -1,4 +1,4 @@
-"""What can go wrong, and with which exit code the command line says so.
+"""The exceptions that heedful raises, and the exit code of each.
 
 ::
 
@@ -6,8 +6,8 @@
     ├── UserError            2   a value, file or folder that the user can put right
     │   ├── ConfigError          an option or a key of a recipe
     │   ├── DataError            a text file, a tokenizer, a test set
-    │   └── FolderError          a run folder or checkpoint: missing, damaged, of another version
-    ├── Unanswered           1   another process of the same training hangs or is gone
+    │   └── FolderError          a run folder or checkpoint: missing, damaged, from another version
+    ├── Unanswered           1   another process of the same training hangs or has ended
     ├── OutOfSpace           5   the disk or the memory is full
     └── Diverged             6   the loss is no longer a number
 
@@ -20,13 +20,13 @@ from collections.abc import Iterable
 
 
 class HeedfulError(Exception):
-    """Anything that heedful itself reports; never shown with a traceback."""
+    """The base of all exceptions here; the command line prints the message without a traceback."""
 
     exit_code = 1
 
 
 class UserError(HeedfulError):
-    """A mistake in what the user brought."""
+    """A value, file or folder that the user can put right."""
 
     exit_code = 2
 
@@ -44,11 +44,11 @@ class FolderError(UserError):
 
 
 class Unanswered(HeedfulError):
-    """Another process of the same training hangs or is gone; what was saved before is intact."""
+    """Another process of the same training hangs or has ended; everything saved before is intact."""
 
 
 class OutOfSpace(HeedfulError):
-    """The disk or the memory is full; what was saved before is intact."""
+    """The disk or the memory is full; everything saved before is intact."""
 
     exit_code = 5
 
@@ -59,12 +59,12 @@ class Diverged(HeedfulError):
     exit_code = 6
 
 
-# Linux, Windows, CUDA, C++, and the loader of libraries.
+# The words of Linux, Windows, CUDA, C++ and the loader of libraries.
 _NO_MEMORY = ("can't allocate memory", "not enough memory", "out of memory", "bad_alloc", "failed to map segment")
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Whether this is Python's, PyTorch's or the operating system's way to say that there is no memory left."""
+    """Whether an error of Python, PyTorch or the operating system means that memory has run out."""
     match error:
         case MemoryError():
             return True
@@ -72,16 +72,16 @@ def out_of_memory(error: BaseException) -> bool:
             return True
         case OSError() | RuntimeError() | ImportError() if any(words in str(error) for words in _NO_MEMORY):
             return True
-    cause = error.__cause__ or error.__context__  # a library that could not be loaded tells why only there
+    cause = error.__cause__ or error.__context__  # a library that failed to load gives its reason only there
     return cause is not None and out_of_memory(cause)
 
 
 def extra(name: str) -> str:
-    """How to install what some commands need beside the rest."""
+    """How to install an optional part, such as "serve"."""
     return f"run: pip install 'heedful[{name}]', or '.[{name}]' in a copy of the repository"
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Give "; did you mean 'x'?" for the nearest known word, or nothing when none is near."""
+    """The suggestion "; did you mean 'x'?" with the nearest known word, or an empty string if none is near."""
     near = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
     return f"; did you mean '{near[0]}'?" if near else ""

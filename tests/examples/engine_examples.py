@@ -11,7 +11,7 @@ from model_examples import EOS, PAD, SOURCE_TYPES, TARGET_TYPES, shake, shaken
 from heedful.config import Experiment, ModelConfig, SearchConfig
 from heedful.decoding.ctranslate2_engine import CTranslate2Engine
 from heedful.decoding.torch_engine import TorchEngine
-from heedful.formats.export_ctranslate2 import Numbers, Pieces, export_ctranslate2
+from heedful.formats.ctranslate2 import Numbers, Pieces, export_ctranslate2
 from heedful.models.build import build_model
 from heedful.storage.run_folder import RunFolder, Tokenizers
 from heedful.text import learn_tokenizer

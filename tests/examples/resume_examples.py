@@ -8,7 +8,7 @@ from typing import Any
 import toy
 
 from heedful.config import Experiment, parse_setting
-from heedful.config.toml import merge
+from heedful.config.recipe import merge
 from heedful.progress import SilentReporter
 from heedful.storage.run_folder import RunFolder
 from heedful.tasks import make_experiment

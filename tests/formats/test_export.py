@@ -22,9 +22,9 @@ from heedful.decoding.engine import Ids
 from heedful.decoding.hypothesis import Hypothesis
 from heedful.decoding.torch_engine import TorchEngine
 from heedful.errors import ConfigError, FolderError, HeedfulError
+from heedful.formats.ctranslate2 import Numbers
 from heedful.formats.export import export
-from heedful.formats.export_ctranslate2 import Numbers
-from heedful.formats.import_model import import_model
+from heedful.formats.huggingface import import_model
 from heedful.formats.parity import prove
 from heedful.storage.files import write_manifest
 from heedful.storage.run_folder import RunFolder
@@ -154,7 +154,7 @@ def test_who_has_not_installed_ctranslate2_is_told(tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match=r"needs CTranslate2, which is not installed; install ctranslate2"):
             Translator.load(tmp_path / "out", engine="ctranslate2")
     with (
-        mock.patch("heedful.formats.export_ctranslate2.find_spec", return_value=None),
+        mock.patch("heedful.formats.ctranslate2.find_spec", return_value=None),
         pytest.raises(ConfigError, match=r"needs CTranslate2, which is not installed; install ctranslate2"),
     ):
         export(run, "ctranslate2", tmp_path / "other")
@@ -207,7 +207,7 @@ def test_a_proof_fails_where_two_models_disagree() -> None:
 def test_a_conversion_that_fails_leaves_nothing(tmp_path: Path) -> None:
     run = untrained_run(tmp_path / "run")
     with (
-        mock.patch("heedful.formats.export_ctranslate2.NORM_EPSILON", 0.5),
+        mock.patch("heedful.formats.ctranslate2.NORM_EPSILON", 0.5),
         pytest.raises(HeedfulError, match="the converted model does not agree"),
     ):
         export(run, "ctranslate2", tmp_path / "out")

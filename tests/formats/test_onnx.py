@@ -15,7 +15,7 @@ from model_examples import SMALL, sentences
 from heedful.config import ModelConfig
 from heedful.errors import ConfigError, HeedfulError
 from heedful.formats.export import export
-from heedful.formats.export_onnx import OnnxCopy, export_onnx
+from heedful.formats.onnx import OnnxCopy, export_onnx
 from heedful.models.likelihood import token_log_probs
 from heedful.text import Tokenizer
 
@@ -104,7 +104,7 @@ def test_what_is_no_whole_transformer_is_refused(config: ModelConfig, message: s
 def test_who_has_not_installed_it_is_told(tmp_path: Path) -> None:
     run = untrained_run(tmp_path / "run")
     with (
-        mock.patch("heedful.formats.export_onnx.find_spec", return_value=None),
+        mock.patch("heedful.formats.onnx.find_spec", return_value=None),
         pytest.raises(
             ConfigError, match=r"needs onnx and onnxruntime, which are not installed; run: pip install 'heedful\[onnx\]"
         ),
@@ -120,7 +120,7 @@ def test_who_has_not_installed_it_is_told(tmp_path: Path) -> None:
 def test_a_conversion_that_fails_leaves_nothing(tmp_path: Path) -> None:
     run = untrained_run(tmp_path / "run")
     with (
-        mock.patch("heedful.formats.onnx_graph.NORM_EPSILON", 0.5),
+        mock.patch("heedful.formats.onnx.NORM_EPSILON", 0.5),
         pytest.raises(HeedfulError, match="the converted model does not agree"),
     ):
         export(run, "onnx", tmp_path / "out")

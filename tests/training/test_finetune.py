@@ -106,7 +106,7 @@ def test_the_folder_tells_where_it_comes_from(trained: Path, tuned: tuple[Path, 
     assert parent["weights"] == RunFolder.open(trained / "run").note()
     assert "parent\n  model: " in toy.run("info", tuned[0]).out
     card = (tuned[0] / "README.md").read_text(encoding="utf-8")
-    assert f"- begun with the weights of run ({parent['weights']})\n" in card
+    assert f"- started from the weights of run ({parent['weights']})\n" in card
     assert str(trained) not in card
 
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from heedful.config import DataConfig, Experiment, parse_setting
-from heedful.config.toml import merge
+from heedful.config.recipe import merge
 from heedful.data.corpus import Corpus
 from heedful.data.pairs import Pair
 from heedful.errors import ConfigError, DataError, Diverged, FolderError

@@ -12,8 +12,8 @@ from heedful.cli.common import JsonOption, ModelArgument
 from heedful.errors import ConfigError, did_you_mean
 
 if TYPE_CHECKING:
+    from heedful.formats.ctranslate2 import Numbers
     from heedful.formats.export import Format
-    from heedful.formats.export_ctranslate2 import Numbers
     from heedful.formats.parity import Proof
 
 _FORMATS = ("ctranslate2", "huggingface", "onnx")

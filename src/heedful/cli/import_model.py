@@ -17,7 +17,7 @@ def import_model(
 ) -> None:
     """Import a Hugging Face Marian model as a run folder, and prove that both agree."""
     from heedful.device import use_threads
-    from heedful.formats.import_model import import_model as write
+    from heedful.formats.huggingface import import_model as write
 
     use_threads(0)
     console.out(describe_proof(write(folder, out), out, as_json))

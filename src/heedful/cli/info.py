@@ -12,7 +12,7 @@ from heedful.cli.common import MODEL_HELP, JsonOption
 from heedful.config import PRESETS, Experiment, differences, flat
 from heedful.errors import ConfigError
 
-_OF_RIVALS = ("model.cell", "model.attention", "model.kernel_width")
+_RIVAL_KEYS = ("model.cell", "model.attention", "model.kernel_width")
 _BARS = "▁▂▃▄▅▆▇█"
 
 
@@ -89,12 +89,12 @@ def _run_facts(path: Path) -> dict[str, Any]:
 def _for_people(facts: dict[str, Any]) -> dict[str, Any]:
     """Leave out default sizes, keys of other model families, and checksums."""
     model = facts["model"]
-    others = _OF_RIVALS if model["model.family"] == "transformer" else ()
+    others = _RIVAL_KEYS if model["model.family"] == "transformer" else ()
     shown = {key: value for key, value in model.items() if value not in ((), 0) and key not in others}
     data = facts.get("data")
     if not data:
         return facts | {"model": shown}
-    files = {name: f"{told['bytes']:,} bytes" for name, told in data.get("files", {}).items()}
+    files = {name: f"{file['bytes']:,} bytes" for name, file in data.get("files", {}).items()}
     return facts | {"model": shown, "data": data | {"files": files}}
 
 

@@ -9,14 +9,14 @@ from heedful.cli import console
 from heedful.cli.common import JsonOption
 
 if TYPE_CHECKING:
-    from heedful.storage.model_list import ModelSummary
+    from heedful.storage.model_names import ModelSummary
 
 _RUNS = Path("runs")  # the default folder of `heedful train`
 
 
 def models(as_json: JsonOption = False) -> None:
     """List the built-in models and the run folders in runs/."""
-    from heedful.storage.model_list import list_models
+    from heedful.storage.model_names import list_models
 
     found = list_models(_RUNS)
     if as_json:

@@ -35,9 +35,9 @@ def score(
     engine: EngineOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
-    """Tell how probable given translations are to a model: a line each with log-probability and its mean per piece.
+    """Score given translations: one line each with the log-probability that a model gives it and the mean per piece.
 
-    With --json every piece and word has its own, and the last line is of the whole file. The perplexity goes to
+    With --json, each piece and word has its own log-probability, and the last line is the total. The perplexity goes to
     standard error.
     """
     check_output(output, read=[source, target])

@@ -22,7 +22,7 @@ class Signals:
     """
 
     def __init__(self) -> None:
-        self.told = True  # whether to print that a signal came
+        self.announces = True  # whether to print a line when a signal comes
         self._came = ""
         self._asked = False
 
@@ -39,7 +39,7 @@ class Signals:
         if not self._asked:
             raise SystemExit(_SAVED_AND_STOPPED)
         self._came = self._came or name
-        if not self.told:
+        if not self.announces:
             return
         with suppress(RuntimeError):  # the signal may interrupt another write to standard error
             console.say(f"{name}: saving after this step (a second Ctrl-C stops at once)")

@@ -62,7 +62,7 @@ def train(
         from heedful.training import train as training
         from heedful.training.process_group import is_first_process
 
-        first = interrupted.told = is_first_process()
+        first = interrupted.announces = is_first_process()
         with console.display(bars=first) as shown:
             events = _EventDisplay(shown, as_json)
             if resume:

@@ -2,8 +2,10 @@
 
 import dataclasses
 import json
+import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -33,8 +35,7 @@ from heedful.cli.documents import (
     translate_document,
 )
 from heedful.cli.low_confidence import LowConfidenceWarnings
-from heedful.cli.model_choice import split_arguments
-from heedful.errors import ConfigError
+from heedful.errors import ConfigError, did_you_mean
 
 if TYPE_CHECKING:
     from heedful.data.stream import Arriving
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from heedful.translation.translator import Translator
 
 _DETECTION_LINES = 50  # lines of a file to detect its language by
+_LOCALE_VARIABLES = ("LC_ALL", "LC_MESSAGES", "LANG")  # the first that is set counts
 
 Arguments = Annotated[
     list[str] | None,
@@ -108,7 +110,7 @@ def translate(
     """
     from heedful.storage.run_folder import RunFolder
 
-    choice, texts = split_arguments(arguments or [], source_language, target_language)
+    choice, texts = _split_arguments(arguments or [], source_language, target_language)
     if texts and source:
         raise ConfigError("give either texts or --input, not both")
     options = [*(settings or []), *_list_settings(method, seed)]
@@ -159,6 +161,59 @@ def translate(
             target,
             (line for n, t in enumerate(translations) for line in _format(n, t, n_best, alignments, as_json)),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _ModelChoice:
+    """A model by its name or folder; or, if there is none, the requested languages."""
+
+    name: str
+    source: str
+    target: str
+
+    def find_folder(self, beginning: Callable[[], Iterable[str]]) -> Path:
+        """The folder of the model; `beginning` is called only if the language must be detected."""
+        from heedful.storage.model_names import built_in_models, find_model
+
+        if self.name:
+            return find_model(self.name)
+        from heedful.translation.direction import choose_direction
+
+        known = built_in_models()
+        texts = () if self.source and self.target else beginning()
+        found = choose_direction(known, texts, self.source, self.target, _read_locale())
+        if found.reason:
+            console.say(found.reason)
+        return known[found.name]
+
+
+def _split_arguments(arguments: Sequence[str], source: str, target: str) -> tuple[_ModelChoice, list[str]]:
+    """The model and the texts: the first argument is a model if it is a folder or the name of a built-in model.
+
+    If it only looks like one, it is a mistake and not a text: nobody wants to translate the name of a folder. A single
+    word before other arguments is a mistake, too: a misspelt name, or a sentence without quotes.
+    """
+    from heedful.storage.model_names import built_in_models, find_model, is_model, looks_like_model
+    from heedful.text.language_names import language_code
+
+    first, *texts = arguments or [""]
+    if not is_model(first) and not looks_like_model(first):
+        if texts and len(first.split()) == 1:
+            near = did_you_mean(first, built_in_models()) or "; heedful models lists the models"
+            raise ConfigError(f"{first} is neither a run folder nor a built-in model; put a sentence in quotes{near}")
+        return _ModelChoice("", language_code(source), language_code(target)), list(arguments)
+    for option, given in (("--from", source), ("--to", target)):
+        if given:
+            raise ConfigError(
+                f"{option} {given} chooses a built-in model, but you named {first}; leave out one of them"
+            )
+    find_model(first)  # fail before waiting for standard input
+    return _ModelChoice(first, "", ""), texts
+
+
+def _read_locale() -> str:
+    """The user's language, in two letters."""
+    return next((value for name in _LOCALE_VARIABLES if (value := os.environ.get(name))), "")[:2]
 
 
 def _check_outputs(

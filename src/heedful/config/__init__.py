@@ -28,7 +28,7 @@ from heedful.config.experiment import (
     Vocabularies,
 )
 from heedful.config.presets import PRESETS, RIVAL_RATE
-from heedful.config.toml import (
+from heedful.config.recipe import (
     change_search,
     differences,
     dump_experiment,

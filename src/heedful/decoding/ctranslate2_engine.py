@@ -35,7 +35,7 @@ _Scored = list[tuple[Ids, float]]  # tokens and log-probability of each hypothes
 
 
 class CTranslate2Engine:
-    """A model in CTranslate2's format, as `heedful.formats.export_ctranslate2` writes it."""
+    """A model in CTranslate2's format, as `heedful.formats.ctranslate2` writes it."""
 
     name: EngineName = "ctranslate2"
 

@@ -1,1 +1,1 @@
-"""Models in other programs' formats, in and out, each proven equal."""
+"""Export to and import from other programs' formats, with a proof that both models agree."""

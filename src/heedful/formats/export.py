@@ -9,9 +9,9 @@ import torch
 
 from heedful.decoding.ctranslate2_engine import CTranslate2Engine
 from heedful.errors import ConfigError, DataError, FolderError
-from heedful.formats.export_ctranslate2 import Numbers, Pieces, export_ctranslate2
-from heedful.formats.export_huggingface import MarianCopy, export_huggingface
-from heedful.formats.export_onnx import OnnxCopy, export_onnx
+from heedful.formats.ctranslate2 import Numbers, Pieces, export_ctranslate2
+from heedful.formats.huggingface import MarianCopy, export_huggingface
+from heedful.formats.onnx import OnnxCopy, export_onnx
 from heedful.formats.parity import ComparableModel, Proof, prove, samples
 from heedful.storage.files import disk_errors, new_folder, write_atomically, write_manifest
 from heedful.storage.model_card import make_model_card
@@ -75,7 +75,7 @@ def _to_ctranslate2(run: RunFolder, translator: Translator, out: Path, numbers: 
     with new_folder(out) as folder:
         with disk_errors(folder):
             export_ctranslate2(translator.model, _pieces(translator.tokenizers), folder, numbers, run.weights_id)
-        proof = _proven(run, translator, CTranslate2Engine(folder, workers=1), _TOLERANCE[numbers])
+        proof = _prove(run, translator, CTranslate2Engine(folder, workers=1), _TOLERANCE[numbers])
         write_manifest(folder, sorted(path.name for path in folder.iterdir()))
     return proof
 
@@ -83,15 +83,15 @@ def _to_ctranslate2(run: RunFolder, translator: Translator, out: Path, numbers: 
 def _to_huggingface(run: RunFolder, translator: Translator, folder: Path) -> Proof:
     export_huggingface(translator.model, translator.tokenizers, translator.search, folder)
     theirs = MarianCopy(folder, translator.tokenizers.target.eos_id)
-    return _proven(run, translator, theirs, _TOLERANCE["float32"])
+    return _prove(run, translator, theirs, _TOLERANCE["float32"])
 
 
 def _to_onnx(run: RunFolder, translator: Translator, folder: Path) -> Proof:
     export_onnx(translator.model, translator.tokenizers, translator.search, folder)
-    return _proven(run, translator, OnnxCopy(folder), _TOLERANCE["float32"])
+    return _prove(run, translator, OnnxCopy(folder), _TOLERANCE["float32"])
 
 
-def _proven(run: RunFolder, translator: Translator, theirs: ComparableModel, tolerance: float) -> Proof:
+def _prove(run: RunFolder, translator: Translator, theirs: ComparableModel, tolerance: float) -> Proof:
     eos_id = translator.tokenizers.target.eos_id
     return prove(translator.engine, theirs, samples(run, translator), eos_id, tolerance)
 

@@ -41,25 +41,25 @@ class Proof:
 
 
 def samples(run: RunFolder, translator: Translator) -> list[list[int]]:
-    """Sample sentences from the validation set, if it exists, and as many sequences of random pieces."""
+    """Sentences of the validation set, if there is one, and sequences of random pieces."""
     chance = random.Random(1)
     tokenizer = translator.tokenizers.source
     ids = [number for number in range(tokenizer.vocabulary_size) if number not in (tokenizer.pad_id, tokenizer.eos_id)]
     lengths = [1 + number * _LONGEST // _SENTENCES for number in range(_SENTENCES)]
-    made_up = [[*chance.choices(ids, k=length), tokenizer.eos_id] for length in lengths]
+    invented = [[*chance.choices(ids, k=length), tokenizer.eos_id] for length in lengths]
     if not (run.data / "valid.json").exists():
-        return made_up
+        return invented
     texts = [pair.source for pair in read_valid_pairs(run) if pair.source.strip()]
     real = translator.encode(texts[:: max(1, len(texts) // _SENTENCES)][:_SENTENCES])
-    return [source for source in real if len(source) <= 2 * _LONGEST] + made_up
+    return [source for source in real if len(source) <= 2 * _LONGEST] + invented
 
 
 def prove(
     ours: ComparableModel, theirs: ComparableModel, sources: Sequence[Ids], eos_id: int, tolerance: float
 ) -> Proof:
     """Compare two models; raise if log-probabilities or clear translations differ."""
-    translations = [_ended(best, eos_id) for (best,) in ours.decode(sources, _GREEDY, 1)]
-    others = [_ended(best, eos_id) for (best,) in theirs.decode(sources, _GREEDY, 1)]
+    translations = [_end(best, eos_id) for (best,) in ours.decode(sources, _GREEDY, 1)]
+    others = [_end(best, eos_id) for (best,) in theirs.decode(sources, _GREEDY, 1)]
     scores, their_scores = ours.score(sources, translations), theirs.score(sources, translations)
     differences = [
         abs(one - other)
@@ -83,7 +83,7 @@ def prove(
     return proof
 
 
-def _ended(hypothesis: Hypothesis, eos_id: int) -> tuple[int, ...]:
+def _end(hypothesis: Hypothesis, eos_id: int) -> tuple[int, ...]:
     return hypothesis.tokens if hypothesis.finished else (*hypothesis.tokens, eos_id)
 
 

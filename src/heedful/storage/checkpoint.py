@@ -7,7 +7,7 @@
     ├── step-00000400/   …
     └── latest           the name of the newest, for people and scripts
 
-A checkpoint is valid if its manifest verifies. Its folder appears by one rename, so it is never there in half. A
+A checkpoint is valid if its manifest verifies. Its folder appears by one rename, so it is complete or absent. A
 training with sharded weights writes one more file, ``whole.safetensors``, with the tensors that are not sharded.
 """
 

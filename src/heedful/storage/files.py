@@ -96,7 +96,7 @@ def write_atomically(path: Path, content: bytes | str) -> None:
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> None:
-    """The same for an iterable of lines, which need not fit into memory."""
+    """Write lines in the same way; they need not fit into memory."""
     _write(path, (f"{line}\n".encode() for line in lines))
 
 

@@ -31,7 +31,7 @@ def lock_folder(folder: Path) -> Iterator[None]:
         folder.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o666)
     try:
-        _take(descriptor, folder)
+        _acquire(descriptor, folder)
         with disk_errors(folder):
             os.ftruncate(descriptor, 0)
             os.write(descriptor, f"{os.getpid()}\n".encode())
@@ -43,7 +43,7 @@ def lock_folder(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _take(descriptor: int, folder: Path) -> None:
+def _acquire(descriptor: int, folder: Path) -> None:
     try:
         _lock_at_once(descriptor)
     except OSError as error:

@@ -33,9 +33,9 @@ def make_model_card(folder: RunFolder, name: str = "", ending: str = _LICENCE) -
     best = max((v["score"] for v in validations if v["score"] is not None), default=None)
     match about.get("parent"):
         case {"model": str(parent), "weights": str(weights)}:
-            begun = [f"- begun with the weights of {Path(parent).name} ({weights})"]
+            origin = [f"- started from the weights of {Path(parent).name} ({weights})"]
         case _:
-            begun = []
+            origin = []
     lines = [
         "---",
         "library_name: heedful",
@@ -48,7 +48,7 @@ def make_model_card(folder: RunFolder, name: str = "", ending: str = _LICENCE) -
         "",
         f"- data: {facts.get('pairs', 0):,} sentence pairs, {facts.get('validation_pairs', 0):,} for validation",
         f"- vocabulary: {vocabulary.target:,} pieces ({experiment.text.kind}, {experiment.text.vocabularies})",
-        *begun,
+        *origin,
         f"- weights: {_describe_weights(folder)}",
         *(
             [f"- best validation {validations[-1]['metric']} on the way (greedy): {best:.2f}"]

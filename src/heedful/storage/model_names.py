@@ -1,10 +1,16 @@
-"""The name of a model: a folder, or the name of a built-in model."""
+"""The models on this machine: built-in ones, which have names, and run folders."""
 
 import os
 import re
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
-from heedful.errors import FolderError, did_you_mean
+from heedful.errors import FolderError, HeedfulError, did_you_mean
+
+if TYPE_CHECKING:  # finding a model by its name needs none of this
+    from heedful.storage.run_folder import RunFolder
 
 BUILT_IN = Path(__file__).resolve().parent.parent / "builtin"
 
@@ -60,3 +66,104 @@ def _is_folder(path: Path) -> bool:
         return path.is_dir()
     except (OSError, ValueError):
         return False
+
+
+@dataclass(frozen=True, slots=True)
+class ModelScore:
+    """The score of a model on a test set."""
+
+    metric: str
+    value: float
+    test_set: str
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSummary:
+    """Name, languages, size and score of a model; `problem` says why it cannot be used."""
+
+    name: str
+    kind: Literal["built-in", "local"]
+    folder: str
+    source: str = ""
+    target: str = ""
+    task: str = ""
+    parameters: int = 0
+    bytes: int = 0  # of the weights
+    score: ModelScore | None = None
+    about: str = ""
+    problem: str = ""
+
+
+def list_models(local: Path, built_in: Path | None = None) -> list[ModelSummary]:
+    """The built-in models, then the run folders in `local` and in its subfolders."""
+    return [
+        *(_summarise(name, "built-in", folder) for name, folder in built_in_models(built_in).items()),
+        *(_summarise(str(folder), "local", folder) for folder in _find_runs(local)),
+    ]
+
+
+def _find_runs(folder: Path, deeper: int = 1) -> Iterator[Path]:
+    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+        if (path / "config.json").is_file():
+            yield path
+        elif deeper and path.is_dir():
+            yield from _find_runs(path, deeper - 1)
+
+
+def _summarise(name: str, kind: Literal["built-in", "local"], folder: Path) -> ModelSummary:
+    from heedful.models.size import model_size
+    from heedful.storage.files import read_json
+    from heedful.storage.run_folder import RunFolder
+
+    try:
+        run = RunFolder.open(folder)
+        experiment, config = run.experiment(), read_json(folder / "config.json")
+    except HeedfulError as error:  # a damaged model must not hide the others
+        return ModelSummary(name, kind, str(folder), problem=str(error))
+    sizes: dict[str, Any] = config if isinstance(config, dict) else {}
+    vocabulary = (sizes.get("source_vocab_size", 0), sizes.get("vocab_size", 0))
+    return ModelSummary(
+        name,
+        kind,
+        str(folder),
+        experiment.data.source_language,
+        experiment.data.target_language,
+        experiment.task,
+        model_size(experiment.model, *vocabulary).total,
+        _size_of_weights(run),
+        _find_score(run),
+        _describe(run),
+    )
+
+
+def _size_of_weights(run: "RunFolder") -> int:
+    path = run.path / "model.safetensors" if run.has_model else run.ctranslate2 / "model.bin"
+    return path.stat().st_size if path.exists() else 0
+
+
+def _find_score(run: "RunFolder") -> ModelScore | None:
+    """The score on the last test set that it was evaluated on, or else the best validation score."""
+    match list((scores if isinstance(scores := run.about().get("scores"), dict) else {}).items()):
+        case [*_, (str(test_set), {"scores": [{"metric": str(metric), "value": float(value)}, *_]})]:
+            return ModelScore(metric, value, test_set)
+    validated = [event for event in run.read_events("Validated") if event["score"] is not None]
+    best = max(validated, key=lambda event: event["score"], default=None)
+    return ModelScore(best["metric"], best["score"], "validation") if best else None
+
+
+def _describe(run: "RunFolder") -> str:
+    """The kind of model, its training pairs and missing weights, in a few words."""
+    about = run.about()
+    data = about.get("data")
+    pairs = f"{data['pairs']:,} pairs" if isinstance(data, dict) and "pairs" in data else ""
+    weights = "no weights yet" if not run.has_model and not run.ctranslate2.is_dir() else ""
+    match about:
+        case {"exported": {"numbers": str(numbers)}}:
+            kind = f"exported, {numbers}"
+        case {"pruned": _}:
+            kind = "pruned"
+        case {"parent": {"model": str(parent)}}:
+            kind = f"fine-tuned from {Path(parent).name}"
+        case _:
+            kind = ""
+    return ", ".join(part for part in (kind, pairs, weights) if part)

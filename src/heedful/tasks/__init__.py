@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from heedful.config.experiment import Experiment
-from heedful.config.toml import merge, parse_experiment
+from heedful.config.recipe import merge, parse_experiment
 from heedful.errors import ConfigError, did_you_mean
 from heedful.tasks import characters, copying, parsing, pronunciation, translation
 from heedful.tasks.task import Question, ScoringOptions, Task

@@ -1,21 +1,155 @@
-"""Build a Transformer's encoder and decoder as ONNX graphs, node by node, without tracing."""
+"""Write a Transformer as two ONNX graphs, with everything a program needs to translate with them.
 
+The graphs are built node by node, without tracing.
+"""
+
+import dataclasses
+import json
 from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from heedful.config import Activation
+from heedful.config import Activation, SearchConfig
+from heedful.decoding.hypothesis import Hypothesis
+from heedful.errors import ConfigError, extra
+from heedful.models.seq2seq import AnySeq2Seq
 from heedful.models.transformer import DecoderLayer, EncoderLayer, Transformer
 from heedful.nn.attention import CrossAttention, SelfAttention
 from heedful.nn.feed_forward import FeedForward
 from heedful.nn.multi_head import HeadSizes
 from heedful.nn.positions import LearnedPositions, SinusoidalPositions
 from heedful.nn.residual import NORM_EPSILON, Residual
+from heedful.storage.files import write_atomically
+from heedful.storage.run_folder import Tokenizers, tokenizer_files
 
 OPSET = 17  # the first with LayerNormalization
 POSITIONS = 2048  # the longest source and output, in pieces
+
+README = """# A Transformer for ONNX Runtime
+
+- `encoder.onnx` takes `source_ids` and `source_mask` (batch x source; 1 for a token, 0 for padding). It returns
+  `source_keys.N` and `source_values.N` for each decoder layer N.
+- `decoder.onnx` takes these, `source_mask`, `target_ids` (batch x target), and the cache `keys.N` and `values.N`. It
+  returns `logits` (batch x target x vocabulary), `new_keys.N` and `new_values.N`. Begin with the token `start` and a
+  cache of length 0. Then pass `new_keys.N` and `new_values.N` back as `keys.N` and `values.N` with the next tokens,
+  one or more at a time.
+- `heedful.json` has the ids `start`, `eos` and `pad`, the inputs and outputs with their shapes, the search settings,
+  and `longest`, the most pieces of a text. Set the logit of `pad` to minus infinity, because it must not be generated.
+- The tokenizers are for the library `tokenizers`. They add the `eos` that every source ends with.
+"""
+
+
+def export_onnx(model: AnySeq2Seq, tokenizers: Tokenizers, search: SearchConfig, folder: Path) -> None:
+    """Write the model, its tokenizers and its search settings into an existing folder."""
+    transformer = _require_exportable(model)
+    import onnx
+
+    described: dict[str, object] = {}
+    for name, graph in (("encoder", encoder_graph(transformer)), ("decoder", decoder_graph(transformer))):
+        onnx.checker.check_model(graph, full_check=True)
+        write_atomically(folder / f"{name}.onnx", graph.SerializeToString())
+        described[name] = {"inputs": _shapes(graph.graph.input), "outputs": _shapes(graph.graph.output)}
+    for file, tokenizer in tokenizer_files(tokenizers).items():
+        write_atomically(folder / file, tokenizer.to_plain_json())
+    target = tokenizers.target
+    symbols = {"start": target.pad_id, "eos": target.eos_id, "pad": target.pad_id, "longest": POSITIONS}
+    content = symbols | described | {"search": dataclasses.asdict(search)}
+    write_atomically(folder / "heedful.json", json.dumps(content, indent=1) + "\n")
+    write_atomically(folder / "README.md", README)
+
+
+def _require_exportable(model: AnySeq2Seq) -> Transformer:
+    if not isinstance(model, Transformer):
+        raise ConfigError(
+            f"only Transformers are exported to ONNX, but this model is a {type(model).__name__}; "
+            "translate with the model as it is"
+        )
+    if model.config.window:
+        raise ConfigError(
+            f"restricted self-attention is not exported to ONNX, but model.window is {model.config.window}; "
+            "translate with the model as it is"
+        )
+    if not (find_spec("onnx") and find_spec("onnxruntime")):
+        raise ConfigError(f"the export needs onnx and onnxruntime, which are not installed; {extra('onnx')}")
+    return model
+
+
+def _shapes(values: Sequence[Any]) -> dict[str, list[str | int]]:
+    return {
+        value.name: [axis.dim_param or axis.dim_value for axis in value.type.tensor_type.shape.dim] for value in values
+    }
+
+
+class OnnxCopy:
+    """An exported folder in ONNX Runtime, for comparison; greedy search."""
+
+    def __init__(self, folder: Path) -> None:
+        from onnxruntime import InferenceSession
+
+        self._encoder, self._decoder = (
+            InferenceSession(folder / f"{name}.onnx", providers=["CPUExecutionProvider"])
+            for name in ("encoder", "decoder")
+        )
+        self._about = json.loads((folder / "heedful.json").read_text(encoding="utf-8"))
+
+    def decode(self, sources: Sequence[Sequence[int]], search: SearchConfig, n_best: int) -> list[list[Hypothesis]]:
+        """The greedy translation of each sentence, as a list of one; beam and penalty are ignored."""
+        start, eos = self._about["start"], self._about["eos"]
+        state = self._start(sources)
+        limits = [len(source) + search.max_extra for source in sources]
+        found: list[list[int]] = [[] for _ in sources]
+        tokens = np.full((len(sources), 1), start)
+        for length in range(1, max(limits) + 1):
+            logits = self._step(tokens, state)[:, -1]
+            logits[:, self._about["pad"]] = -np.inf
+            tokens = logits.argmax(axis=1, keepdims=True)
+            for several, limit, token in zip(found, limits, tokens[:, 0].tolist(), strict=True):
+                if several[-1:] != [eos] and length <= limit:
+                    several.append(token)
+            if all(several[-1] == eos or length >= limit for several, limit in zip(found, limits, strict=True)):
+                break
+        return [[Hypothesis(tuple(several), 0.0, 0.0, finished=several[-1] == eos)] for several in found]
+
+    def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[list[float]]:
+        """The log-probability of every token of each target, including EOS."""
+        shifted = _pad([[self._about["start"], *target[:-1]] for target in targets], self._about["pad"])
+        logits = self._step(shifted, self._start(sources)).astype(np.float64)
+        logits -= logits.max(axis=-1, keepdims=True)
+        logits -= np.log(np.exp(logits).sum(axis=-1, keepdims=True))
+        return [row[np.arange(len(target)), target].tolist() for row, target in zip(logits, targets, strict=False)]
+
+    def _start(self, sources: Sequence[Sequence[int]]) -> dict[str, Any]:
+        """The inputs of the decoder except the tokens."""
+        mask = _pad([[1] * len(source) for source in sources], 0)
+        given = {"source_ids": _pad(sources, self._about["pad"]), "source_mask": mask}
+        names = [output.name for output in self._encoder.get_outputs()]
+        state = {"source_mask": mask} | dict(zip(names, self._encoder.run(names, given), strict=True))
+        for entry in self._decoder.get_inputs():
+            if entry.name.startswith(("keys.", "values.")):
+                _, heads, _, width = entry.shape
+                state[entry.name] = np.zeros((len(sources), heads, 0, width), np.float32)
+        return state
+
+    def _step(self, tokens: Any, state: dict[str, Any]) -> Any:
+        """Run the decoder on these tokens, update the state, and return the logits."""
+        names = [output.name for output in self._decoder.get_outputs()]
+        logits, *new = self._decoder.run(names, state | {"target_ids": tokens})
+        state |= {name.removeprefix("new_"): value for name, value in zip(names[1:], new, strict=True)}
+        return logits
+
+
+def _pad(rows: Sequence[Sequence[int]], value: int) -> Any:
+    """Pad rows of unequal length to a matrix."""
+    longest = max(map(len, rows))
+    return np.array([[*row, *[value] * (longest - len(row))] for row in rows], dtype=np.int64)
+
+
+# The graphs
 
 
 class Graph:
@@ -48,7 +182,7 @@ class Graph:
         self._nodes.append(self._helper.make_node(kind, inputs, [name], **attributes))
         return name
 
-    def finished(self, name: str, inputs: Sequence[Any], outputs: Sequence[Any]) -> Any:
+    def build(self, name: str, inputs: Sequence[Any], outputs: Sequence[Any]) -> Any:
         """Build the ONNX model of this graph."""
         graph = self._helper.make_graph(self._nodes, name, inputs, outputs, self._constants)
         opset = self._helper.make_opsetid("", OPSET)
@@ -62,7 +196,7 @@ def encoder_graph(model: Transformer) -> Any:
     table = graph.constant(model.source_embedding.weight)
     length = graph.node("Shape", "source_ids", start=1, end=2)
     here = graph.node("Slice", _positions(graph, model.source_positions), graph.numbers(0), length)
-    x = _embedded(graph, "source_ids", table, model.source_embedding.scale, here)
+    x = _embed(graph, "source_ids", table, model.source_embedding.scale, here)
     for layer in model.encoder:
         x = _encoder_layer(graph, layer, x, mask)
     if isinstance(model.encoder_norm, nn.LayerNorm):
@@ -74,7 +208,7 @@ def encoder_graph(model: Transformer) -> Any:
         _heads(graph, key, part.num_heads, name=f"source_keys.{number}")
         _heads(graph, value, part.num_heads, name=f"source_values.{number}")
         outputs += _caches("source", number, part.head_sizes, "source")
-    return graph.finished("encoder", [_ids("source_ids", "source"), _ids("source_mask", "source")], outputs)
+    return graph.build("encoder", [_ids("source_ids", "source"), _ids("source_mask", "source")], outputs)
 
 
 def decoder_graph(model: Transformer) -> Any:
@@ -86,7 +220,7 @@ def decoder_graph(model: Transformer) -> Any:
     after = graph.node("Add", before, graph.node("Shape", "target_ids", start=1, end=2))
     here = graph.node("Slice", _positions(graph, model.target_positions), before, after)
     causal = _causal(graph, before, after)
-    x = _embedded(graph, "target_ids", table, model.target_embedding.scale, here)
+    x = _embed(graph, "target_ids", table, model.target_embedding.scale, here)
     inputs, outputs = [_ids("target_ids", "target"), _ids("source_mask", "source")], []
     for number, layer in enumerate(model.decoder):
         x = _decoder_layer(graph, layer, number, x, (causal, mask))
@@ -99,9 +233,7 @@ def decoder_graph(model: Transformer) -> Any:
     output = graph.node("Transpose", table if shared else graph.constant(model.output_weight), perm=[1, 0])
     bias = torch.zeros(1) if model.output_bias is None else model.output_bias
     graph.node("Add", graph.node("MatMul", x, output), graph.constant(bias), name="logits")
-    return graph.finished(
-        "decoder", inputs, [_value("logits", ["batch", "target", len(model.output_weight)]), *outputs]
-    )
+    return graph.build("decoder", inputs, [_value("logits", ["batch", "target", len(model.output_weight)]), *outputs])
 
 
 def _caches(prefix: str, number: int, sizes: HeadSizes, length: str) -> list[Any]:
@@ -143,7 +275,7 @@ def _positions(graph: Graph, positions: SinusoidalPositions | LearnedPositions) 
     return graph.constant(positions(torch.arange(POSITIONS, device=device), POSITIONS))
 
 
-def _embedded(graph: Graph, ids: str, table: str, scale: float, positions: str) -> str:
+def _embed(graph: Graph, ids: str, table: str, scale: float, positions: str) -> str:
     scaled = graph.node("Mul", graph.node("Gather", table, ids), graph.scalar(scale))
     return graph.node("Add", scaled, positions)
 
@@ -228,10 +360,10 @@ def _attend(
 
 
 def _feed_forward(graph: Graph, part: FeedForward, x: str) -> str:
-    return _linear(graph, _activated(graph, _linear(graph, x, part.inner), part.activation), part.outer)
+    return _linear(graph, _activate(graph, _linear(graph, x, part.inner), part.activation), part.outer)
 
 
-def _activated(graph: Graph, x: str, activation: Activation) -> str:
+def _activate(graph: Graph, x: str, activation: Activation) -> str:
     match activation:
         case "relu":
             return graph.node("Relu", x)
