@@ -11,7 +11,7 @@ import numpy as np
 from heedful.attention.head_names import all_heads
 from heedful.attention.importance import ablate_heads, estimate_importance
 from heedful.data.pairs import read_parallel
-from heedful.inspection.prune import paired_batches
+from heedful.inspection.prune import batch_pairs
 from heedful.storage.run_folder import RunFolder
 from heedful.translation.translator import Translator
 
@@ -23,7 +23,7 @@ def main() -> None:
     options = parser.parse_args()
     translator = Translator.load(options.run, "cpu")
     pairs = list(read_parallel([str(options.source)], [str(options.target)]))
-    batches = paired_batches(RunFolder(options.run), translator, pairs)
+    batches = batch_pairs(RunFolder(options.run), translator, pairs)
     heads = all_heads(translator.model)
     estimated, real = estimate_importance(translator.model, batches), ablate_heads(translator.model, batches, heads)
     for head in sorted(heads, key=lambda head: real[head]):

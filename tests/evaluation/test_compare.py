@@ -1,4 +1,4 @@
-"""`heedful compare`: runs and files side by side, its page, and every mistake as a sentence."""
+"""`heedful compare`: models and files side by side, the page, and a sentence for every mistake."""
 
 import json
 import re
@@ -25,7 +25,7 @@ HOSTILE = "</script><img src=x onerror=alert(1)>\"'&\u2028"
 
 @pytest.fixture(autouse=True)
 def few_trials(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So few that they take no time."""
+    """Few trials, which take no time."""
     monkeypatch.setattr(translation, "_MAX_RESAMPLED_SENTENCES", 600)
     monkeypatch.setattr(significance, "_MAX_SHUFFLED_SENTENCES", 600)
 
@@ -54,23 +54,23 @@ def compared(*arguments: object) -> dict[str, Any]:
 # The command
 
 
-def test_a_run_is_translated_by_its_own_search_and_compared_with_a_file(trained: Path, files: Path) -> None:
+def test_a_run_translates_with_its_own_search_and_is_compared_with_a_file(trained: Path, files: Path) -> None:
     found = compared(trained / "run", files / "cut.de", "--source", files / "test.en", "--reference", files / "test.de")
     expected = toy.run("translate", trained / "run", "--input", files / "test.en").lines
     assert [sentence["outputs"][0] for sentence in found["sentences"]] == expected
     assert [sentence["outputs"][1] for sentence in found["sentences"]] == toy.lines_of(files / "cut.de")
     assert found["names"] == ["run", "cut.de"]
     assert found["counted_in"] == "the training text of run"
-    told = toy.run(
+    printed = toy.run(
         *("evaluate", trained / "run", "--source", files / "test.en", "--reference", files / "test.de", "--json")
     )
-    evaluated = {score["metric"]: score["value"] for score in json.loads(told.out)["scores"]}
+    evaluated = {score["metric"]: score["value"] for score in json.loads(printed.out)["scores"]}
     assert {test["metric"]: test["systems"][0]["score"]["value"] for test in found["tests"]} == pytest.approx(
         {name: evaluated[name] for name in ("BLEU", "chrF")}
     )
 
 
-def test_frequencies_are_those_of_the_training_text(trained: Path, files: Path) -> None:
+def test_word_frequencies_come_from_the_training_text(trained: Path, files: Path) -> None:
     text = toy.lines_of(trained / "train.de")
     wanted = toy.lines_of(files / "test.de")
     seen = [sum(line.split().count(word) for line in text) for line in wanted for word in line.split()]
@@ -80,7 +80,7 @@ def test_frequencies_are_those_of_the_training_text(trained: Path, files: Path) 
     assert sum(words.values()) == len(seen)
 
 
-def test_options_of_the_search_are_for_all_runs(trained: Path, files: Path) -> None:
+def test_search_options_apply_to_all_runs(trained: Path, files: Path) -> None:
     data = ("--source", files / "test.en", "--reference", files / "test.de")
     found = compared(trained / "run", trained / "run", *data, "--set", "search.max_extra=0", "--beam", "1")
     greedy = toy.run(
@@ -90,7 +90,7 @@ def test_options_of_the_search_are_for_all_runs(trained: Path, files: Path) -> N
     assert found["wins"] == [{"better": 0, "worse": 0, "equal": 12, "identical": 12}]
 
 
-def test_a_terminal_shows_scores_parts_and_the_sentences_that_differ_most(files: Path) -> None:
+def test_the_terminal_shows_scores_breakdowns_and_the_largest_differences(files: Path) -> None:
     ran = toy.run("compare", files / "test.de", files / "cut.de", "--reference", files / "test.de")
     assert ran.code == 0
     rows = [line.split() for line in ran.lines]
@@ -105,7 +105,7 @@ def test_a_terminal_shows_scores_parts_and_the_sentences_that_differ_most(files:
     assert "nrefs:1|ar:50|seed:12345" in ran.out
 
 
-def test_several_references_are_all_counted(files: Path) -> None:
+def test_all_references_count(files: Path) -> None:
     both = compared(
         *(files / "test.de", files / "cut.de", "--reference", files / "cut.de", "--reference", files / "test.de")
     )
@@ -113,12 +113,12 @@ def test_several_references_are_all_counted(files: Path) -> None:
     assert len(both["sentences"][0]["references"]) == 2
 
 
-def test_two_of_one_name_are_told_apart() -> None:
+def test_two_systems_with_one_name_are_called_by_their_paths() -> None:
     assert short_names(["a/run", "b/other"]) == ["run", "other"]
     assert short_names(["a/run", "b/run"]) == ["a/run", "b/run"]
 
 
-def test_a_gain_is_a_number_for_a_table() -> None:
+def test_a_signed_number_is_aligned_to_the_right() -> None:
     assert table([("difference",), ("+1.50",)]).splitlines()[1] == "     +1.50"
 
 
@@ -129,7 +129,10 @@ MISTAKES = [
     ("compare {d}/cut.de {d}/cut.de --reference {d}/short.de", "{d}/short.de has 11 lines but {d}/cut.de has 12"),
     ("compare {d}/cut.de {d}/cit.de --reference {d}/test.de", "there is no file {d}/cit.de; did you mean 'cut.de'?"),
     ("compare {d}/cut.de {d}/cut.de --reference {d}/none.de", "there is no file {d}/none.de"),
-    ("compare {d}/bare {d}/cut.de --reference {d}/test.de", "{d}/bare is a model, which has to translate; give"),
+    (
+        "compare {d}/bare {d}/cut.de --reference {d}/test.de",
+        "{d}/bare is a model, so it needs a text to translate; give it with --source",
+    ),
     ("compare {d}/bare {d}/cut.de --reference {d}/test.de --source {d}/test.en", "{d}/bare has no model yet"),
     ("compare {d} {d}/cut.de --reference {d}/test.de --source {d}/test.en", "{d} is not a run folder"),
     ("compare {d}/cut.de {d}/cut.de --reference {d}/test.de --tokenize 13b", "--tokenize must be one of 13a"),
@@ -139,7 +142,7 @@ MISTAKES = [
 
 
 @pytest.mark.parametrize(("line", "sentence"), MISTAKES, ids=[sentence[:40] for _, sentence in MISTAKES])
-def test_a_mistake_is_answered_by_a_sentence(line: str, sentence: str, files: Path) -> None:
+def test_a_mistake_is_answered_in_one_sentence(line: str, sentence: str, files: Path) -> None:
     ran = toy.run(*line.format(d=files).split())
     assert ran.code == 2
     assert ran.err.startswith("heedful: ")
@@ -147,7 +150,7 @@ def test_a_mistake_is_answered_by_a_sentence(line: str, sentence: str, files: Pa
     assert len(ran.err.splitlines()) == 1
 
 
-def test_another_task_is_refused(trained: Path, files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_of_another_task_is_refused(trained: Path, files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     parsing = make_experiment({"task": "parsing"})
     monkeypatch.setattr("heedful.storage.run_folder.RunFolder.experiment", lambda _: parsing)
     ran = toy.run(
@@ -158,7 +161,7 @@ def test_another_task_is_refused(trained: Path, files: Path, monkeypatch: pytest
     assert "is a model for parsing, but only translations are compared; score it with: heedful evaluate" in ran.err
 
 
-def test_runs_that_tell_words_apart_in_different_ways_need_a_word(trained: Path, tmp_path: Path) -> None:
+def test_runs_with_different_tokenizers_need_the_tokenize_option(trained: Path, tmp_path: Path) -> None:
     from heedful.errors import ConfigError
     from heedful.evaluation.compare import common_tokenizer
     from heedful.storage.run_folder import RunFolder
@@ -168,7 +171,7 @@ def test_runs_that_tell_words_apart_in_different_ways_need_a_word(trained: Path,
             return make_experiment({"evaluate": {"tokenize": "none"}})
 
     runs = [RunFolder(trained / "run"), Other(tmp_path)]
-    with pytest.raises(ConfigError, match=r"run '13a', .* 'none'; choose one by --tokenize$"):
+    with pytest.raises(ConfigError, match=r"run '13a', .* 'none'; choose one with --tokenize$"):
         common_tokenizer(runs)
     assert (common_tokenizer(runs[:1]), common_tokenizer(runs[1:]), common_tokenizer([])) == ("13a", "none", "13a")
 
@@ -199,7 +202,7 @@ def browser() -> Iterator[Any]:
         yield found
 
 
-def test_only_its_own_style_and_script_may_run() -> None:
+def test_the_policy_allows_only_the_pages_own_style_and_script() -> None:
     page = comparison_page(example())
     policy = re.findall(r'http-equiv="Content-Security-Policy" content="(.*?)"', page)[0]
     assert policy.startswith("default-src 'none';")
@@ -212,7 +215,7 @@ def test_only_its_own_style_and_script_may_run() -> None:
     assert len(ids) == len(set(ids))
 
 
-def test_text_is_text_wherever_it_comes_from(tmp_path: Path, browser: Any) -> None:
+def test_text_is_never_markup(tmp_path: Path, browser: Any) -> None:
     page = comparison_page(example((HOSTILE, HOSTILE + "\udc80", "three")))
     assert "<img" not in page
     (tmp_path / "page.html").write_text(page, encoding="utf-8")
@@ -266,7 +269,7 @@ def test_sentences_are_sorted_and_filtered(shown: Any) -> None:
     assert shown.locator("#found").inner_text() == "0 of 50 sentences"
 
 
-def test_words_that_differ_are_marked_by_whether_the_reference_has_them(shown: Any) -> None:
+def test_different_words_are_marked_by_whether_they_are_in_the_reference(shown: Any) -> None:
     shown.select_option("#sort", "file")
     first, third = (shown.locator("#sentences > li").nth(place) for place in (0, 2))
     assert first.locator("mark.miss").all_inner_texts() == ["red"]
@@ -276,7 +279,7 @@ def test_words_that_differ_are_marked_by_whether_the_reference_has_them(shown: A
     assert shown.locator("#sentences > li").nth(5).locator("mark").count() == 0
 
 
-def test_the_rest_is_reached_by_keyboard(shown: Any) -> None:
+def test_the_keyboard_reaches_the_remaining_sentences(shown: Any) -> None:
     assert len(numbers(shown)) == 40
     shown.focus("#search")
     shown.keyboard.press("Tab")
@@ -287,7 +290,7 @@ def test_the_rest_is_reached_by_keyboard(shown: Any) -> None:
     assert shown.locator("#more").is_hidden()
 
 
-def test_a_page_tells_what_the_scores_mean(files: Path, tmp_path: Path) -> None:
+def test_the_page_explains_the_scores(files: Path, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     ran = toy.run(*("compare", files / "test.de", files / "cut.de", "--reference", files / "test.de"), "--html", page)
     assert ran.err == f"{page} shows every sentence; open it in a browser\n"

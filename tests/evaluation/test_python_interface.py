@@ -1,4 +1,4 @@
-"""What the commands do, Python does: evaluate, compare and doctor, with names or paths, one file or several."""
+"""Python does what the commands do: evaluate, compare and doctor, with names or paths, one file or several."""
 
 import json
 import shutil
@@ -13,13 +13,13 @@ from heedful.metrics import bleu, significance
 
 @pytest.fixture(autouse=True)
 def few_trials(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So few that they take no time."""
+    """Few trials, which take no time."""
     monkeypatch.setattr(bleu, "_MAX_RESAMPLED_SENTENCES", 600)
     monkeypatch.setattr(significance, "_MAX_SHUFFLED_SENTENCES", 600)
 
 
-class Heard:
-    """A reporter that remembers."""
+class RecordingReporter:
+    """A reporter that records what it hears."""
 
     def __init__(self) -> None:
         self.sentences: list[str] = []
@@ -32,7 +32,7 @@ class Heard:
         self.works.add(what)
 
 
-def test_evaluate_gives_what_the_command_prints_and_stores_it(trained: Path, tmp_path: Path) -> None:
+def test_evaluate_returns_what_the_command_prints_and_stores_it(trained: Path, tmp_path: Path) -> None:
     run, source, reference = tmp_path / "run", trained / "test.en", trained / "test.de"
     shutil.copytree(trained / "run", run)
     found = heedful.evaluate(run, source, reference, search={"beam": 1})
@@ -48,8 +48,8 @@ def test_evaluate_gives_what_the_command_prints_and_stores_it(trained: Path, tmp
     assert (stored["beam"], stored["scores"]) == (1, scores)
 
 
-def test_names_and_several_references_do_as_well_as_paths(trained: Path) -> None:
-    heard, source, reference = Heard(), str(trained / "test.en"), str(trained / "test.de")
+def test_evaluate_takes_names_and_several_references(trained: Path) -> None:
+    heard, source, reference = RecordingReporter(), str(trained / "test.en"), str(trained / "test.de")
     found = heedful.evaluate(str(trained / "run"), source, [reference, reference], tokenize="none", reporter=heard)
     assert "nrefs:2" in found.scores[0].signature
     assert "tok:none" in found.scores[0].signature
@@ -63,12 +63,12 @@ def test_an_ensemble_is_evaluated_but_not_stored(trained: Path, tmp_path: Path) 
     assert (run / "about.json").read_bytes() == before
 
 
-def test_a_key_that_no_search_has_is_named(trained: Path) -> None:
+def test_an_unknown_search_key_is_named(trained: Path) -> None:
     with pytest.raises(heedful.ConfigError, match=r"unknown key: search\.bean; did you mean 'beam'"):
         heedful.evaluate(trained / "run", trained / "test.en", trained / "test.de", search={"bean": 2})
 
 
-def test_compare_gives_what_the_command_prints(trained: Path, tmp_path: Path) -> None:
+def test_compare_returns_what_the_command_prints(trained: Path, tmp_path: Path) -> None:
     source, reference = trained / "test.en", trained / "test.de"
     half = toy.write_lines(tmp_path / "half.de", [line[: len(line) // 2] for line in toy.lines_of(reference)])
     found = heedful.compare([trained / "run", str(half)], reference, source)
@@ -83,7 +83,7 @@ def test_compare_gives_what_the_command_prints(trained: Path, tmp_path: Path) ->
     assert "half.de" in heedful.comparison_page(found)
 
 
-def test_one_system_is_nothing_to_compare(tmp_path: Path) -> None:
+def test_compare_needs_two_systems(tmp_path: Path) -> None:
     with pytest.raises(heedful.ConfigError, match="give two or more systems to compare, not only x"):
         heedful.compare(["x"], tmp_path)
     with pytest.raises(heedful.ConfigError, match=r"give two or more systems to compare$"):

@@ -1,4 +1,4 @@
-"""The page that shows every head, read as text and driven in a real browser."""
+"""The page of all heads, as text and in a real browser."""
 
 import base64
 import hashlib
@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from browser import Watched, chromium, watched
 
-from heedful.inspection.attention_page import page as page_of
+from heedful.inspection.attention_view import make_attention_page
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page, Route
@@ -29,7 +29,7 @@ HOSTILE = [
 
 
 def weights(heads: int, queries: int, keys: int, *, causal: bool = False, seed: int = 0) -> np.ndarray:
-    """Attention whose rows sum to one, and which looks at nothing later where that is forbidden."""
+    """Attention whose rows sum to one; if causal, it attends to nothing later."""
     scores = np.random.default_rng(seed).normal(size=(heads, queries, keys)) * 2
     if causal:
         scores[:, ~np.tri(queries, keys, dtype=bool)] = -np.inf
@@ -51,7 +51,7 @@ def values_of(kind: str, depth: int, queries: int, keys: int) -> np.ndarray:
 def document(
     source: list[str] = SOURCE, targets: list[list[str]] = TARGETS, *, off: tuple[str, ...] = (), live: bool = False
 ) -> Document:
-    """What the page is given: two layers of each attention, two hypotheses."""
+    """A document for the page: two layers of each attention, two hypotheses."""
 
     def layers(kind: str, queries: int, keys: int) -> list[Document]:
         return [layer(values_of(kind, depth, queries, keys)) for depth in range(2)]
@@ -88,11 +88,11 @@ def document(
     }
 
 
-# The page as text.
+# The page as text
 
 
 def test_the_page_is_one_file_that_loads_nothing() -> None:
-    html = page_of(document())
+    html = make_attention_page(document())
     assert re.findall(r"(?:src|href|action)=\"([^\"]*)\"", html) == ["data:,", "#heads"]
     assert "@import" not in html
     assert "url(" not in html
@@ -100,8 +100,8 @@ def test_the_page_is_one_file_that_loads_nothing() -> None:
     assert "innerHTML" not in html
 
 
-def test_the_policy_allows_the_pages_own_script_and_style_and_no_other() -> None:
-    html = page_of(document())
+def test_the_policy_allows_only_the_pages_own_style_and_script() -> None:
+    html = make_attention_page(document())
     policy = re.search(r'Content-Security-Policy" content="([^"]*)"', html)
     assert policy is not None
     for tag, directive in (("style", "style-src"), ('script type="module"', "script-src")):
@@ -114,11 +114,11 @@ def test_the_policy_allows_the_pages_own_script_and_style_and_no_other() -> None
 
 
 @pytest.mark.parametrize("piece", HOSTILE)
-def test_a_piece_stays_inside_of_the_document_whatever_it_says(piece: str) -> None:
+def test_a_piece_stays_inside_the_document_whatever_it_contains(piece: str) -> None:
     given = document([piece, "</s>"])
-    html = page_of(given)
-    html.encode()  # half a character could not be written
-    plain = page_of(document(["x", "</s>"]))
+    html = make_attention_page(given)
+    html.encode()  # a lone surrogate could not be written
+    plain = make_attention_page(document(["x", "</s>"]))
     block = re.compile(r'<script type="application/json" id="document">([^<>&\u2028\u2029]*)</script>')
     inside = block.search(html)
     assert inside is not None
@@ -126,7 +126,7 @@ def test_a_piece_stays_inside_of_the_document_whatever_it_says(piece: str) -> No
     assert block.sub("", html) == block.sub("", plain)
 
 
-# The page in a browser.
+# The page in a browser
 
 
 @pytest.fixture(scope="module")
@@ -142,7 +142,7 @@ def show(browser: "Browser", tmp_path: Path) -> "Iterator[Callable[[Document], P
 
         def opened(given: Document) -> "Page":
             path = tmp_path / "heads.html"
-            path.write_text(page_of(given), encoding="utf-8")
+            path.write_text(make_attention_page(given), encoding="utf-8")
             seen.page.goto(path.as_uri())
             return seen.page
 
@@ -155,14 +155,14 @@ def texts(page: "Page", selector: str) -> list[str]:
 
 
 def expect_text(page: "Page", selector: str, text: str) -> None:
-    """Wait until an element says this: drawing waits for the next frame."""
+    """Wait until an element has this text: the page draws at the next frame."""
     from playwright.sync_api import expect
 
     expect(page.locator(selector)).to_have_text(text)
 
 
 def lines(page: "Page", group: str) -> list[dict[str, Any]]:
-    """The lines of a group, as they are drawn, once the frame is."""
+    """The lines of a group, after the next frame is drawn."""
     page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
     return page.eval_on_selector_all(
         f"#{group} line",
@@ -182,7 +182,7 @@ def test_the_grid_shows_every_head_and_the_mean_of_each_layer(show: "Callable[[D
     assert texts(page, "#grid td:has(#open-cross\\.1\\.2) .role") == ["alignment"]
 
 
-def test_a_small_picture_has_one_pixel_for_each_weight_and_more_is_darker(show: "Callable[[Document], Page]") -> None:
+def test_a_map_has_one_pixel_per_weight_and_higher_weights_are_darker(show: "Callable[[Document], Page]") -> None:
     page = show(document())
     page.click("#tab-encoder")
     expected = values_of("encoder", 1, len(SOURCE), len(SOURCE))
@@ -198,7 +198,7 @@ def test_a_small_picture_has_one_pixel_for_each_weight_and_more_is_darker(show: 
         assert light.max() - light.min() > 100
 
 
-def test_a_click_opens_a_head_with_its_pieces_and_its_weights(show: "Callable[[Document], Page]") -> None:
+def test_a_click_opens_a_head_with_its_pieces_and_weights(show: "Callable[[Document], Page]") -> None:
     page = show(document())
     page.click("#open-cross\\.1\\.2")
     expect_text(page, "#head-title", "cross layer 1 head 2")
@@ -220,18 +220,18 @@ def spoken(piece: str) -> str:
 
 
 def stored(weight: float) -> float:
-    """A weight after its way through the document."""
+    """A weight as the document stores it."""
     return float(np.round(weight * 65535) / 65535)
 
 
-def test_the_decoder_looks_from_what_it_wrote_at_what_it_was_given(show: "Callable[[Document], Page]") -> None:
+def test_decoder_rows_are_outputs_and_columns_are_inputs(show: "Callable[[Document], Page]") -> None:
     page = show(document())
     page.click("#tab-decoder")
     assert texts(page, "#matrix-rows .axis") == TARGETS[0]
     assert texts(page, "#matrix-columns .axis") == ["<s>", *TARGETS[0][:-1]]
 
 
-def test_pointing_at_a_piece_draws_its_lines_as_wide_as_its_weights(show: "Callable[[Document], Page]") -> None:
+def test_pointing_at_a_piece_draws_lines_as_wide_as_its_weights(show: "Callable[[Document], Page]") -> None:
     page = show(document())
     page.click("#open-cross\\.1\\.2")
     expected = values_of("cross", 0, 6, 5)[1]
@@ -250,7 +250,7 @@ def test_pointing_at_a_piece_draws_its_lines_as_wide_as_its_weights(show: "Calla
     assert {line["key"] for line in drawn} == {"1"}
 
 
-def test_while_no_piece_is_chosen_all_strong_lines_are_there(show: "Callable[[Document], Page]") -> None:
+def test_with_no_piece_selected_all_strong_lines_are_drawn(show: "Callable[[Document], Page]") -> None:
     page = show(document())
     page.click("#open-cross\\.2\\.1")
     expected = values_of("cross", 1, 6, 5)[0]
@@ -260,7 +260,7 @@ def test_while_no_piece_is_chosen_all_strong_lines_are_there(show: "Callable[[Do
     assert lines(page, "drawn") == []
 
 
-def test_heads_are_overlaid_in_colours_of_their_own(show: "Callable[[Document], Page]") -> None:
+def test_overlaid_heads_have_their_own_colours(show: "Callable[[Document], Page]") -> None:
     page = show(document())
     for name in ("cross.1.2", "cross.1.3", "cross.1.mean"):
         page.click(f"[id='pin-{name}']")
@@ -281,7 +281,7 @@ def test_heads_are_overlaid_in_colours_of_their_own(show: "Callable[[Document], 
     assert {line["head"] for line in lines(page, "drawn")} == {"cross.1.1", "cross.1.2", "cross.1.mean"}
 
 
-def test_no_more_heads_are_overlaid_than_there_are_colours(show: "Callable[[Document], Page]") -> None:
+def test_at_most_as_many_heads_are_overlaid_as_there_are_colours(show: "Callable[[Document], Page]") -> None:
     page = show(document())
     pins = page.locator("#grid .pin")
     for i in range(6):
@@ -290,7 +290,7 @@ def test_no_more_heads_are_overlaid_than_there_are_colours(show: "Callable[[Docu
     assert "at most five heads; remove one first" in page.inner_text("#status")
 
 
-def test_another_hypothesis_brings_its_own_pieces_and_heads(show: "Callable[[Document], Page]") -> None:
+def test_another_hypothesis_shows_its_own_pieces_and_heads(show: "Callable[[Document], Page]") -> None:
     page = show(document())
     assert texts(page, "#hypothesis option") == ["1.  -0.500  das alte Haus brennt", "2.  -1.500  ein Haus brennt"]
     assert not page.is_visible("#unfinished")
@@ -306,7 +306,7 @@ def test_another_hypothesis_brings_its_own_pieces_and_heads(show: "Callable[[Doc
     )
 
 
-def test_a_produced_piece_tells_its_probability_and_what_else_was_considered(
+def test_a_token_shows_its_probability_and_the_alternatives(
     show: "Callable[[Document], Page]",
 ) -> None:
     page = show(document())
@@ -317,7 +317,7 @@ def test_a_produced_piece_tells_its_probability_and_what_else_was_considered(
     assert page.inner_text("#status") == "Most likely tokens: 'Haus' 0.63, 'oder' 0.25"
 
 
-def test_attentions_that_a_model_does_not_have_get_no_tab(show: "Callable[[Document], Page]") -> None:
+def test_a_kind_of_attention_that_the_model_lacks_has_no_tab(show: "Callable[[Document], Page]") -> None:
     given = document()
     given["encoder"] = []
     for hypothesis in given["hypotheses"]:
@@ -327,7 +327,7 @@ def test_attentions_that_a_model_does_not_have_get_no_tab(show: "Callable[[Docum
     assert page.locator(".head").count() == 7
 
 
-def test_everything_can_be_reached_by_keys_and_is_said_in_words(show: "Callable[[Document], Page]") -> None:
+def test_everything_works_with_the_keyboard_and_is_announced(show: "Callable[[Document], Page]") -> None:
     page = show(document())
     expected = values_of("encoder", 1, 5, 5)[1]
 
@@ -362,13 +362,13 @@ def test_everything_can_be_reached_by_keys_and_is_said_in_words(show: "Callable[
     assert lines(page, "drawn") == []
 
 
-def test_hostile_pieces_show_as_themselves_and_nothing_of_them_runs(show: "Callable[[Document], Page]") -> None:
+def test_hostile_pieces_are_shown_as_text_and_never_run(show: "Callable[[Document], Page]") -> None:
     given = document([*HOSTILE, "</s>"], [[*HOSTILE, "</s>"]])
     given["model"] = given["inputs_start"] = HOSTILE[0]
     given["roles"]["cross.1.1"] = {"name": HOSTILE[0], "evidence": HOSTILE[1]}
     given["source"]["text"] = given["hypotheses"][0]["text"] = HOSTILE[1]
     page = show(given)
-    shown = [piece.replace("\ud800", "\ufffd") for piece in [*HOSTILE, "</s>"]]  # a browser writes half a character so
+    shown = [piece.replace("\ud800", "\ufffd") for piece in [*HOSTILE, "</s>"]]  # as browsers show a lone surrogate
     for selector in ("#produced .piece", "#matrix-rows .axis", "#matrix-columns .axis", "#queries .piece"):
         found = page.eval_on_selector_all(selector, "(all) => all.map((each) => each.textContent.toWellFormed())")
         assert found == shown
@@ -380,11 +380,11 @@ def test_hostile_pieces_show_as_themselves_and_nothing_of_them_runs(show: "Calla
     assert page.locator("script").count() == 2
 
 
-# With a server.
+# The page with a server
 
 
 class Server:
-    """Answers as a local server would, and keeps what it was asked."""
+    """Answers as a local server would, and records the requests."""
 
     def __init__(self, given: Document) -> None:
         self.given = given
@@ -395,7 +395,7 @@ class Server:
     def __call__(self, route: "Route") -> None:
         request = route.request
         if request.method == "GET":
-            route.fulfill(body=page_of(self.given), content_type="text/html; charset=utf-8")
+            route.fulfill(body=make_attention_page(self.given), content_type="text/html; charset=utf-8")
             return
         asked: Document = request.post_data_json or {}
         self.asked.append(asked)
@@ -423,7 +423,7 @@ def served(browser: "Browser") -> "Iterator[Callable[[Document], tuple[Watched, 
         }
 
 
-def test_a_head_that_is_switched_off_brings_the_new_translation_beside_the_old(
+def test_switching_a_head_off_shows_the_new_translation_beside_the_old(
     served: "Callable[[Document], tuple[Watched, Server]]",
 ) -> None:
     seen, server = served(document(live=True))
@@ -450,14 +450,14 @@ def test_a_head_that_is_switched_off_brings_the_new_translation_beside_the_old(
     assert server.asked[-1]["off"] == []
 
 
-def test_a_page_from_disk_shows_what_heads_that_were_off_have_changed(show: "Callable[[Document], Page]") -> None:
+def test_a_page_from_disk_shows_the_effect_of_the_heads_that_are_off(show: "Callable[[Document], Page]") -> None:
     page = show(document(off=("cross.1.2",), targets=[["▁das", "▁Haus", "</s>"]]))
     assert page.inner_text("#some-off-title") == "Without cross.1.2"
     assert texts(page, "#all-on mark") == ["alte", "brennt"]
     assert not page.is_visible("#off-bar")
 
 
-def test_a_new_sentence_is_asked_for_with_the_same_heads_off(
+def test_a_new_sentence_is_requested_with_the_same_heads_off(
     served: "Callable[[Document], tuple[Watched, Server]]",
 ) -> None:
     seen, server = served(document(live=True))
@@ -471,7 +471,7 @@ def test_a_new_sentence_is_asked_for_with_the_same_heads_off(
     assert page.is_visible("#comparison")
 
 
-def test_what_a_server_refuses_is_said_and_the_heads_stay_as_they_were(
+def test_a_refusal_is_shown_and_the_heads_stay_as_they_were(
     served: "Callable[[Document], tuple[Watched, Server]]",
 ) -> None:
     seen, server = served(document(live=True))
@@ -487,7 +487,7 @@ def test_what_a_server_refuses_is_said_and_the_heads_stay_as_they_were(
     assert not page.is_visible("#error")
 
 
-def test_only_the_newest_answer_counts(served: "Callable[[Document], tuple[Watched, Server]]") -> None:
+def test_only_the_answer_to_the_newest_request_is_shown(served: "Callable[[Document], tuple[Watched, Server]]") -> None:
     seen, server = served(document(live=True))
     page = seen.page
     held: list[Route] = []
@@ -511,7 +511,7 @@ def test_only_the_newest_answer_counts(served: "Callable[[Document], tuple[Watch
     assert not page.is_visible("#error")
 
 
-def test_a_server_without_a_sentence_yet_shows_only_the_question(
+def test_a_page_without_a_sentence_shows_only_the_form(
     served: "Callable[[Document], tuple[Watched, Server]]",
 ) -> None:
     given = document(live=True) | {"source": {"text": "", "pieces": []}, "encoder": [], "hypotheses": []}
@@ -526,7 +526,7 @@ def test_a_server_without_a_sentence_yet_shows_only_the_question(
     assert page.is_visible(".head >> nth=0")
 
 
-# For all eyes and screens.
+# Accessibility and small screens
 
 _NAMELESS = """() => [...document.querySelectorAll(
   'button, select, textarea, a, [role=listbox], [role=option], [role=grid], [role=tabpanel], [role=img], [tabindex="0"]'
@@ -584,19 +584,19 @@ def test_every_control_has_a_name(served: "Callable[[Document], tuple[Watched, S
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_all_text_and_lines_stand_out_from_what_is_behind_them(show: "Callable[[Document], Page]", scheme: str) -> None:
+def test_all_text_and_lines_have_enough_contrast(show: "Callable[[Document], Page]", scheme: str) -> None:
     given = document()
-    given["hypotheses"][0]["cross"][1] = layer(np.eye(6, 5)[None])  # the deepest colours that there are
+    given["hypotheses"][0]["cross"][1] = layer(np.eye(6, 5)[None])  # the strongest colours
     for token in given["hypotheses"][0]["tokens"]:
         token["probability"] = 1.0
     page = show(given)
     page.emulate_media(color_scheme="dark" if scheme == "light" else "light")
-    page.click("#theme")  # the button wins over what the system says
+    page.click("#theme")  # the button overrides the system
     for i in range(5):
         page.locator("#grid .pin").nth(i).click()
     page.click("[id='open-cross.2.1']")
     page.click("#produced li >> nth=1")
-    page.hover("#queries li >> nth=4")  # its key is the end mark, which has a colour of its own
+    page.hover("#queries li >> nth=4")  # its key is </s>, which has its own colour
     lines(page, "drawn")
     found = page.evaluate(_COLOURS)
     assert {name for name, *_ in found} >= {"line", "weight", "hint", "role", "piece special", "head-title"}
@@ -605,7 +605,7 @@ def test_all_text_and_lines_stand_out_from_what_is_behind_them(show: "Callable[[
     assert weak == []
 
 
-def test_the_pictures_follow_the_colours(show: "Callable[[Document], Page]") -> None:
+def test_the_maps_follow_the_theme(show: "Callable[[Document], Page]") -> None:
     page = show(document())
     corner = "(canvas) => [...canvas.getContext('2d').getImageData(0, 0, 1, 1).data]"
     page.click("#tab-decoder")
@@ -616,7 +616,7 @@ def test_the_pictures_follow_the_colours(show: "Callable[[Document], Page]") -> 
 
 
 @pytest.mark.parametrize("width", [320, 390, 1280])
-def test_only_boxes_scroll_sideways_never_the_page(show: "Callable[[Document], Page]", width: int) -> None:
+def test_boxes_scroll_sideways_but_the_page_does_not(show: "Callable[[Document], Page]", width: int) -> None:
     page = show(document([*HOSTILE, *SOURCE * 6], [[*HOSTILE, *TARGETS[0] * 6]]))
     page.set_viewport_size({"width": width, "height": 800})
     page.click("#produced li >> nth=1")

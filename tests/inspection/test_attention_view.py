@@ -1,4 +1,4 @@
-"""Looking into a translation: from Python, and as `heedful heads`."""
+"""The attention of a translation, from Python and by `heedful heads`."""
 
 import base64
 import json
@@ -16,7 +16,7 @@ from heedful import Head, Translator
 from heedful.attention.head_names import KINDS
 from heedful.config import SearchConfig
 from heedful.errors import DataError, FolderError
-from heedful.inspection.attention_view import AttentionViewer, packed
+from heedful.inspection.attention_view import AttentionViewer, pack_weights
 from heedful.models.transformer import Transformer
 from heedful.storage.run_folder import RunFolder
 
@@ -33,25 +33,25 @@ def text() -> str:
     return toy.sentences(20, seed=13)[3]
 
 
-def test_a_look_shows_the_translation_that_translate_gives(translator: Translator, text: str) -> None:
+def test_inspect_shows_the_translation_that_translate_returns(translator: Translator, text: str) -> None:
     (expected,) = translator.translate([text], n_best=3)
-    look = translator.inspect(text, n_best=3)
-    assert look.translation == expected
-    assert len(look.inside) == 3
-    for alternative, inside in zip(look.translation.alternatives, look.inside, strict=True):
-        n, m = len(look.translation.source_pieces), len(alternative.pieces)
+    inspection = translator.inspect(text, n_best=3)
+    assert inspection.translation == expected
+    assert len(inspection.inside) == 3
+    for alternative, inside in zip(inspection.translation.alternatives, inspection.inside, strict=True):
+        n, m = len(inspection.translation.source_pieces), len(alternative.pieces)
         assert inside.attention.cross[0].shape == (2, m, n)
         assert inside.attention[Head("decoder", 0, 1)].shape == (m, m)
         assert inside.log_probs.sum() == pytest.approx(alternative.log_prob, abs=1e-4)
 
 
-def test_a_model_that_has_learnt_to_reverse_looks_from_the_end(translator: Translator) -> None:
+def test_a_model_that_reverses_attends_from_the_end(translator: Translator) -> None:
     words = " ".join(list(toy.dictionary())[:5])
     attention = translator.inspect(words).inside[0].attention.cross[0].sum(0)
     assert attention[:5, :5].argmax(-1).tolist() == [4, 3, 2, 1, 0]
 
 
-def test_translations_without_heads_differ_and_come_back(translator: Translator, text: str) -> None:
+def test_a_translation_changes_without_heads_and_returns_with_them(translator: Translator, text: str) -> None:
     before = translator.inspect(text)
     with translator.switch_off_heads(["cross.1.1", "cross.1.2"]):
         without = translator.inspect(text)
@@ -67,36 +67,38 @@ def test_translations_without_heads_differ_and_come_back(translator: Translator,
         ("a " * 400, "the text has .* pieces, over the 400 that can be shown; split it into sentences"),
     ],
 )
-def test_what_cannot_be_looked_into_gets_a_sentence(translator: Translator, text: str, sentence: str) -> None:
+def test_a_text_that_cannot_be_inspected_is_refused_in_a_sentence(
+    translator: Translator, text: str, sentence: str
+) -> None:
     with pytest.raises(DataError, match=sentence):
         translator.inspect(text)
 
 
-def test_the_page_gets_all_weights_to_a_65535th(trained: Path, translator: Translator, text: str) -> None:
-    lens = AttentionViewer(trained / "run", translator, SearchConfig(beam=4))
-    look = lens.look(text, n_best=2)
-    document = json.loads(json.dumps(lens.page(look)))
-    assert document["source"] == {"text": text, "pieces": list(look.translation.source_pieces)}
+def test_the_page_gets_all_weights_with_sixteen_bits(trained: Path, translator: Translator, text: str) -> None:
+    viewer = AttentionViewer(trained / "run", translator, SearchConfig(beam=4))
+    inspection = viewer.inspect(text, n_best=2)
+    document = json.loads(json.dumps(viewer.document(inspection)))
+    assert document["source"] == {"text": text, "pieces": list(inspection.translation.source_pieces)}
     assert (document["off"], document["baseline"], document["live"]) == ([], None, False)
     layer = document["hypotheses"][1]["cross"][0]
     shape = (layer["heads"], layer["queries"], layer["keys"])
     found = np.frombuffer(base64.b64decode(layer["weights"]), "<u2").reshape(shape) / 65535
-    np.testing.assert_allclose(found, look.inside[1].attention.cross[0], atol=1e-5)
+    np.testing.assert_allclose(found, inspection.inside[1].attention.cross[0], atol=1e-5)
     token = document["hypotheses"][0]["tokens"][0]
-    assert token["alternatives"][0]["piece"] == look.translation.pieces[0]
+    assert token["alternatives"][0]["piece"] == inspection.translation.pieces[0]
     assert token["probability"] == token["alternatives"][0]["probability"] > 0.5
     assert len(token["alternatives"]) == 5
 
 
 def test_a_weight_of_one_is_packed_as_the_largest_number() -> None:
-    (layer,) = packed([np.array([[[1.0, 0.0]]], dtype=np.float32)])
+    (layer,) = pack_weights([np.array([[[1.0, 0.0]]], dtype=np.float32)])
     assert layer == {"heads": 1, "queries": 1, "keys": 2, "weights": base64.b64encode(b"\xff\xff\0\0").decode()}
 
 
 # The command
 
 
-def test_a_page_is_written_and_the_translation_is_said(trained: Path, tmp_path: Path, text: str) -> None:
+def test_the_command_writes_a_page_and_prints_the_translation(trained: Path, tmp_path: Path, text: str) -> None:
     ran = toy.run("heads", trained / "run", text, "--out", tmp_path / "a.html")
     assert (ran.code, ran.lines) == (0, [toy.translated(text)])
     assert ran.err == f"{tmp_path / 'a.html'} shows every head; open it in a browser\n"
@@ -105,7 +107,7 @@ def test_a_page_is_written_and_the_translation_is_said(trained: Path, tmp_path: 
     assert text in page
 
 
-def test_the_page_is_opened_on_request(trained: Path, tmp_path: Path, text: str) -> None:
+def test_open_opens_the_page_in_a_browser(trained: Path, tmp_path: Path, text: str) -> None:
     out = tmp_path / "a page.html"
     for works in (True, False):
         with mock.patch("webbrowser.open", return_value=works) as opened:
@@ -114,7 +116,7 @@ def test_the_page_is_opened_on_request(trained: Path, tmp_path: Path, text: str)
         assert ("no browser found" in ran.err) is not works
 
 
-def test_the_numbers_are_for_programs(trained: Path, tmp_path: Path, text: str) -> None:
+def test_json_and_npz_files_hold_the_same_weights(trained: Path, tmp_path: Path, text: str) -> None:
     for name in ("a.json", "a.npz"):
         assert toy.run("heads", trained / "run", text, "--out", tmp_path / name, "--n-best", 2).code == 0
     listed = json.loads((tmp_path / "a.json").read_text(encoding="utf-8"))
@@ -129,21 +131,21 @@ def test_the_numbers_are_for_programs(trained: Path, tmp_path: Path, text: str) 
 
 
 @pytest.mark.parametrize(("name", "start"), [("a.png", b"\x89PNG"), ("a.SVG", b"<?xml")])
-def test_a_picture_is_drawn(trained: Path, tmp_path: Path, text: str, name: str, start: bytes) -> None:
+def test_the_command_draws_a_picture(trained: Path, tmp_path: Path, text: str, name: str, start: bytes) -> None:
     ran = toy.run("heads", trained / "run", text, "--out", tmp_path / name)
     assert (ran.code, ran.err) == (0, f"{tmp_path / name} shows every head\n")
     assert (tmp_path / name).read_bytes().startswith(start)
 
 
-def test_heads_can_be_off(trained: Path, tmp_path: Path, text: str) -> None:
+def test_heads_can_be_switched_off(trained: Path, tmp_path: Path, text: str) -> None:
     out = tmp_path / "a.html"
     off = ("--off", "cross.1.1", "--off", "cross.1.2")
     ran = toy.run("heads", trained / "run", text, *off, "--out", out)
     assert ran.code == 0
     assert ran.lines != [toy.translated(text)]
     assert f"with all heads: {toy.translated(text)}\n" in ran.err
-    told = json.loads(toy.run("heads", trained / "run", text, *off, *off, "--out", out, "--json").out)
-    assert told == {"text": ran.lines[0], "baseline": toy.translated(text), "out": str(out)}
+    printed = json.loads(toy.run("heads", trained / "run", text, *off, *off, "--out", out, "--json").out)
+    assert printed == {"text": ran.lines[0], "baseline": toy.translated(text), "out": str(out)}
     assert '"off":["cross.1.1","cross.1.2"]' in out.read_text(encoding="utf-8")
 
 
@@ -169,7 +171,7 @@ def test_heads_can_be_off(trained: Path, tmp_path: Path, text: str) -> None:
         ("--input missing.en", "there is no file missing.en"),
     ],
 )
-def test_a_mistake_gets_a_sentence(
+def test_a_mistake_is_answered_in_one_sentence(
     trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, message: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -180,14 +182,14 @@ def test_a_mistake_gets_a_sentence(
     assert not list(tmp_path.iterdir())
 
 
-def test_the_model_is_behind_the_page_on_request(trained: Path, text: str) -> None:
+def test_serve_puts_the_model_behind_the_page(trained: Path, text: str) -> None:
     for needed in ("fastapi", "uvicorn", "httptools", "prometheus_client"):
         pytest.importorskip(needed, reason="needs heedful[serve]")
     httpx = pytest.importorskip("httpx", reason="needs httpx")
     server = toy.start("heads", trained / "run", "--serve")
     assert server.stderr
-    url, *said = server.stderr.readline().decode().split(" ", 1)
-    assert (url.startswith("http://127.0.0.1:"), said) == (True, ["shows every head; stop it with Ctrl-C\n"])
+    url, *rest = server.stderr.readline().decode().split(" ", 1)
+    assert (url.startswith("http://127.0.0.1:"), rest) == (True, ["shows every head; stop it with Ctrl-C\n"])
     try:
         page = httpx.get(url, timeout=20)
         assert (page.status_code, '"live":true' in page.text) == (200, True)
@@ -205,7 +207,7 @@ def test_the_model_is_behind_the_page_on_request(trained: Path, text: str) -> No
     assert (server.returncode, out, err) == (0, b"", b"")
 
 
-def test_the_page_with_a_model_behind_it_needs_the_extra(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_serve_needs_its_extra(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "fastapi", None)
     ran = toy.run("heads", trained / "run", "--serve")
     wanted = "heedful: --serve needs fastapi, which is not installed; run: pip install 'heedful[serve]'"
@@ -217,11 +219,11 @@ def test_the_page_with_a_model_behind_it_needs_the_extra(trained: Path, monkeypa
 
 @pytest.fixture(scope="module")
 def copy(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run folder that may be written to."""
+    """A run folder that tests may write to."""
     return Path(shutil.copytree(trained / "run", tmp_path_factory.mktemp("copy") / "run"))
 
 
-def test_a_corpus_tells_what_each_head_does_and_pages_know_it_from_then_on(
+def test_a_report_names_the_role_of_each_head_and_later_pages_show_it(
     trained: Path, copy: Path, tmp_path: Path, text: str
 ) -> None:
     report = tmp_path / "report.html"
@@ -237,33 +239,33 @@ def test_a_corpus_tells_what_each_head_does_and_pages_know_it_from_then_on(
     assert f'"encoder.1.1":{{"name":"{role}' in (tmp_path / "a.html").read_text(encoding="utf-8")
 
 
-def test_what_each_head_does_can_be_a_picture(trained: Path, copy: Path, tmp_path: Path) -> None:
+def test_the_report_can_be_a_picture(trained: Path, copy: Path, tmp_path: Path) -> None:
     for name, start in (("a.png", b"\x89PNG"), ("a.svg", b"<?xml")):
         ran = toy.run("heads", copy, "--input", trained / "few.en", "--report", tmp_path / name)
         assert (ran.code, ran.err) == (0, f"{tmp_path / name} shows what each head does\n")
         assert (tmp_path / name).read_bytes().startswith(start)
 
 
-def test_roles_of_other_weights_are_forgotten(copy: Path, translator: Translator) -> None:
-    lens = AttentionViewer(copy, translator, SearchConfig())
-    lens.keep_roles({"cross.1.1": {"name": "broad", "evidence": "", "figure": ""}})
-    assert list(lens.roles()) == ["cross.1.1"]
+def test_roles_are_dropped_when_the_weights_change(copy: Path, translator: Translator) -> None:
+    viewer = AttentionViewer(copy, translator, SearchConfig())
+    viewer.keep_roles({"cross.1.1": {"name": "broad", "evidence": "", "figure": ""}})
+    assert list(viewer.roles()) == ["cross.1.1"]
     run = RunFolder(copy)
     run.write_weights({name: weight.detach() for name, weight in run.model().named_parameters()}, "trained on")
-    assert lens.roles() == {}
+    assert viewer.roles() == {}
 
 
-def test_with_a_translation_each_head_has_its_worth(trained: Path, copy: Path) -> None:
+def test_a_report_with_references_measures_the_importance_of_each_head(trained: Path, copy: Path) -> None:
     ran = toy.run("heads", copy, "--input", trained / "test.en", "--target", trained / "test.de", "--json")
     found = json.loads(ran.out)
     assert set(found) == {f"{kind}.1.{head}" for kind in KINDS for head in (1, 2)}
-    worth = [head["importance"] for head in found.values()]
-    assert min(worth) > 0.0  # a model of this size has no head to spare
-    assert max(worth) > 0.3
+    importance = [head["importance"] for head in found.values()]
+    assert min(importance) > 0.0  # a model of this size needs every head
+    assert max(importance) > 0.3
     assert found["encoder.1.1"]["sentences"] == 50
 
 
-def test_what_heads_do_is_told_even_if_the_folder_cannot_keep_it(
+def test_the_report_is_printed_even_if_the_folder_is_read_only(
     trained: Path, copy: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object) -> None:
@@ -275,7 +277,7 @@ def test_what_heads_do_is_told_even_if_the_folder_cannot_keep_it(
     assert ran.err.endswith("the roles of the heads are not stored in the run folder: it is read-only\n")
 
 
-def test_a_corpus_without_text_gets_a_sentence(trained: Path, tmp_path: Path) -> None:
+def test_a_corpus_without_text_is_refused_in_a_sentence(trained: Path, tmp_path: Path) -> None:
     empty = toy.write_lines(tmp_path / "empty.en", ["", ""])
     ran = toy.run("heads", trained / "run", "--input", empty)
     assert (ran.code, ran.err) == (2, "heedful: none of 2 lines has text of at most 400 pieces; give other text\n")
@@ -290,7 +292,7 @@ def test_a_corpus_without_text_gets_a_sentence(trained: Path, tmp_path: Path) ->
         (f"{TEXT} --off cross.1.1", "unknown head: cross.1.1; this model has no cross attention"),
     ],
 )
-def test_a_model_without_attention_gets_a_sentence(
+def test_a_model_without_attention_is_refused_in_a_sentence(
     trained: Path, monkeypatch: pytest.MonkeyPatch, line: str, message: str
 ) -> None:
     monkeypatch.chdir(trained)
@@ -303,7 +305,7 @@ def test_a_model_without_attention_gets_a_sentence(
 # The sentences of the paper
 
 
-def test_the_papers_sentences_are_a_ready_study(trained: Path, tmp_path: Path) -> None:
+def test_the_papers_sentences_have_pages_and_links(trained: Path, tmp_path: Path) -> None:
     ran = toy.run("heads", trained / "run", "--paper", tmp_path / "figures", "--json")
     links = json.loads(ran.out)
     assert [(link["from"], link["to"]) for link in links] == [("making", "more difficult")] * 2 + [("its", "Law")] * 2

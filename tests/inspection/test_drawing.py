@@ -12,8 +12,8 @@ from heedful.attention.forced_decoding import Attention
 from heedful.attention.head_names import Head
 from heedful.attention.roles import ROLE_COLOURS, Role
 from heedful.errors import ConfigError
-from heedful.inspection import drawing as draw
-from heedful.inspection.drawing import PictureFormat, draw_attention, draw_roles, label
+from heedful.inspection import drawing
+from heedful.inspection.drawing import PictureFormat, draw_attention, draw_roles, shorten_label
 
 HOSTILE = ["$x_1$", "<script>alert(1)</script>", "\x00\u202e", "漢字", "\ud800", "a" * 99, "]]>&amp;", "</s>"]
 TARGET = ["▁ein", "$", "</s>"]
@@ -37,7 +37,7 @@ def images(svg: bytes) -> int:
     return sum(1 for _ in ET.fromstring(svg).iter("{http://www.w3.org/2000/svg}image"))
 
 
-def test_a_png_shows_something() -> None:
+def test_a_png_is_not_blank() -> None:
     from matplotlib.image import imread
 
     for picture in (draw_attention(ATTENTION, HOSTILE, TARGET, "png"), draw_roles(ROLES, "png")):
@@ -47,7 +47,7 @@ def test_a_png_shows_something() -> None:
         assert len(np.unique(pixels[..., 0])) > 20
 
 
-def test_pieces_are_text_and_nothing_else() -> None:
+def test_pieces_are_drawn_as_text_and_never_as_markup() -> None:
     picture = draw_attention(ATTENTION, HOSTILE, TARGET, "svg")
     shown = texts(picture)
     assert {"$x_1$", "<script>ale…", "\ufffd\ufffd", "漢字", "\ufffd", "a" * 11 + "…", "]]>&amp;"} <= set(shown)
@@ -75,8 +75,8 @@ def test_a_long_sentence_has_no_labels() -> None:
     assert shown.count("q") == 2  # below each head
 
 
-def test_an_attention_that_the_model_lacks_is_said() -> None:
-    with pytest.raises(ConfigError, match="there is no encoder attention to draw: this model has none"):
+def test_a_missing_kind_of_attention_is_refused_in_a_sentence() -> None:
+    with pytest.raises(ConfigError, match="this model has no encoder attention to draw; draw another kind"):
         draw_attention(only("cross", dirichlet("cross", 2, 3, 8, 1)), HOSTILE, TARGET, "svg", "encoder")
 
 
@@ -87,14 +87,14 @@ def test_the_same_picture_has_the_same_bytes(form: PictureFormat) -> None:
     assert first == second
 
 
-def test_roles_are_boxes_with_name_figure_and_colour() -> None:
+def test_each_role_is_a_box_with_its_name_figure_and_colour() -> None:
     picture = draw_roles(ROLES, "svg")
     assert {"previous token", "78 %", "mixed", "alignment", "64 %", "head 3"} <= set(texts(picture))
     for name in ("previous token", "mixed", "alignment"):
         assert ROLE_COLOURS[name].encode() in picture
 
 
-def test_the_users_own_settings_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_users_matplotlib_settings_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     import matplotlib
 
     before = draw_attention(ATTENTION, HOSTILE, TARGET, "svg", "cross")
@@ -103,13 +103,13 @@ def test_the_users_own_settings_change_nothing(monkeypatch: pytest.MonkeyPatch) 
     assert draw_attention(ATTENTION, HOSTILE, TARGET, "svg", "cross") == before
 
 
-def test_without_matplotlib_there_is_a_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(draw, "find_spec", lambda _: None)
+def test_without_matplotlib_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drawing, "find_spec", lambda _: None)
     with pytest.raises(ConfigError, match=r"pictures need matplotlib, .* run: pip install 'heedful\[plot\]'"):
         draw_roles(ROLES, "png")
 
 
 def test_a_label_is_one_short_line() -> None:
-    assert label("▁word") == "▁word"
-    assert label("two\nlines") == "two\ufffdlines"
-    assert len(label("x" * 50)) == 12
+    assert shorten_label("▁word") == "▁word"
+    assert shorten_label("two\nlines") == "two\ufffdlines"
+    assert len(shorten_label("x" * 50)) == 12

@@ -1,4 +1,4 @@
-"""What all heads do: the page, the rows for a terminal, the JSON."""
+"""The report on all heads: the page, the table for a terminal, the JSON."""
 
 import base64
 import hashlib
@@ -21,53 +21,53 @@ HOSTILE = "<img src=x onerror=alert(1)>\"'&\udc80"
 
 def example() -> tuple[dict[Head, HeadMeasures], dict[Head, Role]]:
     """Encoder layers of two heads and of one, and one cross head."""
-    tally = HeadStatistics()
+    statistics = HeadStatistics()
     layers = (dirichlet("encoder", 2, 6, 6, 1), looking_at([0, 0, 1, 2, 3, 4], 6))
-    tally.add(only("encoder", *layers), marked(6), marked(4))
-    tally.add(only("cross", dirichlet("cross", 1, 4, 6, 3)), marked(6), marked(4))
-    measures = tally.measures()
+    statistics.add(only("encoder", *layers), marked(6), marked(4))
+    statistics.add(only("cross", dirichlet("cross", 1, 4, 6, 3)), marked(6), marked(4))
+    measures = statistics.measures()
     return measures, name_roles(measures)
 
 
-class Read(HTMLParser):
-    """All tags of a page, and all that is said in it."""
+class ParsedPage(HTMLParser):
+    """The tags of a page, and its text."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
         self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.said = ""
+        self.text = ""
         self.feed(page)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append((tag, dict(attrs)))
 
     def handle_data(self, data: str) -> None:
-        self.said += data
+        self.text += data
 
 
-def test_every_head_has_a_row_and_a_box_that_leads_to_it() -> None:
+def test_every_head_has_a_row_and_a_box_that_links_to_it() -> None:
     measures, roles = example()
-    page = Read(report_page("e2", measures, roles))
+    page = ParsedPage(report_page("e2", measures, roles))
     rows = [attributes["id"] for tag, attributes in page.tags if tag == "tr" and "id" in attributes]
     links = [attributes["href"] for tag, attributes in page.tags if tag == "a"]
     assert rows == ["encoder.1.1", "encoder.1.2", "encoder.2.1", "cross.1.1"]
     assert links == [f"#{row}" for row in rows]
-    assert "4 heads of e2, measured on 1 sentence and its translation." in page.said
-    assert "100 % of its weight on the previous token" in page.said
+    assert "4 heads of e2, measured on 1 sentence and its translation." in page.text
+    assert "100 % of its weight on the previous token" in page.text
     assert all(attributes.get("scope") in ("col", "row") for tag, attributes in page.tags if tag == "th")
 
 
-def test_a_name_is_text() -> None:
+def test_the_name_of_a_model_is_never_markup() -> None:
     page = report_page(HOSTILE, *example())
     page.encode("utf-8")
-    read = Read(page)
+    read = ParsedPage(page)
     assert "img" not in [tag for tag, _ in read.tags]
-    assert "<img src=x onerror=alert(1)>\"'&?" in read.said
+    assert "<img src=x onerror=alert(1)>\"'&?" in read.text
 
 
-def test_only_its_own_style_and_script_may_run() -> None:
+def test_the_policy_allows_only_the_pages_own_style_and_script() -> None:
     page = report_page("e2", *example())
-    policy = next(a["content"] for tag, a in Read(page).tags if tag == "meta" and "http-equiv" in a)
+    policy = next(a["content"] for tag, a in ParsedPage(page).tags if tag == "meta" and "http-equiv" in a)
     assert policy is not None
     assert policy.startswith("default-src 'none';")
     for tag in ("style", "script"):
@@ -75,23 +75,23 @@ def test_only_its_own_style_and_script_may_run() -> None:
         digest = base64.b64encode(hashlib.sha256(inside.encode()).digest()).decode()
         assert f"{tag}-src 'sha256-{digest}'" in policy
     assert "http" not in page.replace("http-equiv", "")
-    assert not [attributes for _, attributes in Read(page).tags if "style" in attributes]
+    assert not [attributes for _, attributes in ParsedPage(page).tags if "style" in attributes]
 
 
-def test_what_cannot_be_seen_has_no_share() -> None:
-    tally = HeadStatistics()
-    tally.add(only("decoder", dirichlet("decoder", 1, 5, 5, 1)), marked(3), marked(5))
-    measures = tally.measures()
+def test_positions_that_a_decoder_cannot_see_have_no_share() -> None:
+    statistics = HeadStatistics()
+    statistics.add(only("decoder", dirichlet("decoder", 1, 5, 5, 1)), marked(3), marked(5))
+    measures = statistics.measures()
     assert report_page("e2", measures, name_roles(measures)).count("–</td>") == 2  # same and next
 
 
-def test_importance_is_one_more_column_where_it_is_known() -> None:
+def test_importance_is_an_extra_column_if_it_was_measured() -> None:
     measures, roles = example()
     importance = {Head("encoder", 0, 0): 0.01234, Head("cross", 0, 0): -0.5}
-    assert "importance" not in Read(report_page("e2", measures, roles)).said
-    said = Read(report_page("e2", measures, roles, importance)).said
-    assert "0.0123" in said
-    assert "How much the loss on the given translations rises when the head is switched off" in said
+    assert "importance" not in ParsedPage(report_page("e2", measures, roles)).text
+    text = ParsedPage(report_page("e2", measures, roles, importance)).text
+    assert "0.0123" in text
+    assert "How much the loss on the given translations rises when the head is switched off" in text
     titles, first, second, *_ = report_text(measures, roles, importance)
     assert titles == ("head", "role", "entropy", "distance", "stability", "importance", "evidence")
     assert (first[5], second[5]) == ("0.0123", "–")
@@ -99,7 +99,7 @@ def test_importance_is_one_more_column_where_it_is_known() -> None:
     assert [entry["importance"] for entry in found.values()] == [0.01234, None, None, -0.5]  # type: ignore[index]
 
 
-def test_the_rows_for_a_terminal_line_up() -> None:
+def test_all_rows_for_the_terminal_have_the_same_columns() -> None:
     rows = report_text(*example())
     assert len({len(row) for row in rows}) == 1
     assert rows[3] == (
@@ -119,7 +119,7 @@ def test_the_json_has_every_number() -> None:
     assert "importance" not in entry
 
 
-def test_a_title_sorts_the_table(tmp_path: Path) -> None:
+def test_clicking_a_title_sorts_the_table(tmp_path: Path) -> None:
     measures, roles = example()
     file = tmp_path / "heads.html"
     file.write_text(report_page(HOSTILE, measures, roles, {Head("cross", 0, 0): -0.5}), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Heads removed for real: the smaller model, its configuration, and the command."""
+"""Removing heads: the smaller model, its configuration, and the command."""
 
 import json
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ from heedful.attention.head_names import Head, all_heads, find_heads
 from heedful.attention.pruning import choose_least_important, remove_heads, switch_off_heads
 from heedful.config import ModelConfig, dump_experiment, load_recipe
 from heedful.errors import ConfigError
-from heedful.inspection.prune import heads_to_remove
+from heedful.inspection.prune import count_heads_to_remove
 from heedful.models.size import model_size
 from heedful.models.transformer import Transformer
 from heedful.storage.run_folder import fill_model
@@ -48,7 +48,7 @@ def cut(model: Transformer, heads: Sequence[Head]) -> Transformer:
 
 @pytest.mark.parametrize("config", VARIANTS, ids=label)
 @torch.no_grad()
-def test_a_pruned_model_is_the_one_whose_heads_are_off(config: ModelConfig) -> None:
+def test_a_pruned_model_computes_what_the_whole_one_does_with_these_heads_off(config: ModelConfig) -> None:
     model, batch = shaken(config), example([3, 7, 5], [6, 2, 4])
     heads = find_heads(model, REMOVED)
     with switch_off_heads(model, heads):
@@ -62,7 +62,7 @@ def test_a_pruned_model_is_the_one_whose_heads_are_off(config: ModelConfig) -> N
     torch.testing.assert_close(first, expected[[0, 6, 8]], atol=1e-5, rtol=1e-5)
 
 
-def test_what_is_pruned_can_be_pruned_again() -> None:
+def test_a_pruned_model_can_be_pruned_again() -> None:
     model, batch = shaken(SMALL), example([3, 7, 5], [6, 2, 4])
     twice = cut(cut(model, [Head("encoder", 0, 0)]), [Head("encoder", 0, 1)])
     torch.testing.assert_close(
@@ -70,7 +70,7 @@ def test_what_is_pruned_can_be_pruned_again() -> None:
     )
 
 
-def test_matrices_are_smaller_by_what_the_heads_had() -> None:
+def test_the_matrices_lose_the_rows_and_columns_of_the_heads() -> None:
     model = shaken(SMALL)
     smaller = dict(cut(model, [Head("encoder", 0, 1), Head("cross", 1, 0)]).named_parameters())
     changed = {
@@ -103,7 +103,7 @@ def test_an_attention_cannot_lose_its_last_head() -> None:
 # Models with uneven heads
 
 
-def test_uneven_heads_keep_the_laws_and_train() -> None:
+def test_a_model_with_uneven_heads_keeps_the_laws_and_trains() -> None:
     batch = example([4, 2, 7], [5, 8, 3])
     model = shaken(UNEVEN)
     assert [[a.num_heads for a in layers] for layers in model.attentions.values()] == [[4, 1], [1, 2], [3, 5]]
@@ -123,7 +123,7 @@ def test_uneven_heads_keep_the_laws_and_train() -> None:
 
 @pytest.mark.parametrize("config", [UNEVEN, replace(SMALL, cross_heads=(1, 2)), replace(UNEVEN, d_k=0, d_v=0)])
 @pytest.mark.parametrize("norm", ["post", "pre"])
-def test_uneven_heads_are_counted_exactly(config: ModelConfig, norm: Any) -> None:
+def test_the_parameters_of_uneven_heads_are_counted_exactly(config: ModelConfig, norm: Any) -> None:
     config = replace(config, norm=norm, sharing="none")
     size = model_size(config, SOURCE_TYPES, TARGET_TYPES)
     assert size.total == sum(weight.numel() for weight in fresh(config).parameters())
@@ -146,7 +146,7 @@ def test_uneven_heads_are_read_back_from_toml(tmp_path: Path) -> None:
         ("decoder_heads", 4, "must be a list of whole numbers, but is 4 instead"),
     ],
 )  # fmt: skip
-def test_impossible_heads_get_a_sentence(key: str, value: object, sentence: str) -> None:
+def test_impossible_numbers_of_heads_are_refused_in_a_sentence(key: str, value: object, sentence: str) -> None:
     with pytest.raises(ConfigError) as caught:
         make_experiment({"model": {key: value}})
     assert str(caught.value).startswith(f"model.{key} {sentence}")
@@ -157,7 +157,7 @@ def test_impossible_heads_get_a_sentence(key: str, value: object, sentence: str)
 
 @pytest.fixture(scope="module")
 def smaller(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
-    """A pruned run folder, and what the command told of it."""
+    """A pruned run folder, and what the command printed."""
     out = tmp_path_factory.mktemp("pruned") / "run"
     ran = toy.run(*arguments(trained, out), "--json")
     assert ran.code == 0, ran.err
@@ -172,15 +172,15 @@ def arguments(trained: Path, out: Path, keep: object = 0.7) -> list[object]:
 def test_a_pruned_folder_is_a_run_folder_like_any_other(
     trained: Path, smaller: tuple[Path, dict[str, Any]], tmp_path: Path
 ) -> None:
-    out, told = smaller
-    assert (told["before"]["heads"], told["after"]["heads"], len(told["removed"])) == (6, 4, 2)
-    assert told["speed"] > 0.0
+    out, printed = smaller
+    assert (printed["before"]["heads"], printed["after"]["heads"], len(printed["removed"])) == (6, 4, 2)
+    assert printed["speed"] > 0.0
     weights = toy.weights(out)
-    assert told["after"]["parameters"] == sum(tensor.numel() for tensor in weights.values())
+    assert printed["after"]["parameters"] == sum(tensor.numel() for tensor in weights.values())
     facts = json.loads(toy.run("info", out, "--json").out)
-    assert facts["parameters"]["total"] == told["after"]["parameters"] < told["before"]["parameters"]
+    assert facts["parameters"]["total"] == printed["after"]["parameters"] < printed["before"]["parameters"]
     assert facts["pruned"]["parent"] == str(trained / "run")
-    assert {key: facts["pruned"][key] for key in told} == told
+    assert {key: facts["pruned"][key] for key in printed} == printed
     assert facts["weights"] == "pruned from run: 4 of 6 heads"
     assert facts["data"]["target_language"] == "de"
     counts = [facts["model"][f"model.{kind}_heads"] for kind in ("encoder", "decoder", "cross")]
@@ -194,7 +194,7 @@ def test_a_pruned_folder_is_a_run_folder_like_any_other(
 
 
 @pytest.mark.parametrize(("which", "folder"), [("before", "run"), ("after", "pruned")])
-def test_bleu_is_that_of_evaluate(
+def test_bleu_equals_that_of_evaluate(
     trained: Path, smaller: tuple[Path, dict[str, Any]], which: str, folder: str, tmp_path: Path
 ) -> None:
     path = smaller[0] if folder == "pruned" else copied(trained / "run", tmp_path / "copy")
@@ -206,7 +206,7 @@ def test_bleu_is_that_of_evaluate(
 
 
 def copied(run: Path, to: Path) -> Path:
-    """What is needed to use a model; scores are written beside it."""
+    """The files of a model, copied, because evaluate writes scores beside them."""
     to.mkdir()
     for path in run.iterdir():
         if path.is_file():
@@ -214,7 +214,7 @@ def copied(run: Path, to: Path) -> Path:
     return to
 
 
-def test_a_person_gets_a_table(trained: Path, tmp_path: Path) -> None:
+def test_the_command_prints_tables(trained: Path, tmp_path: Path) -> None:
     ran = toy.run(*arguments(trained, tmp_path / "out", 0.5), "--beam", 1)
     assert ran.code == 0, ran.err
     table = [line.split() for line in ran.lines]
@@ -237,28 +237,28 @@ def test_a_person_gets_a_table(trained: Path, tmp_path: Path) -> None:
                 "the least is --keep 0.5"),
     ],
 )  # fmt: skip
-def test_a_share_that_cannot_be_kept_gets_a_sentence(trained: Path, tmp_path: Path, keep: str, sentence: str) -> None:
+def test_an_impossible_share_is_refused_in_a_sentence(trained: Path, tmp_path: Path, keep: str, sentence: str) -> None:
     ran = toy.run(*arguments(trained, tmp_path / "out", keep))
     assert (ran.code, ran.out) == (2, "")
     assert ran.err.startswith(f"heedful: {sentence}")
     assert not (tmp_path / "out").exists()
 
 
-def test_the_least_share_that_is_named_is_taken() -> None:
+def test_the_smallest_share_that_an_error_names_works() -> None:
     model = shaken(SMALL)
-    assert heads_to_remove(model, 0.34) == 15 - 5
+    assert count_heads_to_remove(model, 0.34) == 15 - 5
     with pytest.raises(ConfigError, match=r"the least is --keep 0.34$"):
-        heads_to_remove(model, 0.25)
+        count_heads_to_remove(model, 0.25)
 
 
-def test_text_that_does_not_pair_up_and_a_folder_that_is_taken_are_refused(trained: Path, tmp_path: Path) -> None:
+def test_unpaired_files_and_existing_folders_are_refused(trained: Path, tmp_path: Path) -> None:
     some = toy.write_lines(tmp_path / "some.de", ["ba"])
     ran = toy.run(*arguments(trained, tmp_path / "out"), "--target", some)
     assert (ran.code, "has 50 lines but" in ran.err, "must pair up" in ran.err) == (2, True, True)
     ran = toy.run(*arguments(trained, tmp_path / "out"), "--source", tmp_path / "nothing.en")
     assert (ran.code, f"there is no file {tmp_path / 'nothing.en'}" in ran.err) == (2, True)
     ran = toy.run(*arguments(trained, trained / "run"))
-    assert (ran.code, f"{trained / 'run'} exists already" in ran.err) == (2, True)
+    assert (ran.code, f"{trained / 'run'} already exists" in ran.err) == (2, True)
     file = toy.write_lines(tmp_path / "file", [])
     ran = toy.run(*arguments(trained, file / "out"))
     assert (ran.code, "cannot be read or written" in ran.err) == (2, True)

@@ -1,4 +1,4 @@
-"""The JavaScript of the pages: modules that become one script, and their types."""
+"""The JavaScript of the pages: modules bundled into one script, and their types."""
 
 import re
 import shutil
@@ -30,7 +30,7 @@ export function count(counter) { return counter.value + secret; }
 }
 
 
-def test_a_module_comes_after_all_that_it_imports() -> None:
+def test_a_module_comes_after_its_imports() -> None:
     assert list(load_modules("main.js", MODULES.__getitem__)) == ["one.js", "counter.js", "main.js"]
 
 
@@ -61,18 +61,18 @@ def test_modules_that_import_each_other_are_refused() -> None:
         "export * from './one.js';",
     ],
 )
-def test_an_import_or_export_that_would_change_its_meaning_is_refused(line: str) -> None:
+def test_an_import_or_export_that_cannot_be_bundled_is_refused(line: str) -> None:
     with pytest.raises(ValueError, match=re.escape(f"main.js has an import or export that cannot be bundled: {line}")):
         bundle({"main.js": f"const one = 1;\n{line}\n"})
 
 
-def test_no_two_modules_have_one_name() -> None:
+def test_no_two_modules_have_the_same_name() -> None:
     names = [path.name for path in SCRIPTS]
-    assert len(SCRIPTS) > 20
+    assert "dom.js" in names and "main.js" in names
     assert sorted(set(names)) == sorted(names)  # they are served from one folder
 
 
-def test_the_types_of_the_modules_are_right() -> None:
+def test_typescript_finds_no_type_errors() -> None:
     checker = ROOT / "node_modules" / ".bin" / "tsc"
     if not checker.exists() or shutil.which("node") is None:
         pytest.skip("needs node, and TypeScript: npm ci")

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 EXAMPLE = "The animal didn't cross the street because it was too tired."
 _STRONGEST = 3  # heads listed for each link of the paper
-_REPORT_FORMS = (".html", ".png", ".svg")
-_FORMS = (".html", ".png", ".svg", ".json", ".npz")
+_REPORT_SUFFIXES = (".html", ".png", ".svg")
+_SUFFIXES = (".html", ".png", ".svg", ".json", ".npz")
 
 
 def heads(
@@ -46,14 +46,16 @@ def heads(
     ] = False,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port for --serve; 0: any free port.")] = 0,
     source: Annotated[
-        Path | None, typer.Option("--input", help="Measure what each head does over this file, one text a line.")
+        Path | None, typer.Option("--input", help="Measure what each head does over this file, one text per line.")
     ] = None,
     target: Annotated[
-        Path | None, typer.Option(help="The translation of --input, to measure the loss without each head.")
+        Path | None, typer.Option(help="Translation of --input; measures the loss without each head.")
     ] = None,
-    report: Annotated[Path | None, typer.Option(help="Write what each head does to a page or picture.")] = None,
+    report: Annotated[
+        Path | None, typer.Option(help="Page (.html) or picture (.png, .svg) of what each head does; needs --input.")
+    ] = None,
     paper: Annotated[
-        Path | None, typer.Option(help="Write a page for each sentence of the paper's figures 3 to 5 into this folder.")
+        Path | None, typer.Option(help="Folder for a page about each sentence of the paper's figures 3 to 5.")
     ] = None,
     beam: BeamOption = None,
     settings: SearchOption = None,
@@ -61,15 +63,15 @@ def heads(
     device: DeviceOption = "auto",
 ) -> None:
     """See what every head attends to in a sentence, or what it does over a corpus."""
-    _check_task(text is not None, source, paper, serve)
+    _check_one_task(text is not None, source, paper, serve)
     one, corpus = text is not None or serve, source is not None
     _check_given(("--off", off, one), ("--n-best", n_best > 1, one), ("--open", show, one), needed="a text or --serve")
     _check_given(("--out", out, one and not serve), needed="a text")
     _check_given(("--port", port, serve), needed="--serve")
     _check_given(("--target", target, corpus), ("--report", report, corpus), needed="--input")
     out = out or Path("heads.html")
-    _check_form("--out", out, _FORMS)
-    _check_form("--report", report or Path("report.html"), _REPORT_FORMS)
+    _check_suffix("--out", out, _SUFFIXES)
+    _check_suffix("--report", report or Path("report.html"), _REPORT_SUFFIXES)
     if serve:
         check_serve_extra("--serve")
     from heedful.device import use_threads
@@ -79,18 +81,18 @@ def heads(
 
     use_threads(0)
     translator = Translator.load(run, parse_device(device))
-    lens = AttentionViewer(find_model(run), translator, override_search(translator.search, beam, settings))
+    viewer = AttentionViewer(find_model(run), translator, override_search(translator.search, beam, settings))
     if serve:
-        _serve(lens, text or EXAMPLE, off or [], n_best, port, show)
+        _serve(viewer, text or EXAMPLE, off or [], n_best, port, show)
     elif source:
-        _survey(lens, source, target, report, as_json, keep=not is_built_in(run))
+        _report_heads(viewer, source, target, report, as_json, keep=not is_built_in(run))
     elif paper:
-        _figures(lens, paper, as_json)
+        _show_figures(viewer, paper, as_json)
     else:
-        _look(lens, text or "", off or [], n_best, out, show, as_json)
+        _show_sentence(viewer, text or "", off or [], n_best, out, show, as_json)
 
 
-def _check_task(text: bool, source: Path | None, paper: Path | None, serve: bool) -> None:
+def _check_one_task(text: bool, source: Path | None, paper: Path | None, serve: bool) -> None:
     """Allow one task at a time; --serve may start with a text."""
     of_files = sum(path is not None for path in (source, paper))
     if (of_files > 0) if serve else (of_files + text != 1):
@@ -104,27 +106,29 @@ def _check_given(*options: tuple[str, object, bool], needed: str) -> None:
             raise ConfigError(f"{option} goes with {needed}; leave it out here")
 
 
-def _check_form(option: str, path: Path, forms: Sequence[str]) -> None:
-    if path.suffix.lower() not in forms:
-        near = did_you_mean(path.suffix, forms)
-        raise ConfigError(f"{option} {path} must end in one of {', '.join(forms)}, but ends in '{path.suffix}'{near}")
+def _check_suffix(option: str, path: Path, suffixes: Sequence[str]) -> None:
+    if path.suffix.lower() not in suffixes:
+        near = did_you_mean(path.suffix, suffixes)
+        raise ConfigError(
+            f"{option} {path} must end in one of {', '.join(suffixes)}, but ends in '{path.suffix}'{near}"
+        )
     check_output(path, option)
 
 
-def _look(
-    lens: "AttentionViewer", text: str, off: Sequence[str], n_best: int, out: Path, show: bool, as_json: bool
+def _show_sentence(
+    viewer: "AttentionViewer", text: str, off: Sequence[str], n_best: int, out: Path, show: bool, as_json: bool
 ) -> None:
     """Show one sentence."""
     from heedful.storage.files import write_atomically
 
     suffix = out.suffix.lower()
-    look = lens.look(text, off, n_best)
-    write_atomically(out, _written(lens, look, off, suffix))
-    baseline = lens.baseline(text) if off else None
+    inspection = viewer.inspect(text, off, n_best)
+    write_atomically(out, _render(viewer, inspection, off, suffix))
+    baseline = viewer.baseline(text) if off else None
     if as_json:
-        console.out(json.dumps({"text": look.translation.text, "baseline": baseline, "out": str(out)}))
+        console.out(json.dumps({"text": inspection.translation.text, "baseline": baseline, "out": str(out)}))
     else:
-        console.out(one_line(look.translation.text))
+        console.out(one_line(inspection.translation.text))
         if baseline is not None:
             console.say(f"with all heads: {one_line(baseline)}")
     console.say(f"{out} shows every head" + ("" if show or suffix != ".html" else "; open it in a browser"))
@@ -132,36 +136,36 @@ def _look(
         _open(out.resolve().as_uri())
 
 
-def _written(lens: "AttentionViewer", look: "Inspection", off: Sequence[str], suffix: str) -> str | bytes:
-    """Write the format that the file name asks for."""
+def _render(viewer: "AttentionViewer", inspection: "Inspection", off: Sequence[str], suffix: str) -> str | bytes:
+    """The file in the format that its suffix asks for."""
     match suffix:
         case ".html":
-            from heedful.inspection.attention_page import page
+            from heedful.inspection.attention_view import make_attention_page
 
-            return page(lens.page(look, off))
+            return make_attention_page(viewer.document(inspection, off))
         case ".json":
-            return json.dumps(lens.numbers(look), ensure_ascii=False) + "\n"
+            return json.dumps(viewer.plain_document(inspection), ensure_ascii=False) + "\n"
         case ".npz":
-            from heedful.inspection.attention_view import arrays
+            from heedful.inspection.attention_view import make_npz
 
-            return arrays(look)
+            return make_npz(inspection)
         case _:
             from heedful.inspection.drawing import draw_attention
 
-            pieces = look.translation.source_pieces, look.translation.pieces
-            return draw_attention(look.inside[0].attention, *pieces, "svg" if suffix == ".svg" else "png")
+            pieces = inspection.translation.source_pieces, inspection.translation.pieces
+            return draw_attention(inspection.inside[0].attention, *pieces, "svg" if suffix == ".svg" else "png")
 
 
-def _serve(lens: "AttentionViewer", text: str, off: Sequence[str], n_best: int, port: int, show: bool) -> None:
+def _serve(viewer: "AttentionViewer", text: str, off: Sequence[str], n_best: int, port: int, show: bool) -> None:
     """Serve the interactive page until Ctrl-C."""
-    from heedful.inspection.attention_page import page
+    from heedful.inspection.attention_view import make_attention_page
     from heedful.serve.attention_app import create_attention_app
     from heedful.serve.server import Server, listen, url_of
 
     def explain(text: str, off: Sequence[str], n_best: int) -> dict[str, object]:
-        return lens.page(lens.look(text, off, n_best), off, live=True)
+        return viewer.document(viewer.inspect(text, off, n_best), off, live=True)
 
-    app = create_attention_app(page(explain(text, off, n_best)), explain)
+    app = create_attention_app(make_attention_page(explain(text, off, n_best)), explain)
     with listen("127.0.0.1", port) as listener:
         url = f"{url_of(listener)}/"
         console.say(f"{url} shows every head; stop it with Ctrl-C")
@@ -177,55 +181,60 @@ def _open(url: str) -> None:
         console.say(f"no browser found; open {url}")
 
 
-def _figures(lens: "AttentionViewer", folder: Path, as_json: bool) -> None:
+def _show_figures(viewer: "AttentionViewer", folder: Path, as_json: bool) -> None:
     """Write a page for each sentence of the paper, and print the heads that make its links."""
-    from heedful.inspection.attention_page import page
+    from heedful.inspection.attention_view import make_attention_page
     from heedful.inspection.paper_figures import find_figures
     from heedful.storage.files import disk_errors, write_atomically
 
     with disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
     links: list[dict[str, object]] = []
-    for found in find_figures(lens):
+    for found in find_figures(viewer):
         path = folder / f"{found.figure.name}.html"
-        write_atomically(path, page(lens.page(found.look)))
+        write_atomically(path, make_attention_page(viewer.document(found.inspection)))
         question = {"page": str(path), "from": found.figure.query, "to": " ".join(found.figure.keys)}
         for link in found.links[:_STRONGEST]:
             links.append({**question, "head": str(link.head), "share": link.share, "chance": found.chance})
     if as_json:
         console.out(json.dumps(links))
     else:
-        console.out(console.table([tuple(links[0]), *(tuple(map(_shown, link.values())) for link in links)]))
+        console.out(console.table([tuple(links[0]), *(tuple(map(_format, link.values())) for link in links)]))
 
 
-def _shown(value: object) -> str:
+def _format(value: object) -> str:
     return f"{100 * value:.1f} %" if isinstance(value, float) else str(value)
 
 
-def _survey(
-    lens: "AttentionViewer", source: Path, target: Path | None, report: Path | None, as_json: bool, *, keep: bool
+def _report_heads(
+    viewer: "AttentionViewer", source: Path, target: Path | None, report: Path | None, as_json: bool, *, keep: bool
 ) -> None:
     """Measure what each head does over a corpus; print a table and write a page."""
     from heedful.data.pairs import read_lines
     from heedful.inspection.drawing import draw_roles
-    from heedful.inspection.head_report import report_json, report_page, report_text
-    from heedful.inspection.head_survey import measure_importance, survey_heads
+    from heedful.inspection.head_report import (
+        measure_importance,
+        report_json,
+        report_page,
+        report_text,
+        survey_heads,
+    )
     from heedful.storage.files import write_atomically
 
-    task = lens.translator.task
+    task = viewer.translator.task
     both_sides = not target and task.files != "two"
     given = [str(target)] if target else []
     pairs = list(task.read_files([str(source)], given)) if target or both_sides else []
     lines = [pair.source for pair in pairs] if both_sides else list(read_lines(source))
     with console.display() as shown:
-        found = survey_heads(lens, lines, shown)
-        importance = measure_importance(lens, pairs, shown) if pairs else None
-    if found.left_out:
-        console.say(f"skipped {found.left_out} of {len(lines)} lines that are empty or too long")
+        found = survey_heads(viewer, lines, shown)
+        importance = measure_importance(viewer, pairs, shown) if pairs else None
+    if found.skipped:
+        console.say(f"skipped {found.skipped} of {len(lines)} lines that are empty or too long")
     known = found.measures, found.roles, importance
     console.out(json.dumps(report_json(*known)) if as_json else console.table(report_text(*known)))
     if report and report.suffix.lower() == ".html":
-        write_atomically(report, report_page(str(lens.run), *known))
+        write_atomically(report, report_page(str(viewer.run), *known))
     elif report:
         write_atomically(report, draw_roles(found.roles, "svg" if report.suffix.lower() == ".svg" else "png"))
     if report:
@@ -233,6 +242,6 @@ def _survey(
     if not keep:
         return
     try:
-        lens.keep_roles(found.known_roles())
+        viewer.keep_roles(found.known_roles())
     except HeedfulError as error:  # the folder may be read-only
         console.say(f"the roles of the heads are not stored in the run folder: {error}")

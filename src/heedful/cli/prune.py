@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 def prune(
     run: ModelArgument,
     keep: Annotated[float, typer.Option(help="Share of heads to keep, such as 0.7.")],
-    source: Annotated[Path, typer.Option(help="Validation text, by which the heads are ranked.")],
+    source: Annotated[Path, typer.Option(help="Validation text; ranks the heads.")],
     out: Annotated[Path, typer.Option(help="The new run folder.")],
-    target: Annotated[Path | None, typer.Option(help="The reference translation, line by line.")] = None,
+    target: Annotated[Path | None, typer.Option(help="Its translation, line by line.")] = None,
     beam: BeamOption = None,
     device: DeviceOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
     """Remove the heads that matter least. Writes a smaller model to a new folder, and measures quality and speed."""
     from heedful.device import use_threads
-    from heedful.inspection.prune import prune as cut
+    from heedful.inspection.prune import prune as prune_model
     from heedful.storage.model_names import find_model
     from heedful.storage.run_folder import RunFolder
     from heedful.tasks import find_task
@@ -40,11 +40,11 @@ def prune(
     translator = Translator.load(run, parse_device(device))
     search = override_search(translator.search, beam, None)
     with console.display() as shown:
-        found = cut(RunFolder.open(run), translator, keep, pairs, search, out, shown)
-    console.out(json.dumps(dataclasses.asdict(found)) if as_json else _page(found, task.quick_metric, out))
+        found = prune_model(RunFolder.open(run), translator, keep, pairs, search, out, shown)
+    console.out(json.dumps(dataclasses.asdict(found)) if as_json else _format(found, task.quick_metric, out))
 
 
-def _page(found: "Pruning", metric: str, out: Path) -> str:
+def _format(found: "Pruning", metric: str, out: Path) -> str:
     before, after = found.before, found.after
     rows = [
         ("", "before", "after"),
@@ -53,7 +53,7 @@ def _page(found: "Pruning", metric: str, out: Path) -> str:
         (metric, f"{before.score:.2f}", f"{after.score:.2f}"),
         ("sentences per second", f"{before.sentences_per_second:.1f}", f"{after.sentences_per_second:.1f}"),
     ]
-    speed = f"it translates {found.speed:.2f} times as many sentences in the same time (median of all turns)"
+    speed = f"speed: {found.speed:.2f} times that of the whole model (median of alternating turns)"
     places = Counter(tuple(name.split(".")[:2]) for name in found.removed)
     layers = sorted({layer for _, layer in places}, key=int)
     kinds = sorted({kind for kind, _ in places})

@@ -1,4 +1,4 @@
-"""Compare systems on one test set: models, which translate it now, and files of translations."""
+"""Compare systems on one test set: models, which translate it, and files of translations."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -36,9 +36,9 @@ def compare(
     """Compare two or more systems on a test set; the first is the baseline.
 
     A system is a model (a run folder or a built-in model), which translates `source`, or a file of translations. All
-    files have one sentence a line; several references are several right answers. `search` changes keys of each model's
-    own search, such as `{"beam": 8}`. `tokenize` is sacreBLEU's tokenizer; None takes the models' own, else 13a.
-    `threads` is the number of PyTorch's threads: 0 for all cores, None to leave it unchanged.
+    files have one sentence per line; several references are several right answers. `search` changes keys of each
+    model's own search, such as `{"beam": 8}`. `tokenize` is sacreBLEU's tokenizer; by default that of the models, or
+    13a. `threads` is the number of PyTorch's threads: 0 for all cores, None to leave it unchanged.
 
     >>> import heedful
     >>> found = heedful.compare(["runs/old", "runs/new"], "test.de", "test.en")  # doctest: +SKIP
@@ -50,7 +50,7 @@ def compare(
         raise ConfigError(f"give two or more systems to compare{only}")
     folders = {name: find_model(name) for name in names if not Path(name).is_file() and _is_meant_as_model(name)}
     if folders and not source:
-        raise ConfigError(f"{next(iter(folders))} is a model, which has to translate; give it the text by --source")
+        raise ConfigError(f"{next(iter(folders))} is a model, so it needs a text to translate; give it with --source")
     outputs = [name for name in names if name not in folders]
     test, lines = _read_files(str(source) if source else None, references, outputs)
     runs = {name: _open_run(folder) for name, folder in folders.items()}
@@ -80,7 +80,7 @@ def common_tokenizer(runs: Sequence[RunFolder]) -> BleuTokens:
     wanted = {run.experiment().evaluate.tokenize: run for run in reversed(runs)}
     if len(wanted) > 1:
         each = ", ".join(f"{run.path} '{tokens}'" for tokens, run in reversed(wanted.items()))
-        raise ConfigError(f"the runs have different evaluate.tokenize: {each}; choose one by --tokenize")
+        raise ConfigError(f"the runs have different evaluate.tokenize: {each}; choose one with --tokenize")
     return next(iter(wanted), "13a")
 
 

@@ -97,7 +97,7 @@ def find_test_files(run: RunFolder, source: AnyPath | None = None, reference: Pa
     data, two_files = experiment.data, find_task(experiment.task).files == "two"
     if source:
         if two_files and not references:
-            raise ConfigError(f"--source {source} needs --reference, its translation by people")
+            raise ConfigError(f"--source {source} needs --reference, its human translation")
         return EvaluationFiles((str(source),), tuple((name,) for name in references))
     if references:
         raise ConfigError(f"--reference {references[0]} needs --source, the text that it translates")
@@ -115,7 +115,7 @@ def load_translator(
     threads: int | None,
     reporter: Reporter,
 ) -> Translator:
-    """Load a model, or several as an ensemble, and let PyTorch use so many threads (None: unchanged)."""
+    """Load a model, or several as an ensemble, and set the number of PyTorch's threads (None: unchanged)."""
     translator = Translator.from_run(run, device, engine, others, reporter.say)
     if threads is not None and translator.engine.name == "torch":
         from heedful.device import use_threads

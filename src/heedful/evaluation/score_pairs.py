@@ -1,4 +1,4 @@
-"""How probable given translations are to a model."""
+"""Score given translations: how probable a model finds them."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -31,36 +31,36 @@ class TokenizedPair:
 
 @dataclass(frozen=True, slots=True)
 class PairScore:
-    """A pair, and the log-probability of each target piece after the source and the pieces before it."""
+    """A pair, and the log-probability of each target piece, given the source and the pieces before it."""
 
     source: str
     target: str
-    log_prob: float  # of the whole target, its end included
+    log_prob: float  # of the whole target, including its end
     pieces: tuple[str, ...]  # of the target; the last is its end
     log_probs: tuple[float, ...]
     words: tuple[WordConfidence, ...]
 
     @property
     def per_piece(self) -> float:
-        """The mean over the pieces."""
+        """The mean log-probability of a piece."""
         return self.log_prob / len(self.pieces)
 
 
 @dataclass(frozen=True, slots=True)
 class Total:
-    """Over a whole file."""
+    """The totals of a whole file."""
 
     pairs: int = 0
     pieces: int = 0
     log_prob: float = 0.0
 
     def plus(self, score: PairScore) -> "Total":
-        """With one more pair."""
+        """The totals with one more pair."""
         return Total(self.pairs + 1, self.pieces + len(score.pieces), self.log_prob + score.log_prob)
 
     @property
     def perplexity(self) -> float:
-        """Among how many pieces the model seems to choose, on average."""
+        """The number of pieces that the model seems to choose between, on average."""
         return exp(-self.log_prob / self.pieces) if self.pieces else 1.0
 
 

@@ -1,7 +1,8 @@
-"""The attention inside a translation, for the page, as JSON and as NumPy arrays."""
+"""The attention inside a translation: as a page of all heads, as JSON and as NumPy arrays."""
 
 import base64
 import io
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +12,7 @@ import numpy as np
 from heedful.attention.forced_decoding import START_PIECE, ForcedDecoding, HeadWeights
 from heedful.attention.head_names import KINDS
 from heedful.config import SearchConfig
+from heedful.pages.inline import asset, digest, json_in_page, load_modules, load_script
 from heedful.storage.run_folder import RunFolder
 from heedful.text.tokenizer import Tokenizer
 from heedful.translation.pipeline import TokenizedText
@@ -19,7 +21,7 @@ from heedful.translation.translator import Translator
 
 _STEPS = 65535  # 16 bits per weight: precise enough to read, and half the size of a float
 
-Layers = Callable[[Sequence[HeadWeights]], object]
+EncodeWeights = Callable[[Sequence[HeadWeights]], object]  # the weights of one kind of attention, layer by layer
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,29 +31,29 @@ class AttentionViewer:
     run: Path
     translator: Translator
     search: SearchConfig
-    known: dict[str, str] = field(default_factory=dict)  # cache: the last text and its translation with all heads on
+    _baselines: dict[str, str] = field(default_factory=dict)  # the last text and its translation with all heads on
 
-    def look(self, text: str | TokenizedText, off: Sequence[str] = (), n_best: int = 1) -> Inspection:
+    def inspect(self, text: str | TokenizedText, off: Sequence[str] = (), n_best: int = 1) -> Inspection:
         """Translate a text with some heads switched off, and record the attention."""
         with self.translator.switch_off_heads(off):
             return self.translator.inspect(text, search=self.search, n_best=n_best)
 
     def baseline(self, text: str) -> str:
         """The translation with all heads on; the last one is cached."""
-        if text not in self.known:
-            self.known.clear()
-            self.known[text] = self.translator.translate([text], search=self.search)[0].text
-        return self.known[text]
+        if text not in self._baselines:
+            self._baselines.clear()
+            self._baselines[text] = self.translator.translate([text], search=self.search)[0].text
+        return self._baselines[text]
 
-    def page(self, look: Inspection, off: Sequence[str] = (), live: bool = False) -> dict[str, object]:
-        """The data that the page shows, including the translation with all heads on if some are off."""
-        baseline = self.baseline(look.translation.source) if off else None
+    def document(self, inspection: Inspection, off: Sequence[str] = (), live: bool = False) -> dict[str, object]:
+        """The data of the page, including the translation with all heads on if some are off."""
+        baseline = self.baseline(inspection.translation.source) if off else None
         about = {"roles": self.roles(), "off": list(dict.fromkeys(off)), "baseline": baseline, "live": live}
-        return self._document(look, packed) | about
+        return self._document(inspection, pack_weights) | about
 
-    def numbers(self, look: Inspection) -> dict[str, object]:
-        """The same data with the weights as nested lists: layers x heads x queries x keys."""
-        return self._document(look, listed)
+    def plain_document(self, inspection: Inspection) -> dict[str, object]:
+        """The same data for other programs, with the weights as nested lists: layers x heads x queries x keys."""
+        return self._document(inspection, list_weights)
 
     def roles(self) -> Mapping[str, object]:
         """The role of each head, as last measured; empty if never measured."""
@@ -66,26 +68,21 @@ class AttentionViewer:
         folder = RunFolder(self.run)
         folder.write_about({"heads": {"model": folder.note(), "roles": roles}})
 
-    def _document(self, look: Inspection, layers: Layers) -> dict[str, object]:
-        return document(look, self.translator.tokenizers.target, str(self.run), layers)
-
-
-def document(look: Inspection, target: Tokenizer, model: str, layers: Layers) -> dict[str, object]:
-    """Texts, pieces, probabilities and all attention weights; `layers` encodes the weights of one attention."""
-    translation = look.translation
-    pairs = zip(translation.alternatives, look.inside, strict=True)
-    return {
-        "format": 1,
-        "model": model,
-        "source": {"text": translation.source, "pieces": list(translation.source_pieces)},
-        "encoder": layers(look.inside[0].attention.encoder),
-        "inputs_start": START_PIECE,
-        "hypotheses": [_hypothesis(alternative, inside, target, layers) for alternative, inside in pairs],
-    }
+    def _document(self, inspection: Inspection, encode: EncodeWeights) -> dict[str, object]:
+        translation, target = inspection.translation, self.translator.tokenizers.target
+        pairs = zip(translation.alternatives, inspection.inside, strict=True)
+        return {
+            "format": 1,
+            "model": str(self.run),
+            "source": {"text": translation.source, "pieces": list(translation.source_pieces)},
+            "encoder": encode(inspection.inside[0].attention.encoder),
+            "inputs_start": START_PIECE,
+            "hypotheses": [_hypothesis(alternative, inside, target, encode) for alternative, inside in pairs],
+        }
 
 
 def _hypothesis(
-    alternative: Alternative, inside: ForcedDecoding, target: Tokenizer, layers: Layers
+    alternative: Alternative, inside: ForcedDecoding, target: Tokenizer, encode: EncodeWeights
 ) -> dict[str, object]:
     return {
         "text": alternative.text,
@@ -94,8 +91,8 @@ def _hypothesis(
         "finished": alternative.finished,
         "pieces": list(alternative.pieces),
         "tokens": _tokens(inside, target),
-        "decoder": layers(inside.attention.decoder),
-        "cross": layers(inside.attention.cross),
+        "decoder": encode(inside.attention.decoder),
+        "cross": encode(inside.attention.cross),
     }
 
 
@@ -117,8 +114,8 @@ def _share(log_prob: float) -> float:
     return round(float(np.exp(log_prob)), 6)
 
 
-def packed(layers: Sequence[HeadWeights]) -> list[dict[str, object]]:
-    """Encode weights for the page: 16 bits each, in base64."""
+def pack_weights(layers: Sequence[HeadWeights]) -> list[dict[str, object]]:
+    """Weights as the page takes them: 16 bits each, in base64."""
     return [
         {
             "heads": weights.shape[0],
@@ -130,14 +127,14 @@ def packed(layers: Sequence[HeadWeights]) -> list[dict[str, object]]:
     ]
 
 
-def listed(layers: Sequence[HeadWeights]) -> list[object]:
-    """Encode weights as nested lists: layers x heads x queries x keys."""
+def list_weights(layers: Sequence[HeadWeights]) -> list[object]:
+    """Weights as nested lists: layers x heads x queries x keys."""
     return [np.round(weights.astype(np.float64), 6).tolist() for weights in layers]
 
 
-def arrays(look: Inspection) -> bytes:
-    """Arrays of the best translation for an .npz file: `encoder.1`, `decoder.1`, `cross.1`, ..., and the pieces."""
-    attention, translation = look.inside[0].attention, look.translation
+def make_npz(inspection: Inspection) -> bytes:
+    """An .npz file of the best translation: `encoder.1`, `decoder.1`, `cross.1`, ..., and the pieces."""
+    attention, translation = inspection.inside[0].attention, inspection.translation
     named = {f"{kind}.{number}": weights for kind in KINDS for number, weights in enumerate(attention.of(kind), 1)}
     file = io.BytesIO()
     np.savez_compressed(
@@ -145,7 +142,42 @@ def arrays(look: Inspection) -> bytes:
         allow_pickle=False,
         source_pieces=np.array(translation.source_pieces),
         target_pieces=np.array(translation.pieces),
-        log_probs=look.inside[0].log_probs,
+        log_probs=inspection.inside[0].log_probs,
         **named,
     )
     return file.getvalue()
+
+
+@dataclass(frozen=True, slots=True)
+class ExplorerParts:
+    """The explorer of attention heads, for a page to include; `modules` are its JavaScript files by name."""
+
+    html: str
+    style: str
+    modules: Mapping[str, str]
+
+
+def load_explorer() -> ExplorerParts:
+    """The explorer without a document, which the page around it requests from its server."""
+    return ExplorerParts(_asset("explorer.html"), _asset("heads.css"), load_modules("explorer.js", _asset))
+
+
+def make_attention_page(document: Mapping[str, object]) -> str:
+    """The page that shows this document, as one HTML file that works from disk.
+
+    Its policy allows only its own script and style and loads nothing, so no sentence can become code.
+    """
+    style = _asset("theme.css") + _asset("heads.css")
+    script = load_script("standalone.js", "inspection")
+    policy = (
+        f"default-src 'none'; script-src '{digest(script)}'; style-src '{digest(style)}'; img-src data:; "
+        "connect-src 'self'; base-uri 'none'; form-action 'none'"
+    )
+    parts = {"policy": policy, "style": style, "script": script, "document": json_in_page(document)}
+    parts["explorer"] = _asset("explorer.html")
+    # All at once, so that text that looks like a placeholder stays text.
+    return re.sub(r"@@(\w+)@@", lambda mark: parts[mark[1]], _asset("standalone.html"))
+
+
+def _asset(name: str) -> str:
+    return asset(name, "inspection")

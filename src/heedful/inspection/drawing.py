@@ -44,7 +44,9 @@ def draw_attention(
     """Draw all heads for one sentence pair, layer by layer, for one kind of attention or all kinds."""
     kinds = [one for one in KINDS if attention.of(one) and kind in (None, one)]
     if not kinds:
-        raise ConfigError(f"there is no {kind or 'recorded'} attention to draw: this model has none")
+        raise ConfigError(
+            f"this model has no {kind + ' ' if kind else ''}attention to draw; draw another kind or another model"
+        )
     fed_in = [START_PIECE, *target_pieces[:-1]]
     axes: dict[Kind, tuple[Sequence[str], Sequence[str]]] = {
         "encoder": (source_pieces, source_pieces),
@@ -52,7 +54,7 @@ def draw_attention(
         "cross": (target_pieces, source_pieces),
     }
     blocks = [_Block(one, attention.of(one), *axes[one]) for one in kinds]
-    with _settings():
+    with _drawing_settings():
         width, top = max(block.width for block in blocks), sum(block.height for block in blocks)
         figure = _figure(width, top)
         # One pair of axes for all heads, because axes and ticks take most of matplotlib's time.
@@ -61,7 +63,7 @@ def draw_attention(
         for block in blocks:
             _draw_block(canvas, block, top)
             top -= block.height
-        return _rendered(figure, form)
+        return _render(figure, form)
 
 
 def draw_roles(roles: Mapping[Head, Role], form: PictureFormat) -> bytes:
@@ -70,7 +72,7 @@ def draw_roles(roles: Mapping[Head, Role], form: PictureFormat) -> bytes:
     heads = {kind: [head for head in roles if head.kind == kind] for kind in kinds}
     layers = [1 + max(head.layer for head in heads[kind]) for kind in kinds]
     most = 1 + max(head.index for head in roles)
-    with _settings():
+    with _drawing_settings():
         figure = _figure(1.25 * most + 0.8, 0.55 * sum(layers) + 0.8 * len(kinds))
         figure.set_layout_engine("constrained")
         rows = figure.subplots(len(kinds), 1, height_ratios=[count + 1.0 for count in layers], squeeze=False)[:, 0]
@@ -82,7 +84,7 @@ def draw_roles(roles: Mapping[Head, Role], form: PictureFormat) -> bytes:
             axes.spines[:].set_visible(False)
             for head in heads[kind]:
                 _draw_box(axes, head, roles[head])
-        return _rendered(figure, form)
+        return _render(figure, form)
 
 
 def _draw_box(axes: Any, head: Head, role: Role) -> None:
@@ -130,7 +132,7 @@ def _draw_block(canvas: Any, block: _Block, top: float) -> None:
         if len(block.rows) <= _MOST_LABELS:
             for number, piece in enumerate(block.rows):
                 y = bottom + height * (1 - (number + 0.5) / len(block.rows))
-                canvas.text(_FOR_LABELS - 0.03, y, label(piece), ha="right", va="center", fontsize=_SMALL)
+                canvas.text(_FOR_LABELS - 0.03, y, shorten_label(piece), ha="right", va="center", fontsize=_SMALL)
     if len(block.columns) <= _MOST_LABELS:
         for index in range(max(map(len, block.layers))):
             # After pruning, the lowest head of a column may not belong to the last layer.
@@ -138,7 +140,7 @@ def _draw_block(canvas: Any, block: _Block, top: float) -> None:
             y = top - _FOR_TITLE - (lowest + 1) * (height + 2 * _GAP) - 0.03
             for number, piece in enumerate(block.columns):
                 x = _FOR_LABELS + index * (width + _GAP) + width * (number + 0.5) / len(block.columns)
-                canvas.text(x, y, label(piece), ha="center", va="top", fontsize=_SMALL, rotation=90)
+                canvas.text(x, y, shorten_label(piece), ha="center", va="top", fontsize=_SMALL, rotation=90)
 
 
 def _draw_head(
@@ -154,8 +156,8 @@ def _draw_head(
     canvas.text((left + right) / 2, top + 0.03, name, ha="center", va="bottom", fontsize=7)
 
 
-def label(piece: str) -> str:
-    """Shorten a piece to one line; unprintable characters become U+FFFD."""
+def shorten_label(piece: str) -> str:
+    """A piece as one short line; unprintable characters become U+FFFD."""
     shown = "".join(character if character.isprintable() else "\ufffd" for character in piece)
     return shown if len(shown) <= _LONGEST_LABEL else shown[: _LONGEST_LABEL - 1] + "…"
 
@@ -166,8 +168,8 @@ def _figure(width: float, height: float) -> Any:
     return Figure(figsize=(width, height), facecolor="white")
 
 
-def _rendered(figure: Any, form: PictureFormat) -> bytes:
-    """Render a figure; the same figure gives the same bytes."""
+def _render(figure: Any, form: PictureFormat) -> bytes:
+    """The figure as a file; the same figure gives the same bytes."""
     file = io.BytesIO()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")  # matplotlib draws a box instead
@@ -175,8 +177,8 @@ def _rendered(figure: Any, form: PictureFormat) -> bytes:
     return file.getvalue()
 
 
-def _settings() -> AbstractContextManager[None]:
-    """Settings while a picture is drawn, independent of the user's matplotlibrc."""
+def _drawing_settings() -> AbstractContextManager[None]:
+    """Settings that do not depend on the user's matplotlibrc."""
     if find_spec("matplotlib") is None:
         raise ConfigError(f"pictures need matplotlib, which is not installed; {extra('plot')}")
     import matplotlib

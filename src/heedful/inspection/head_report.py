@@ -1,20 +1,31 @@
-"""The report on all heads: as a page, as a table for the terminal, and as JSON."""
+"""What each head of a model does over a corpus: measured, and reported as a page, as a table and as JSON."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from html import escape
 
-from heedful.attention.head_names import KINDS, Head
-from heedful.attention.measures import AttentionShare, HeadMeasures
-from heedful.attention.roles import ROLE_COLOURS, Role, RoleName, percent
+from heedful.attention.forced_decoding import force_decode
+from heedful.attention.head_names import KINDS, Head, all_heads
+from heedful.attention.importance import ablate_heads
+from heedful.attention.measures import AttentionShare, HeadMeasures, HeadStatistics, find_rare_pieces, mark_pieces
+from heedful.attention.roles import ROLE_COLOURS, Role, RoleName, name_roles, percent
+from heedful.data.pairs import Pair
+from heedful.data.stream import batches_by_length
+from heedful.errors import ConfigError, DataError
+from heedful.inspection.attention_view import AttentionViewer
 from heedful.inspection.drawing import TITLES
+from heedful.inspection.prune import batch_pairs
 from heedful.nn.multi_head import Kind
 from heedful.pages.inline import asset, load_script, text_in_page, whole_page
+from heedful.progress import Reporter
+from heedful.storage.run_folder import RunFolder
+from heedful.translation.translator import MAX_INSPECTED_PIECES
 
+Ids = Sequence[int]
 Importance = Mapping[Head, float]  # the change in validation loss when the head is off
 
-_IMPORTANCE = "How much the loss on the given translations rises when the head is switched off; below zero, it falls."
+_IMPORTANCE = "How much the loss on the given translations rises when the head is switched off; if negative, it falls."
 _ROLES: dict[RoleName, str] = {
     "previous token": "attends to the token before; in the decoder, to the token just generated",
     "next token": "attends to the token after",
@@ -46,7 +57,7 @@ _COLUMNS = (
         "How many tokens away the weight lies; in cross-attention, from the matching position in the source.",
         lambda m: m.distance,
     ),
-    _Column("direction", "The same with its sign: below zero is earlier, above zero is later.", lambda m: m.direction),
+    _Column("direction", "The same with a sign: negative is earlier, positive is later.", lambda m: m.direction),
     _Column(
         "previous", "Weight on the previous token; in the decoder, on the token just generated.", lambda m: m.previous
     ),
@@ -69,10 +80,78 @@ _COLUMNS = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class HeadSurvey:
+    """Measurements of all heads."""
+
+    measures: Mapping[Head, HeadMeasures]
+    roles: Mapping[Head, Role]
+    skipped: int  # lines that are empty or too long
+
+    def known_roles(self) -> dict[str, object]:
+        """The role of each head, as the run folder stores it for the page."""
+        return {str(head): asdict(role) for head, role in self.roles.items()}
+
+
+def survey_heads(viewer: AttentionViewer, lines: Sequence[str], reporter: Reporter) -> HeadSurvey:
+    """Translate the lines and measure what every head attends to."""
+    translator = viewer.translator
+    if not translator.model.attentions:
+        raise ConfigError(f"{viewer.run} holds a model without attention, so there are no heads to measure")
+    encoded = translator.encode([line for line in lines if line.strip()])
+    encoded = [ids for ids in encoded if len(ids) <= MAX_INSPECTED_PIECES]
+    if not encoded:
+        raise DataError(
+            f"none of {len(lines)} lines has text of at most {MAX_INSPECTED_PIECES} pieces; give other text"
+        )
+    outputs = _translate(viewer, encoded, reporter)
+    statistics = _measure(viewer, encoded, outputs, reporter)
+    measures = statistics.measures()
+    return HeadSurvey(measures, name_roles(measures), len(lines) - len(encoded))
+
+
+def _translate(viewer: AttentionViewer, sources: Sequence[Ids], reporter: Reporter) -> list[Ids]:
+    found: dict[int, Ids] = {}
+    for batch in batches_by_length(
+        range(len(sources)), sources, viewer.search.beam, viewer.translator.engine.batch_tokens
+    ):
+        hypotheses = viewer.translator.decode([sources[i] for i in batch], viewer.search, 1)
+        found |= {i: best[0].tokens for i, best in zip(batch, hypotheses, strict=True)}
+        reporter.progress("translating", len(found), len(sources))
+    return [found[i] for i in range(len(sources))]
+
+
+def _measure(
+    viewer: AttentionViewer, sources: Sequence[Ids], targets: Sequence[Ids], reporter: Reporter
+) -> HeadStatistics:
+    tokenizers, statistics, done = viewer.translator.tokenizers, HeadStatistics(), 0
+    source_pieces = [tokenizers.source.pieces(ids) for ids in sources]
+    target_pieces = [tokenizers.target.pieces(ids) for ids in targets]
+    rare_source, rare_target = find_rare_pieces(source_pieces), find_rare_pieces(target_pieces)
+    longest = [max(source, target, key=len) for source, target in zip(sources, targets, strict=True)]
+    for batch in batches_by_length(range(len(sources)), longest, 1, viewer.translator.engine.batch_tokens):
+        views = force_decode(viewer.translator.model, [sources[i] for i in batch], [targets[i] for i in batch])
+        for i, view in zip(batch, views, strict=True):
+            statistics.add(
+                view.attention, mark_pieces(source_pieces[i], rare_source), mark_pieces(target_pieces[i], rare_target)
+            )
+        done += len(batch)
+        reporter.progress("measuring heads", done, len(sources))
+    return statistics
+
+
+def measure_importance(viewer: AttentionViewer, pairs: Sequence[Pair], reporter: Reporter) -> dict[Head, float]:
+    """The increase in loss on these pairs when each head is switched off."""
+    model, batches = viewer.translator.model, batch_pairs(RunFolder(viewer.run), viewer.translator, pairs)
+    return ablate_heads(
+        model, batches, all_heads(model), lambda count, total: reporter.progress("switching off heads", count, total)
+    )
+
+
 def report_text(
     measures: Mapping[Head, HeadMeasures], roles: Mapping[Head, Role], importance: Importance | None = None
 ) -> list[tuple[str, ...]]:
-    """Rows for the terminal; the first holds the column titles."""
+    """The rows of a table for the terminal; the first row has the titles."""
     extra = ("importance",) if importance is not None else ()
     rows = [("head", "role", "entropy", "distance", "stability", *extra, "evidence")]
     for head, measured in measures.items():
@@ -85,7 +164,7 @@ def report_text(
 def report_json(
     measures: Mapping[Head, HeadMeasures], roles: Mapping[Head, Role], importance: Importance | None = None
 ) -> dict[str, object]:
-    """All measurements by head name."""
+    """All measurements, by the name of the head."""
     return {
         str(head): {
             "role": roles[head].name,

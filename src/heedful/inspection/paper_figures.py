@@ -51,23 +51,23 @@ class FigureLinks:
     """A figure for this model: the links of all encoder heads, strongest first."""
 
     figure: Figure
-    look: Inspection
+    inspection: Inspection
     links: tuple[Link, ...]
     chance: float  # the share under uniform attention
 
 
-def find_figures(lens: AttentionViewer) -> Iterator[FigureLinks]:
+def find_figures(viewer: AttentionViewer) -> Iterator[FigureLinks]:
     """Translate each sentence and measure its link in every encoder head."""
-    heads = [head for head in all_heads(lens.translator.model) if head.kind == "encoder"]
+    heads = [head for head in all_heads(viewer.translator.model) if head.kind == "encoder"]
     if not heads:
-        raise ConfigError(f"{lens.run} holds a model without attention in its encoder, which the figures are of")
+        raise ConfigError(f"{viewer.run} has no attention in its encoder, which the figures show; use a Transformer")
     for figure in FIGURES:
-        look = lens.look(figure.text)
-        words = words_of_text(lens.translator.tokenizers.source, figure.text)
+        inspection = viewer.inspect(figure.text)
+        words = words_of_text(viewer.translator.tokenizers.source, figure.text)
         places = {word: number for number, word in enumerate(words.texts)}
         queries = [i for i, word in enumerate(words.of_pieces) if word == places[figure.query]]
         keys = [i for i, word in enumerate(words.of_pieces) if word in {places[key] for key in figure.keys}]
-        attention = look.inside[0].attention
+        attention = inspection.inside[0].attention
         links = [Link(head, float(attention[head][queries][:, keys].sum(-1).mean())) for head in heads]
         chance = len(keys) / len(words.of_pieces)
-        yield FigureLinks(figure, look, tuple(sorted(links, key=lambda link: -link.share)), chance)
+        yield FigureLinks(figure, inspection, tuple(sorted(links, key=lambda link: -link.share)), chance)

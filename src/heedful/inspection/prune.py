@@ -31,14 +31,14 @@ from heedful.storage.run_folder import RunFolder, fill_model, software_versions
 from heedful.translation.translator import Translator
 from heedful.translation.word_alignment import save_best_aligner
 
-_BATCH_TOKENS = 2048  # gated heads use plain attention, which keeps all weights in memory
+_BATCH_TOKENS = 2048  # heads with gates use plain attention, which keeps all weights in memory
 _ROUNDS = 10  # re-estimate importance after each tenth of the heads
 _TURN = 64  # sentences per turn; the speed of a machine changes from minute to minute
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Measurements of the model before or after pruning."""
+    """A model before or after pruning."""
 
     heads: int
     parameters: int
@@ -48,7 +48,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Pruning:
-    """The removed heads by their former names, and the measurements before and after."""
+    """The heads that were removed, by their former names, and the model before and after."""
 
     removed: tuple[str, ...]
     before: Measured
@@ -63,34 +63,34 @@ def prune(
     pairs: Sequence[Pair],
     search: SearchConfig,
     out: Path,
-    report: Reporter,
+    reporter: Reporter,
 ) -> Pruning:
     """Remove the heads that matter least for these pairs; write the smaller model as a new run folder."""
     model = translator.model
     if not isinstance(model, Transformer):
-        raise ConfigError(f"{run.path} has no heads that can be cut out; only a Transformer has")
-    count = heads_to_remove(model, keep)
+        raise ConfigError(f"{run.path} is not a Transformer, so it has no heads to remove; prune a Transformer")
+    count = count_heads_to_remove(model, keep)
     with _new_folder(out) as folder:  # fail early if the folder cannot be written
-        removed = choose(model, paired_batches(run, translator, pairs), count, report)
+        removed = choose_heads(model, batch_pairs(run, translator, pairs), count, reporter)
         config, weights = remove_heads(model, removed)
-        smaller = _translator(translator, config, weights)
-        pruning = _compared(translator, smaller, removed, pairs, search, run.experiment().evaluate.tokenize, report)
+        smaller = _load_pruned(translator, config, weights)
+        pruning = _compare(translator, smaller, removed, pairs, search, run.experiment().evaluate.tokenize, reporter)
         _write(run, folder, config, weights, pruning)
         save_best_aligner(folder, smaller, pairs)
     return pruning
 
 
-def _compared(
+def _compare(
     whole: Translator,
     smaller: Translator,
     removed: Sequence[Head],
     pairs: Sequence[Pair],
     search: SearchConfig,
     tokenize: BleuTokens,
-    report: Reporter,
+    reporter: Reporter,
 ) -> Pruning:
     """Compare size, score and speed before and after."""
-    outputs, seconds = _race((whole, smaller), [pair.source for pair in pairs], search, report)
+    outputs, seconds = _race((whole, smaller), [pair.source for pair in pairs], search, reporter)
     targets = [[pair.target] for pair in pairs]
     before, after = (
         Measured(
@@ -107,9 +107,9 @@ def _compared(
 
 @contextmanager
 def _new_folder(path: Path) -> Iterator[RunFolder]:
-    """Create a folder that exists afterwards only if everything succeeded."""
+    """A new run folder, which is removed again if anything fails."""
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise FolderError(f"--out {path} exists already; choose another")
+        raise FolderError(f"--out {path} already exists; choose another")
     folder = RunFolder.create(path)
     try:
         yield folder
@@ -118,7 +118,7 @@ def _new_folder(path: Path) -> Iterator[RunFolder]:
         raise
 
 
-def heads_to_remove(model: AnySeq2Seq, keep: float) -> int:
+def count_heads_to_remove(model: AnySeq2Seq, keep: float) -> int:
     """The number of heads to remove: at least one, and each attention layer keeps one."""
     if not 0.0 < keep <= 1.0:
         raise ConfigError(f"--keep must be above 0 and below 1, but is {keep} instead; 0.7 keeps seven heads of ten")
@@ -134,22 +134,22 @@ def heads_to_remove(model: AnySeq2Seq, keep: float) -> int:
     return total - left
 
 
-def choose(model: AnySeq2Seq, batches: Sequence[Batch], count: int, report: Reporter) -> list[Head]:
-    """Choose the heads to remove, in rounds: when some are gone, others matter more."""
+def choose_heads(model: AnySeq2Seq, batches: Sequence[Batch], count: int, reporter: Reporter) -> list[Head]:
+    """Choose the heads to remove, in rounds: once some are gone, others matter more."""
     removed: list[Head] = []
     portion = math.ceil(len(all_heads(model)) / _ROUNDS)
     rounds = math.ceil(count / portion)
     for number in range(rounds):
 
-        def tell(done: int, total: int, start: int = number) -> None:
-            report.progress("weighing heads", start * total + done, rounds * total)
+        def show(done: int, total: int, start: int = number) -> None:
+            reporter.progress("weighing heads", start * total + done, rounds * total)
 
-        importance = estimate_importance(model, batches, removed, tell)
+        importance = estimate_importance(model, batches, removed, show)
         removed += choose_least_important(importance, min(portion, count - len(removed)))
     return removed
 
 
-def paired_batches(run: RunFolder, translator: Translator, pairs: Sequence[Pair]) -> list[Batch]:
+def batch_pairs(run: RunFolder, translator: Translator, pairs: Sequence[Pair]) -> list[Batch]:
     """Batch the pairs as for training, without those that are too long."""
     data, tokenizers = run.experiment().data, translator.tokenizers
     encoders = (tokenizers.source.encode_all, tokenizers.target.encode_all)
@@ -164,7 +164,7 @@ def paired_batches(run: RunFolder, translator: Translator, pairs: Sequence[Pair]
         return [corpus.batch(some, translator.model.pad_id).to(device) for some in indices]
 
 
-def _translator(whole: Translator, config: ModelConfig, weights: Mapping[str, Tensor]) -> Translator:
+def _load_pruned(whole: Translator, config: ModelConfig, weights: Mapping[str, Tensor]) -> Translator:
     with torch.device("meta"):
         model = build_model(config, whole.tokenizers.vocabulary)
     device = next(whole.model.parameters()).device
@@ -173,9 +173,9 @@ def _translator(whole: Translator, config: ModelConfig, weights: Mapping[str, Te
 
 
 def _race(
-    translators: Sequence[Translator], sources: Sequence[str], search: SearchConfig, report: Reporter
+    translators: Sequence[Translator], sources: Sequence[str], search: SearchConfig, reporter: Reporter
 ) -> tuple[list[list[str]], list[list[float]]]:
-    """Let two models translate in turns; return the outputs and the seconds of each turn."""
+    """Let two models translate in turns; the outputs of each, and its seconds for each turn."""
     outputs: list[list[str]] = [[] for _ in translators]
     seconds: list[list[float]] = [[] for _ in translators]
     for translator in translators:
@@ -187,7 +187,7 @@ def _race(
             began = perf_counter()
             outputs[which] += [line.text for line in translators[which].translate(turn, search=search)]
             seconds[which].append(perf_counter() - began)
-        report.progress("translating before and after", start + len(turn), len(sources))
+        reporter.progress("translating before and after", start + len(turn), len(sources))
     return outputs, seconds
 
 

@@ -1,1 +1,1 @@
-"""What all pages share: helpers in JavaScript, colours, and pages as single files."""
+"""Code that all pages share: JavaScript helpers, colours, and the making of single-file pages."""

@@ -46,10 +46,10 @@ def load_modules(name: str, read: Callable[[str], str]) -> dict[str, str]:
 
 
 def bundle(modules: Mapping[str, str]) -> str:
-    """One script that does what these modules do, each in a scope of its own; they come as `load_modules` sorts them.
+    """One script that does what these modules do, each in its own scope; they must be in the order of `load_modules`.
 
-    A page from disk may not load modules. Written into it as data: or blob: addresses, they would need a policy that
-    lets any script run; one script can be named by its digest.
+    A page from disk may not load modules. As data: or blob: URLs, they would need a policy that lets any script run; a
+    single script can be allowed by its digest.
     """
     scopes = []
     for name, text in modules.items():
@@ -63,26 +63,25 @@ def bundle(modules: Mapping[str, str]) -> str:
 
 
 def digest(text: str) -> str:
-    """The name of an inlined style or script in the policy of its page."""
+    """The digest by which the policy of a page allows an inlined style or script."""
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
 
 def json_in_page(document: object) -> str:
     """JSON for a script of the type application/json, whatever text it contains.
 
-    It is ASCII only: no line separators, which a script would take for the end of a line, and no lone surrogates, which
-    a file cannot hold.
+    It is ASCII: a line separator could end a line of the script, and a file cannot hold a lone surrogate.
     """
     return json.dumps(document, allow_nan=False, separators=(",", ":")).translate(_ESCAPES)
 
 
 def text_in_page(text: str) -> str:
-    """Text as HTML that shows it; the name of a file need not be valid Unicode."""
+    """Text, escaped for HTML; a file name that is not valid Unicode gets question marks."""
     return escape(text.encode("utf-8", "replace").decode())
 
 
 def whole_page(title: str, style: str, script: str, main: str) -> str:
-    """A page whose policy allows this style and script only, and loads nothing."""
+    """A page whose policy allows only this style and script, and loads nothing."""
     policy = (
         f"default-src 'none'; style-src '{digest(style)}'; script-src '{digest(script)}'; "
         "base-uri 'none'; form-action 'none'"

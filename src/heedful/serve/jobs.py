@@ -132,5 +132,7 @@ class AttentionJob:
             translator = model.exclusive_translator
             search = replace(translator.search, beam=max(translator.search.beam, self.n_best))
             viewer = AttentionViewer(model.run.path, translator, search)
-            found = [viewer.page(viewer.look(text, self.off, self.n_best), self.off, live=True) for text in items]
+            found = [
+                viewer.document(viewer.inspect(text, self.off, self.n_best), self.off, live=True) for text in items
+            ]
         return [json.dumps(document | {"model": model.name}).encode() for document in found]

@@ -4,7 +4,7 @@ from importlib import resources
 
 from fastapi import APIRouter, Response
 
-from heedful.inspection.attention_page import load_explorer
+from heedful.inspection.attention_view import load_explorer
 from heedful.pages.inline import asset, load_modules
 from heedful.serve.http_errors import RequestError
 

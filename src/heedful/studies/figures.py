@@ -66,7 +66,7 @@ def show_paper_sentences(lens: AttentionViewer) -> Shown:
         tuple(row for one in found for row in _links(one)),
         (f"Pages to look into them: heedful heads {lens.run} --paper FOLDER",),
     )
-    return table, {f"{one.figure.name}.svg": _drawn(one.look) for one in found} if can_draw() else {}
+    return table, {f"{one.figure.name}.svg": _drawn(one.inspection) for one in found} if can_draw() else {}
 
 
 def _links(found: FigureLinks) -> Iterator[tuple[str, str, str, str, float, float]]:
@@ -98,7 +98,7 @@ def show_small_language(plan: StudyPlan) -> Shown:
         ),
     )
     longest = max(held_out, key=lambda pair: len(pair.source.split()))
-    return table, {"heads.svg": _drawn(lens.look(longest.source))} if can_draw() else {}
+    return table, {"heads.svg": _drawn(lens.inspect(longest.source))} if can_draw() else {}
 
 
 def measure_right_words(translator: Translator, held_out: list[Pair]) -> tuple[dict[Head, float], float]:

@@ -1,12 +1,12 @@
 // All heads of a sentence, as part of a page that decides where documents come from.
 import { announce, byId, make, moveByArrowKeys, scrollToStart, showMessage } from './dom.js';
+import { findDifferences } from './diff.js';
 import { onSystemThemeChange } from './theme.js';
 import { MEAN, headTitle, kindsOf } from './attention.js';
-import { paintScale } from './colour.js';
+import { paintScale } from './drawing.js';
 import { KIND_TITLES, listenToGrid, markGrid, paintGrid, renderGrid } from './grid.js';
 import { listenToLines, renderLines, renderLists } from './lines.js';
 import { listenToMatrix, paintMatrix, renderMatrix } from './matrix.js';
-import { listenToOff, renderComparison, renderOff } from './off.js';
 import { currentHead, currentLayers, hasHeads, state } from './state.js';
 import { listenToTranslation, renderTranslation } from './tokens.js';
 
@@ -24,7 +24,7 @@ const KIND_HINTS = {
 
 /** The page around the explorer, and the last request that it was asked for. */
 const page = {
-  /** @type {AskForDocument} */ ask: () => Promise.reject(new Error('This page has no page.')),
+  /** @type {AskForDocument} */ ask: () => Promise.reject(new Error('The explorer has not been started.')),
   /** @type {(doc: AttentionDocument) => void} */ onShow: () => {},
   /** @type {AbortController | null} */ request: null,
   text: '',
@@ -139,6 +139,34 @@ function togglePin(name) {
   renderLines();
 }
 
+/** The list of heads that are off, each with a button to switch it on. */
+function renderOff() {
+  const names = [...state.off];
+  byId('off-bar').hidden = !names.length;
+  const tags = names.map((name) => make('button', { type: 'button', class: 'tag', 'data-on': name,
+    'aria-label': `Switch on ${headTitle(name)}`, title: 'Switch on' }, name));
+  byId('off-names').replaceChildren(...tags);
+}
+
+/** The translation with all heads beside the one without some, with the words that differ marked. */
+function renderComparison() {
+  const { off, baseline, hypotheses } = state.doc;
+  byId('comparison').hidden = baseline === null;
+  if (baseline === null) return;
+  const { text } = hypotheses[0];
+  const [before, after] = [baseline.split(/\s+/), text.split(/\s+/)];
+  const [beforeDiffers, afterDiffers] = findDifferences(before, after);
+  byId('all-on').replaceChildren(...markWords(before, beforeDiffers));
+  byId('some-off').replaceChildren(...markWords(after, afterDiffers));
+  byId('some-off-title').textContent = `Without ${off.join(', ')}`;
+  byId('unchanged').hidden = baseline !== text;
+}
+
+/** @param {string[]} words @param {boolean[]} differs @returns {(Node | string)[]} */
+function markWords(words, differs) {
+  return words.flatMap((word, i) => [differs[i] ? make('mark', {}, word) : word, ' ']);
+}
+
 /** @param {string} name */
 function toggleHead(name) {
   if (!state.off.delete(name)) state.off.add(name);
@@ -210,6 +238,10 @@ export function startExplorer(ask, onShow = () => {}) {
     state.hypothesis = hypothesis;
     render();
   });
-  listenToOff(toggleHead, switchAllOn);
+  byId('off-names').addEventListener('click', (event) => {
+    const name = event.target instanceof HTMLElement ? event.target.dataset.on : undefined;
+    if (name) toggleHead(name);
+  });
+  byId('all-heads-on').addEventListener('click', switchAllOn);
   onSystemThemeChange(repaint);
 }

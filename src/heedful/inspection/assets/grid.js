@@ -1,6 +1,6 @@
 import { byId, findAll, make, moveByArrowKeys } from './dom.js';
 import { MEAN, headName, headTitle, placeOf, weightsOf } from './attention.js';
-import { paintWeights } from './colour.js';
+import { paintWeights } from './drawing.js';
 import { currentHead, currentLayers, state } from './state.js';
 
 /** @typedef {import('./attention.js').Layer} Layer */

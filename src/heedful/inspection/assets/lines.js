@@ -1,6 +1,6 @@
 import { announce, byId, findAll, make, moveByArrowKeys } from './dom.js';
 import { FULL, findStrongest, headTitle, placeOf, weightsOf } from './attention.js';
-import { pieceNode, quotePiece } from './pieces.js';
+import { pieceNode, quotePiece } from './drawing.js';
 import { currentAxes, currentHead, currentLayers, currentSpot, hoverSpot, onSpotChange, redrawSpot, state } from './state.js';
 
 /** @typedef {import('./state.js').Spot} Spot */

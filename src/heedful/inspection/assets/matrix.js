@@ -1,7 +1,6 @@
 import { byId, make } from './dom.js';
 import { FULL, headTitle, weightsOf } from './attention.js';
-import { paintWeights } from './colour.js';
-import { pieceNode, quotePiece } from './pieces.js';
+import { paintWeights, pieceNode, quotePiece } from './drawing.js';
 import { currentAxes, currentHead, currentLayers, currentSpot, hoverSpot, onSpotChange, state } from './state.js';
 
 const LABELS = 128; // pixels that the longest label of a row may take

@@ -1,6 +1,6 @@
 // The translation, and the probability of each of its tokens.
 import { announce, byId, make, moveByArrowKeys } from './dom.js';
-import { pieceNode, pieceText, quotePiece } from './pieces.js';
+import { pieceNode, pieceText, quotePiece } from './drawing.js';
 import { state } from './state.js';
 
 /** @typedef {import('./attention.js').Alternative} Alternative */

@@ -1,4 +1,5 @@
-import { byId } from './dom.js';
+// Weights as colours, and subword tokens as text and elements.
+import { byId, make } from './dom.js';
 import { isDark } from './theme.js';
 import { FULL } from './attention.js';
 
@@ -57,4 +58,23 @@ export function paintWeights(canvas, weights, rows, columns) {
 export function paintScale() {
   const steps = Uint16Array.from({ length: 101 }, (_, i) => Math.round((i / 100) * FULL));
   paintWeights(byId('scale', HTMLCanvasElement), steps, 1, 101);
+}
+
+/** @param {string} piece @returns {string} without the mark that stands for a space */
+export function pieceText(piece) {
+  return piece.replaceAll('▁', ' ').trim() || piece;
+}
+
+/** @param {string} piece @returns {HTMLElement} isolated, so that right-to-left text does not reorder what is around it */
+export function pieceNode(piece) {
+  const node = make('bdi', { class: piece === '</s>' || piece === '<s>' ? 'piece special' : 'piece' });
+  const rest = piece.startsWith('▁') && piece !== '▁' ? piece.slice(1) : piece;
+  if (rest !== piece) node.append(make('span', { class: 'space', 'aria-hidden': true }, '▁'));
+  node.append(rest);
+  return node;
+}
+
+/** @param {string} piece */
+export function quotePiece(piece) {
+  return make('bdi', {}, `'${pieceText(piece)}'`);
 }
