@@ -32,6 +32,7 @@ from heedful.models.size import model_size
 from heedful.models.transformer import Transformer
 from heedful.storage.run_folder import fill_model
 from heedful.tasks import make_experiment
+from heedful.translation.translator import Translator
 
 # No two layers keep the same number.
 REMOVED = ["encoder.1.2", "decoder.1.1", "decoder.1.3", "cross.2.3", "decoder.2.2", "cross.1.1", "cross.1.2"]
@@ -203,6 +204,27 @@ def test_bleu_equals_that_of_evaluate(
         s for s in json.loads(toy.run("evaluate", path, *text, "--json").out)["scores"] if s["metric"] == "BLEU"
     )
     assert smaller[1][which]["score"] == pytest.approx(found["value"], abs=1e-9)
+
+
+def test_both_models_translate_with_the_same_engine(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("ctranslate2", reason="needs ctranslate2")
+    from heedful.decoding.ctranslate2_engine import CTranslate2Engine
+
+    run = copied(trained / "run", tmp_path / "copy")
+    assert toy.run("export", run, "--to", "ctranslate2").code == 0
+    assert Translator.load(run).engine.name == "ctranslate2"
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("the pruned model has only PyTorch")
+
+    monkeypatch.setattr(CTranslate2Engine, "decode", refuse)
+    text = ("--source", trained / "test.en", "--target", trained / "test.de")
+    ran = toy.run("prune", run, "--keep", 0.7, *text, "--out", tmp_path / "out")
+    assert ran.code == 0, ran.err
+    assert "both with PyTorch" in ran.out
+    assert f"the whole model has a CTranslate2 export; make one of this, too: heedful export {tmp_path}" in ran.err
 
 
 def copied(run: Path, to: Path) -> Path:

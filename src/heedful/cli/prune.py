@@ -42,6 +42,10 @@ def prune(
     with console.display() as shown:
         found = prune_model(RunFolder.open(run), translator, keep, pairs, search, out, shown)
     console.out(json.dumps(dataclasses.asdict(found)) if as_json else _format(found, task.quick_metric, out))
+    if translator.engine.name != "torch":
+        console.say(
+            f"the whole model has a CTranslate2 export; make one of this, too: heedful export {out} --to ctranslate2"
+        )
 
 
 def _format(found: "Pruning", metric: str, out: Path) -> str:
@@ -53,7 +57,7 @@ def _format(found: "Pruning", metric: str, out: Path) -> str:
         (metric, f"{before.score:.2f}", f"{after.score:.2f}"),
         ("sentences per second", f"{before.sentences_per_second:.1f}", f"{after.sentences_per_second:.1f}"),
     ]
-    speed = f"speed: {found.speed:.2f} times that of the whole model (median of alternating turns)"
+    speed = f"speed: {found.speed:.2f} times that of the whole model, both with PyTorch (median of alternating turns)"
     places = Counter(tuple(name.split(".")[:2]) for name in found.removed)
     layers = sorted({layer for _, layer in places}, key=int)
     kinds = sorted({kind for kind, _ in places})

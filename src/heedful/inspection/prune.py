@@ -73,8 +73,10 @@ def prune(
     with _new_folder(out) as folder:  # fail early if the folder cannot be written
         removed = choose_heads(model, batch_pairs(run, translator, pairs), count, reporter)
         config, weights = remove_heads(model, removed)
-        smaller = _load_pruned(translator, config, weights)
-        pruning = _compare(translator, smaller, removed, pairs, search, run.experiment().evaluate.tokenize, reporter)
+        # The model may come with an engine that the pruned one cannot use; both run on PyTorch, so only heads differ.
+        whole = _make_translator(translator, model)
+        smaller = _make_translator(translator, _build_pruned(translator, config, weights))
+        pruning = _compare(whole, smaller, removed, pairs, search, run.experiment().evaluate.tokenize, reporter)
         _write(run, folder, config, weights, pruning)
         save_best_aligner(folder, smaller, pairs)
     return pruning
@@ -164,12 +166,16 @@ def batch_pairs(run: RunFolder, translator: Translator, pairs: Sequence[Pair]) -
         return [corpus.batch(some, translator.model.pad_id).to(device) for some in indices]
 
 
-def _load_pruned(whole: Translator, config: ModelConfig, weights: Mapping[str, Tensor]) -> Translator:
+def _build_pruned(whole: Translator, config: ModelConfig, weights: Mapping[str, Tensor]) -> AnySeq2Seq:
     with torch.device("meta"):
         model = build_model(config, whole.tokenizers.vocabulary)
     device = next(whole.model.parameters()).device
     fill_model(model.to_empty(device=device), weights, "the pruned model")
-    return Translator.from_model(model.eval(), whole.tokenizers, whole.search, whole.task)
+    return model.eval()
+
+
+def _make_translator(whole: Translator, model: AnySeq2Seq) -> Translator:
+    return Translator.from_model(model, whole.tokenizers, whole.search, whole.task)
 
 
 def _race(
