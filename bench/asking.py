@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from served import translate_request
+from load_generator import translate_request
 
 _CHUNK = 1 << 18  # bytes
 _SILENCE = 90.0  # seconds without any answer, to anyone

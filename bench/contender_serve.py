@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from asking import ask, requests_of
 from contender import Lap, serve
 from contender_translate import read_lines
-from served import serving
+from load_generator import serving
 from usage import processor_seconds
 
 _WARM_UP = 2.0  # seconds

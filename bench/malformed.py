@@ -1,11 +1,11 @@
-"""Requests that no client should send: fuzzed bodies, heads, encodings, sizes, and bytes that are no request at all."""
+"""Requests that no client should send: fuzzed bodies, heads, encodings and sizes, and random bytes."""
 
 import json
 import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from served import raw_post, translate_request
+from load_generator import raw_post, translate_request
 
 _PATHS = ("/translate", "/detect", "/translate_file", "/v1/translate", "/v1/score", "/v1/attention")
 _FIELDS = (
@@ -53,13 +53,13 @@ Make = Callable[[random.Random], Sequence[bytes]]
 
 
 def malformed(chance: random.Random) -> tuple[str, Sequence[bytes]]:
-    """What kind it is, and the parts that it is sent in."""
+    """A malformed request: its kind, and the parts in which it is sent."""
     make = chance.choice(_MAKERS)
     return make.__name__.strip("_"), make(chance)
 
 
 def _odd_fields(chance: random.Random) -> list[bytes]:
-    """Fields of wrong types, missing, unknown, twice."""
+    """Fields of wrong types, and missing, unknown and repeated fields."""
     fields = {name: chance.choice(_ODD) for name in chance.sample(_FIELDS, chance.randint(0, 8))}
     body = json.dumps(fields).encode()
     if chance.random() < 0.2:
@@ -68,7 +68,7 @@ def _odd_fields(chance: random.Random) -> list[bytes]:
 
 
 def _broken_json(chance: random.Random) -> list[bytes]:
-    """Cut, nested, not a number, not text."""
+    """JSON that is truncated, deeply nested, or contains NaN or invalid text."""
     good = json.dumps({"q": "a b c", "source": "xx", "target": "yy"}).encode()
     depth = chance.choice((10, 1000, 100_000))
     bodies = (
@@ -87,7 +87,7 @@ def _broken_json(chance: random.Random) -> list[bytes]:
 
 
 def _broken_form(chance: random.Random) -> list[bytes]:
-    """Forms with wrong escapes, boundaries and names of files."""
+    """Forms with wrong escapes, boundaries and file names."""
     part = b'--x\r\nContent-Disposition: form-data; name="%s"; filename="%s"\r\n\r\n%s\r\n'
     name = chance.choice((b"../../etc/passwd", b"a\x00.txt", b"x.docx", b"x.po", b"x.html", b"\xff", b""))
     bodies = (
@@ -105,14 +105,14 @@ def _broken_form(chance: random.Random) -> list[bytes]:
 
 
 def _odd_encoding(chance: random.Random) -> list[bytes]:
-    """A body that is said to be something else."""
+    """A body with a false media type, charset or encoding."""
     kind = chance.choice(_KINDS) + b"; charset=" + chance.choice(_CHARSETS)
     field = b"Content-Encoding: " + chance.choice(_ENCODINGS)
     return [raw_post(chance.choice(_PATHS), chance.randbytes(200), field, kind=kind)]
 
 
 def _odd_head(chance: random.Random) -> list[bytes]:
-    """Methods, paths, versions and fields."""
+    """Unusual methods, paths, versions and header fields."""
     methods = (b"GET", b"PUT", b"DELETE", b"OPTIONS", b"TRACE", b"HEADS", b"get", b"\xff")
     paths = (
         *(
@@ -155,7 +155,7 @@ def _odd_head(chance: random.Random) -> list[bytes]:
 
 
 def _wrong_size(chance: random.Random) -> list[bytes]:
-    """Too much; in pieces; more than was said, which is then no request; fields after the body without end."""
+    """Bodies that are too long, chunked, longer than declared, or followed by endless trailers."""
     size = chance.choice((60_000, 200_000, 1_100_000))
     choices = (
         [translate_request(["a " * (size // 2)])],
@@ -170,7 +170,7 @@ def _wrong_size(chance: random.Random) -> list[bytes]:
 
 
 def _no_request(chance: random.Random) -> list[bytes]:
-    """Bytes."""
+    """Random bytes."""
     line = chance.choice((b"", b"GET", b"\x16\x03\x01", b"POST / HTTP/1.1\r\n", b"HTTP/1.1 200 OK\r\n\r\n"))
     return [line + chance.randbytes(chance.randint(1, 500)) + b"\r\n\r\n"]
 

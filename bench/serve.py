@@ -1,8 +1,8 @@
-"""What `heedful serve` holds: throughput, latency, overload, malformed requests, a killed worker, a good end.
+"""Measure `heedful serve`: throughput, latency, overload, malformed requests, a killed worker and a clean stop.
 
     .venv/bin/python bench/serve.py RUN --source test.en
 
-All traffic is between processes of this machine. Only ratios and counts mean something: see docs/how-to/serve.md.
+All traffic stays on this machine. Only ratios and counts are comparable between machines.
 """
 
 import argparse
@@ -21,16 +21,16 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from contender_translate import Job, read_lines
+from load_generator import Client, Hung, Server, load_server, serving, translate_request
 from malformed import malformed
 from race import Contender, python, race
-from served import Client, Hung, Server, load_server, serving, translate_request
 from usage import resident_bytes
 
 from heedful.storage.run_folder import RunFolder
 
 _CLIENTS = 64
 _TOGETHER = (1, 16)  # texts in a request
-_ALONE = 200  # texts that are asked for one at a time
+_ALONE = 200  # texts that are sent one at a time
 _FLOOD, _FLOOD_TEXTS, _WARM = 1000, 20, 0.25  # connections, texts in a request, share of the time that warms up
 _KILLS, _BETWEEN = 3, 12.0  # seconds
 
@@ -38,7 +38,7 @@ _KILLS, _BETWEEN = 3, 12.0  # seconds
 def main() -> None:
     parser = argparse.ArgumentParser(description="Measure the server.")
     parser.add_argument("run", type=Path, help="a run folder, best with its CTranslate2 export")
-    parser.add_argument("--source", type=Path, required=True, help="texts, one a line")
+    parser.add_argument("--source", type=Path, required=True, help="texts, one per line")
     parser.add_argument("--only", action="append", choices=list(CHECKS), help="only these checks; repeatable")
     parser.add_argument("--seconds", type=float, default=10.0, help="of each contender in each round")
     parser.add_argument("--rounds", type=int, default=3)
@@ -55,7 +55,7 @@ def main() -> None:
 
 
 def throughput(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    """Many clients at once, against the same texts and the same search in one process without a server."""
+    """Many clients at once, compared with the same texts and search in one process without a server."""
     source, report = str(options.source.resolve()), folder / "offline.json"
     own = RunFolder.open(options.run).experiment().search
     job = Job(
@@ -87,13 +87,13 @@ def throughput(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         "rounds": {name: [round(speed, 1) for speed in several] for name, several in speeds.items()},
         "elsewhere": {result.contender.name: round(statistics.median(result.elsewhere), 3) for result in results},
         "share_of_processors": {name: _medians(one["shares"]) for name, one in served.items()},
-        "other_than_offline": {name: _differ(one["texts"], texts) for name, one in served.items()},
+        "different_from_offline": {name: _differ(one["texts"], texts) for name, one in served.items()},
         "failed": failed,
     }
 
 
 def _ratios(speeds: Sequence[float], offline: Sequence[float]) -> dict[str, float]:
-    """Round by round, for the machine changes its speed between them."""
+    """Ratios within each round, because the speed of the machine changes between rounds."""
     ratios = [speed / other for speed, other in zip(speeds, offline, strict=True)]
     cuts = {"median": statistics.median(ratios), "least": min(ratios), "most": max(ratios)}
     return {name: round(value, 3) for name, value in cuts.items()}
@@ -104,12 +104,12 @@ def _medians(shares: dict[str, list[float]]) -> dict[str, float]:
 
 
 def _differ(found: dict[str, list[str]], expected: Sequence[str]) -> int:
-    """How many texts became, at least once, anything else than without a server."""
+    """The number of texts that were translated differently at least once than without a server."""
     return sum(several != [expected[int(number)]] for number, several in found.items())
 
 
 def latency(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    """One short text at a time: by an idle server, and by the engine in this process, in turn."""
+    """One short text at a time, alternately by an idle server and by the engine in this process."""
     from heedful import Translator
 
     texts = sorted(read_lines(options.source), key=len)[:_ALONE]
@@ -122,7 +122,7 @@ def latency(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
             began = time.perf_counter()
             translator.translate([text])
             between = time.perf_counter()
-            answer = runner.run(client.ask(translate_request([text])))
+            answer = runner.run(client.send(translate_request([text])))
             times["engine"].append(between - began)
             times["server"].append(time.perf_counter() - between)
             assert answer.status == 200, answer
@@ -136,7 +136,7 @@ def _percentiles(seconds: Sequence[float]) -> dict[str, float]:
 
 
 def flood(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    """More connections, and more work from each, than can be done."""
+    """More connections and more work from each than the server can do."""
     texts = read_lines(options.source)
     starts = range(0, len(texts) - _FLOOD_TEXTS, _FLOOD_TEXTS)
     requests = [(_FLOOD_TEXTS, translate_request(texts[start : start + _FLOOD_TEXTS])) for start in starts]
@@ -159,12 +159,12 @@ def flood(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
             "same_worker": server.worker == worker,
             "megabytes": [round(size / 1e6) for size in memory[:: max(1, len(memory) // 12)]],
             "growth_after_warm_up": round(max(memory[int(len(memory) * _WARM) :]) / warm - 1, 4),
-            "exit_code": server.term(),
+            "exit_code": server.terminate(),
         }
 
 
 async def _watch(pid: int, seconds: float) -> list[int]:
-    """Its memory, each second."""
+    """The memory of this process, every second."""
     sizes = []
     for _ in range(int(seconds)):
         sizes.append(resident_bytes(pid))
@@ -173,7 +173,7 @@ async def _watch(pid: int, seconds: float) -> list[int]:
 
 
 def malformed_requests(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    """None may be answered by 500 or above, or not be answered; good ones are answered as before."""
+    """Every malformed request must get an answer below 500, and a good one the same answer as before."""
     chance = random.Random(options.seed)
     todo = [malformed(chance) for _ in range(options.malformed)]
     answers: Counter[str] = Counter()
@@ -184,7 +184,7 @@ def malformed_requests(options: argparse.Namespace, folder: Path) -> dict[str, A
             kind, parts = todo.pop()
             client = Client(port, 60.0)
             try:
-                answer = await client.ask(*parts)
+                answer = await client.send(*parts)
             except Hung:
                 bad.append(f"{kind} hung: {parts[0][:200]!r}")
                 continue
@@ -195,9 +195,9 @@ def malformed_requests(options: argparse.Namespace, folder: Path) -> dict[str, A
 
     async def all_of_them(server: Server) -> bool:
         good = translate_request(read_lines(options.source)[:5])
-        before = await Client(server.port).ask(good)
+        before = await Client(server.port).send(good)
         await asyncio.gather(*(work(server.port) for _ in range(_CLIENTS)))
-        return before.status == 200 and (await Client(server.port).ask(good)).body == before.body
+        return before.status == 200 and (await Client(server.port).send(good)).body == before.body
 
     with serving(options.run, folder) as server:
         worker = server.worker
@@ -212,7 +212,7 @@ def malformed_requests(options: argparse.Namespace, folder: Path) -> dict[str, A
 
 
 def killed(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    """SIGKILL of the worker while clients ask: seconds until somebody is answered again."""
+    """Kill the worker while clients send requests: seconds until the next answer."""
     requests = [(1, translate_request([text])) for text in read_lines(options.source)]
 
     async def once(server: Server) -> float:
@@ -221,7 +221,7 @@ def killed(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         await asyncio.sleep(1.0)
         os.kill(server.worker, signal.SIGKILL)
         began = time.perf_counter()
-        while (await Client(server.port).ask(requests[0][1])).status != 200:
+        while (await Client(server.port).send(requests[0][1])).status != 200:
             await asyncio.sleep(0.01)
         seconds = time.perf_counter() - began
         await loading
@@ -232,7 +232,7 @@ def killed(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
 
 
 def ended(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    """SIGTERM while clients ask. What was accepted stands in the log: each of those must have had its answer."""
+    """Send SIGTERM while clients send requests. The log has all accepted ones; each must have been answered."""
     requests = [(1, translate_request([text])) for text in read_lines(options.source)]
     rounds = []
     for _ in range(_KILLS):
@@ -242,7 +242,7 @@ def ended(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
                 clients = [Client(server.port) for _ in range(_CLIENTS)]
                 loading = asyncio.create_task(load_server(clients, requests, 3.0))
                 await asyncio.sleep(1.0 + random.random())
-                code = await asyncio.to_thread(server.term)
+                code = await asyncio.to_thread(server.terminate)
                 return (await loading).answers, code
 
             answers, code = asyncio.run(until_ended(server))

@@ -1,4 +1,4 @@
-"""The page of all heads with a model behind it."""
+"""The application of `heedful heads --serve`: the page of one model, and its requests."""
 # ruff: noqa: E402 (without the extra, nothing below can be imported)
 
 import http.client
@@ -17,7 +17,7 @@ import httpx
 from serve_examples import listening_app
 
 from heedful.errors import ConfigError, DataError
-from heedful.serve.attention_app import create_attention_app
+from heedful.serve.app import create_attention_app
 from heedful.serve.server import listen
 
 HEADERS = {"Content-Type": "application/json", "X-Heedful": "1"}
@@ -43,7 +43,7 @@ def ask(client: httpx.Client, body: bytes, **headers: str) -> httpx.Response:
     return client.post("/attention", content=body, headers=HEADERS | headers)
 
 
-def test_the_page_is_there_and_nobody_may_keep_frame_or_sniff_it(client: httpx.Client) -> None:
+def test_the_page_may_not_be_cached_framed_or_sniffed(client: httpx.Client) -> None:
     answer = client.get("/")
     assert (answer.status_code, answer.text) == (200, PAGE)
     assert answer.headers["content-type"] == "text/html; charset=utf-8"
@@ -51,7 +51,7 @@ def test_the_page_is_there_and_nobody_may_keep_frame_or_sniff_it(client: httpx.C
     assert answer.headers["x-content-type-options"] == "nosniff"
     assert answer.headers["cache-control"] == "no-store"
     assert answer.headers["referrer-policy"] == "no-referrer"
-    assert answer.headers["content-security-policy"] == "frame-ancestors 'none'"  # the rest stands in the page
+    assert answer.headers["content-security-policy"] == "frame-ancestors 'none'"  # the page itself has the rest
 
 
 def test_a_request_gets_its_document(client: httpx.Client) -> None:
@@ -60,18 +60,18 @@ def test_a_request_gets_its_document(client: httpx.Client) -> None:
     assert answer.headers["cache-control"] == "no-store"
 
 
-def test_a_users_mistake_is_a_sentence(client: httpx.Client) -> None:
+def test_a_users_mistake_gets_one_sentence(client: httpx.Client) -> None:
     answer = ask(client, json.dumps(REQUEST | {"text": ""}).encode())
     sentence = "there is nothing to inspect in an empty text; give a sentence"
     assert (answer.status_code, answer.json()) == (422, {"error": sentence})
 
 
-def test_a_mistake_of_ours_is_a_sentence_too(client: httpx.Client) -> None:
+def test_an_unexpected_error_gets_one_sentence(client: httpx.Client) -> None:
     answer = ask(client, json.dumps(REQUEST | {"text": "boom"}).encode())
     assert (answer.status_code, answer.json()) == (500, {"error": "unexpected ZeroDivisionError: by zero"})
 
 
-def test_a_port_that_is_taken_is_the_users_error(client: httpx.Client) -> None:
+def test_a_port_in_use_is_a_users_error(client: httpx.Client) -> None:
     port = client.base_url.port
     assert port
     message = rf"cannot listen on 127.0.0.1, port {port} \(Address already in use\); give another --port"
@@ -79,7 +79,7 @@ def test_a_port_that_is_taken_is_the_users_error(client: httpx.Client) -> None:
         listen("127.0.0.1", port)
 
 
-def test_one_answer_at_a_time_and_the_last_one_comes_to_its_end() -> None:
+def test_requests_run_one_at_a_time_and_stopping_waits_for_the_last() -> None:
     inside, most, done = 0, 0, []
     begun = Event()
 
@@ -111,11 +111,11 @@ def test_one_answer_at_a_time_and_the_last_one_comes_to_its_end() -> None:
         last.start()
         assert begun.wait(20)
     last.join(20)
-    assert (len(done), answers) == (5, [200] * 5)  # stopping has waited for it
+    assert (len(done), answers) == (5, [200] * 5)  # stopping waited for the last one
 
 
 @pytest.mark.parametrize("host", ["evil.example:80", "evil.example", "127.0.0.1.evil.example", ""])
-def test_a_foreign_name_that_points_here_gets_nothing(client: httpx.Client, host: str) -> None:
+def test_a_foreign_host_name_is_refused(client: httpx.Client, host: str) -> None:
     for method, path in (("GET", "/"), ("POST", "/attention")):
         answer = client.request(method, path, content=b"{}", headers=HEADERS | {"Host": host})
         assert (answer.status_code, answer.json()) == (403, {"error": "this server is for this machine only"})
@@ -130,7 +130,7 @@ def test_a_foreign_page_cannot_send_requests(client: httpx.Client, headers: dict
     assert "X-Heedful" in answer.json()["error"]
     foreign = {"Origin": "https://evil.example"}
     assert client.post("/attention", json=REQUEST, headers=HEADERS | foreign).status_code == 403
-    preflight = client.options("/attention", headers=foreign)  # what a browser asks before it sends such a header
+    preflight = client.options("/attention", headers=foreign)  # browsers ask this before they send such a header
     assert preflight.status_code == 403
     assert "access-control-allow-origin" not in preflight.headers
 
@@ -155,13 +155,13 @@ def test_a_foreign_page_cannot_send_requests(client: httpx.Client, headers: dict
         json.dumps(REQUEST | {"n_best": float("nan")}).encode(),
     ],
 )
-def test_whatever_is_not_a_request_is_refused(client: httpx.Client, body: bytes) -> None:
+def test_an_invalid_body_is_refused(client: httpx.Client, body: bytes) -> None:
     answer = ask(client, body)
     assert answer.status_code == 400
     assert answer.json()["error"]
 
 
-def test_a_body_that_is_too_long_is_not_even_read(client: httpx.Client) -> None:
+def test_a_body_that_declares_too_many_bytes_is_not_read(client: httpx.Client) -> None:
     def declare(length: str) -> tuple[int, bytes]:
         connection = http.client.HTTPConnection("127.0.0.1", client.base_url.port, timeout=20)
         with closing(connection):
@@ -177,7 +177,7 @@ def test_a_body_that_is_too_long_is_not_even_read(client: httpx.Client) -> None:
         assert declare(length)[0] == 400
 
 
-def test_there_is_nothing_else(client: httpx.Client) -> None:
+def test_other_paths_and_methods_are_refused(client: httpx.Client) -> None:
     for path in ("/../../etc/passwd", "/docs", "/openapi.json", "/metrics"):
         assert client.get(path).status_code == 404
     assert client.get("/attention").status_code == 405

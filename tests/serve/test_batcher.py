@@ -1,4 +1,4 @@
-"""Requests wait, are worked on together, give up and are refused; all without a model."""
+"""Requests are queued, batched, dropped and refused; no test here needs a model."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
@@ -14,8 +14,8 @@ from heedful.serve.batcher import Batcher, JobItem, PendingJob, QueueFull
 
 
 @dataclass(eq=False)
-class Shouting:
-    """Puts texts into capitals, once it is let; keeps what it was given."""
+class UpperCaseJob:
+    """Puts texts into capitals once its gate is open, and records its batches."""
 
     budget: int = 100
     exclusive: bool = False
@@ -26,341 +26,344 @@ class Shouting:
         self.batches.append(list(items))
         assert self.gate.wait(20)
         if "bad" in items:
-            raise DataError("bad cannot be said")
+            raise DataError("bad cannot be put into capitals")
         if "panic" in items:
             raise SystemExit
         return [item.upper() for item in items]
 
 
-def pieces(*texts: str, cost: int = 1) -> list[JobItem]:
+def make_items(*texts: str, cost: int = 1) -> list[JobItem]:
     return [JobItem(text, cost) for text in texts]
 
 
 def run(
     work: Callable[[Batcher], Coroutine[Any, Any, None]], workers: int = 1, room: int = 100, seconds: float = 100.0
 ) -> None:
-    async def all_of_it() -> None:
+    async def run_and_close() -> None:
         batcher = Batcher(workers, room, seconds)
         batcher.start()
         await asyncio.wait_for(work(batcher), 20)
         await asyncio.wait_for(batcher.close(), 20)
 
-    asyncio.run(all_of_it())
+    asyncio.run(run_and_close())
 
 
-async def held(batcher: Batcher, order: Shouting) -> PendingJob:
-    """A request that the only worker is busy with, so that others wait."""
-    ticket = batcher.submit(order, pieces("first"))
-    while not order.batches:
+async def occupy_worker(batcher: Batcher, job: UpperCaseJob) -> PendingJob:
+    """Keep the only worker busy, so that other requests wait."""
+    pending = batcher.submit(job, make_items("first"))
+    while not job.batches:
         await asyncio.sleep(0.001)
-    return ticket
+    return pending
 
 
-def test_what_arrives_while_another_is_done_is_done_together() -> None:
-    order = Shouting()
+def test_requests_that_arrive_during_a_batch_form_the_next_batch() -> None:
+    job = UpperCaseJob()
 
     async def work(batcher: Batcher) -> None:
-        first = await held(batcher, order)
-        others = [batcher.submit(order, pieces(text)) for text in ("a", "b", "c")]
-        order.gate.set()
-        assert [await ticket.results() for ticket in (first, *others)] == [["FIRST"], ["A"], ["B"], ["C"]]
+        first = await occupy_worker(batcher, job)
+        others = [batcher.submit(job, make_items(text)) for text in ("a", "b", "c")]
+        job.gate.set()
+        assert [await pending.results() for pending in (first, *others)] == [["FIRST"], ["A"], ["B"], ["C"]]
 
     run(work)
-    assert order.batches == [["first"], ["a", "b", "c"]]
+    assert job.batches == [["first"], ["a", "b", "c"]]
 
 
-def test_a_batch_has_its_budget() -> None:
-    order = Shouting(budget=5)
+def test_a_batch_keeps_to_its_budget() -> None:
+    job = UpperCaseJob(budget=5)
 
     async def work(batcher: Batcher) -> None:
-        first = await held(batcher, order)
-        ticket = batcher.submit(order, pieces("a", "b", "c", "d", cost=2))
-        over = batcher.submit(order, pieces("large", cost=50))
-        order.gate.set()
-        assert await ticket.results() == ["A", "B", "C", "D"]
+        first = await occupy_worker(batcher, job)
+        pending = batcher.submit(job, make_items("a", "b", "c", "d", cost=2))
+        over = batcher.submit(job, make_items("large", cost=50))
+        job.gate.set()
+        assert await pending.results() == ["A", "B", "C", "D"]
         assert await over.results() == ["LARGE"]
         assert await first.results() == ["FIRST"]
 
     run(work)
-    assert all(batch == ["large"] or len(batch) <= 2 for batch in order.batches)
+    assert all(batch == ["large"] or len(batch) <= 2 for batch in job.batches)
 
 
-def test_a_short_request_is_not_held_up_by_a_long_one() -> None:
-    order = Shouting(budget=10)
+def test_a_short_request_does_not_wait_for_a_long_one() -> None:
+    job = UpperCaseJob(budget=10)
 
     async def work(batcher: Batcher) -> None:
-        first = await held(batcher, order)
-        long = batcher.submit(order, pieces(*(f"long {number}" for number in range(40))))
-        short = batcher.submit(order, pieces("short"))
-        order.gate.set()
+        first = await occupy_worker(batcher, job)
+        long = batcher.submit(job, make_items(*(f"long {number}" for number in range(40))))
+        short = batcher.submit(job, make_items("short"))
+        job.gate.set()
         await short.results()
         assert await long.results() == [f"LONG {number}" for number in range(40)]
         await first.results()
 
     run(work)
-    assert order.batches[1] == ["long 0", "short"]  # no more of the other than of itself
-    assert [len(batch) for batch in order.batches[2:]] == [10, 10, 10, 9]
+    assert job.batches[1] == ["long 0", "short"]  # no more items of the long request than the short one has
+    assert [len(batch) for batch in job.batches[2:]] == [10, 10, 10, 9]
 
 
-def test_what_is_left_of_a_long_request_is_no_short_one() -> None:
-    order = Shouting(budget=6)
+def test_the_rest_of_a_long_request_does_not_count_as_a_short_one() -> None:
+    job = UpperCaseJob(budget=6)
 
     async def work(batcher: Batcher) -> None:
-        first = await held(batcher, order)
-        tickets = [batcher.submit(order, pieces(*"abcde")), batcher.submit(order, pieces(*"ABCDEFGH"))]
-        order.gate.set()
-        assert [await ticket.results() for ticket in tickets] == [list("ABCDE"), list("ABCDEFGH")]
+        first = await occupy_worker(batcher, job)
+        jobs = [batcher.submit(job, make_items(*"abcde")), batcher.submit(job, make_items(*"ABCDEFGH"))]
+        job.gate.set()
+        assert [await pending.results() for pending in jobs] == [list("ABCDE"), list("ABCDEFGH")]
         await first.results()
 
     run(work)
-    assert ["".join(batch) for batch in order.batches[1:]] == ["aAbBcC", "dDeEFG", "H"]
+    assert ["".join(batch) for batch in job.batches[1:]] == ["aAbBcC", "dDeEFG", "H"]
 
 
-def test_orders_are_not_mixed_and_have_their_turn() -> None:
-    order, other = Shouting(budget=2), Shouting(budget=2)
+def test_different_jobs_are_not_mixed_and_take_turns() -> None:
+    job, other = UpperCaseJob(budget=2), UpperCaseJob(budget=2)
     other.gate.set()
 
     async def work(batcher: Batcher) -> None:
-        first = await held(batcher, order)
-        tickets = [batcher.submit(order, pieces(*"abcd")), batcher.submit(other, pieces(*"ef"))]
-        order.gate.set()
-        assert [await ticket.results() for ticket in tickets] == [["A", "B", "C", "D"], ["E", "F"]]
+        first = await occupy_worker(batcher, job)
+        jobs = [batcher.submit(job, make_items(*"abcd")), batcher.submit(other, make_items(*"ef"))]
+        job.gate.set()
+        assert [await pending.results() for pending in jobs] == [["A", "B", "C", "D"], ["E", "F"]]
         await first.results()
 
     run(work)
-    assert (order.batches, other.batches) == ([["first"], ["a", "b"], ["c", "d"]], [["e", "f"]])
+    assert (job.batches, other.batches) == ([["first"], ["a", "b"], ["c", "d"]], [["e", "f"]])
 
 
-def test_what_needs_a_model_for_itself_holds_up_nobody_else() -> None:
+def test_exclusive_jobs_do_not_delay_others() -> None:
     done: list[str] = []
-    looks = [Shouting(exclusive=True, batches=[]) for _ in range(3)]
-    order = Shouting()
-    order.gate.set()
+    exclusive_jobs = [UpperCaseJob(exclusive=True) for _ in range(3)]
+    job = UpperCaseJob()
+    job.gate.set()
 
-    async def result(ticket: PendingJob) -> None:
-        done.extend(await ticket.results())
+    async def result(pending: PendingJob) -> None:
+        done.extend(await pending.results())
 
     async def work(batcher: Batcher) -> None:
-        tickets = [await held(batcher, looks[0])]
-        tickets += [batcher.submit(look, pieces(f"look {number}")) for number, look in enumerate(looks[1:])]
-        tickets.append(batcher.submit(order, pieces("short")))
-        waits = asyncio.gather(*map(result, tickets))
-        for look in looks:
-            look.gate.set()
+        jobs = [await occupy_worker(batcher, exclusive_jobs[0])]
+        jobs += [
+            batcher.submit(exclusive, make_items(f"look {number}"))
+            for number, exclusive in enumerate(exclusive_jobs[1:])
+        ]
+        jobs.append(batcher.submit(job, make_items("short")))
+        waits = asyncio.gather(*map(result, jobs))
+        for exclusive in exclusive_jobs:
+            exclusive.gate.set()
         await waits
 
     run(work)
     assert done == ["FIRST", "SHORT", "LOOK 0", "LOOK 1"]
 
 
-def test_what_needs_a_model_for_itself_has_one_worker() -> None:
-    look, other, order = Shouting(exclusive=True), Shouting(exclusive=True), Shouting()
-    order.gate.set()
+def test_exclusive_jobs_share_one_worker() -> None:
+    exclusive, other, job = UpperCaseJob(exclusive=True), UpperCaseJob(exclusive=True), UpperCaseJob()
+    job.gate.set()
 
     async def work(batcher: Batcher) -> None:
-        first = await held(batcher, look)
-        second = batcher.submit(other, pieces("second"))
-        assert await batcher.submit(order, pieces("short")).results() == ["SHORT"]
+        first = await occupy_worker(batcher, exclusive)
+        second = batcher.submit(other, make_items("second"))
+        assert await batcher.submit(job, make_items("short")).results() == ["SHORT"]
         await asyncio.sleep(0.05)
         assert (batcher.busy, other.batches) == (1, [])
-        look.gate.set()
+        exclusive.gate.set()
         other.gate.set()
         assert [*await first.results(), *await second.results()] == ["FIRST", "SECOND"]
 
     run(work, workers=2)
 
 
-def test_what_needs_a_model_for_itself_has_its_turn_while_others_come() -> None:
-    order, look = Shouting(budget=1), Shouting(exclusive=True)
-    look.gate.set()
+def test_an_exclusive_job_gets_its_turn_while_others_arrive() -> None:
+    job, exclusive = UpperCaseJob(budget=1), UpperCaseJob(exclusive=True)
+    exclusive.gate.set()
 
     async def work(batcher: Batcher) -> None:
-        first = await held(batcher, order)
-        others = batcher.submit(order, pieces(*"abcdef"))
-        waits = batcher.submit(look, pieces("look"))
-        order.gate.set()
+        first = await occupy_worker(batcher, job)
+        others = batcher.submit(job, make_items(*"abcdef"))
+        waits = batcher.submit(exclusive, make_items("look"))
+        job.gate.set()
         assert await waits.results() == ["LOOK"]
-        assert len(order.batches) < 7
+        assert len(job.batches) < 7
         await others.results()
         await first.results()
 
     run(work)
 
 
-def test_time_that_was_not_wanted_is_not_saved_up() -> None:
-    """Looks that were alone for long have had all the time; who comes then is not behind, nor much before them."""
-    order, look = Shouting(budget=1), Shouting(exclusive=True)
-    look.gate.set()
+def test_a_lane_cannot_save_up_unused_time() -> None:
+    """A lane that was alone has used all the time; a lane that gets work then starts level with it."""
+    job, exclusive = UpperCaseJob(budget=1), UpperCaseJob(exclusive=True)
+    exclusive.gate.set()
 
     async def work(batcher: Batcher) -> None:
         for _ in range(20):
-            await batcher.submit(look, pieces("look")).results()
-        first = await held(batcher, order)
-        others = batcher.submit(order, pieces(*"abcdefgh"))
-        waits = batcher.submit(look, pieces("look"))
-        await asyncio.sleep(0.02)  # longer than any look took
-        order.gate.set()
+            await batcher.submit(exclusive, make_items("look")).results()
+        first = await occupy_worker(batcher, job)
+        others = batcher.submit(job, make_items(*"abcdefgh"))
+        waits = batcher.submit(exclusive, make_items("look"))
+        await asyncio.sleep(0.02)  # longer than any exclusive job took
+        job.gate.set()
         assert await waits.results() == ["LOOK"]
-        assert len(order.batches) < 9
+        assert len(job.batches) < 9
         await others.results()
         await first.results()
 
     run(work)
 
 
-def test_where_there_is_no_room_a_request_is_refused_at_once() -> None:
-    order = Shouting()
+def test_a_full_queue_refuses_a_request_at_once() -> None:
+    job = UpperCaseJob()
 
     async def work(batcher: Batcher) -> None:
-        first = await held(batcher, order)
-        waits = batcher.submit(order, pieces(*"abcdef"))
+        first = await occupy_worker(batcher, job)
+        waits = batcher.submit(job, make_items(*"abcdef"))
         with pytest.raises(QueueFull) as refused:
-            batcher.submit(order, pieces(*"abcdef"))
+            batcher.submit(job, make_items(*"abcdef"))
         assert refused.value.seconds > 0
-        order.gate.set()
+        job.gate.set()
         assert len(await waits.results()) == 6
         await first.results()
         assert batcher.queued_cost == 0
-        large = batcher.submit(order, pieces(*"abcdefghijklmn"))  # alone, it has to be possible
+        large = batcher.submit(job, make_items(*"abcdefghijklmn"))  # an empty queue takes anything
         assert len(await large.results()) == 14
 
     run(work, room=10)
 
 
-def test_what_could_not_be_done_in_time_is_refused_at_once() -> None:
-    order = Shouting()
+def test_a_request_that_cannot_finish_in_time_is_refused_at_once() -> None:
+    job = UpperCaseJob()
 
     async def work(batcher: Batcher) -> None:
-        with await held(batcher, order) as first:
-            order.gate.set()
-            await first.results()  # now it is known how fast the work is
-        order.gate.clear()
-        order.batches.clear()
-        with await held(batcher, order) as first, batcher.submit(order, pieces("second")) as second:
+        with await occupy_worker(batcher, job) as first:
+            job.gate.set()
+            await first.results()  # now the batcher knows the speed
+        job.gate.clear()
+        job.batches.clear()
+        with await occupy_worker(batcher, job) as first, batcher.submit(job, make_items("second")) as second:
             with pytest.raises(QueueFull):
-                batcher.submit(order, pieces("third"))
-            order.gate.set()
+                batcher.submit(job, make_items("third"))
+            job.gate.set()
             assert [*await first.results(), *await second.results()] == ["FIRST", "SECOND"]
 
     run(work, seconds=0.0)
 
 
-def test_the_first_batch_tells_nothing_of_how_long_others_take() -> None:
-    """It may have loaded a model."""
-    order = Shouting(exclusive=True)
+def test_the_first_batch_does_not_count_for_the_speed() -> None:
+    """The first batch may load a model."""
+    job = UpperCaseJob(exclusive=True)
 
     async def work(batcher: Batcher) -> None:
-        with await held(batcher, order) as first:
+        with await occupy_worker(batcher, job) as first:
             await asyncio.sleep(0.05)
-            order.gate.set()
+            job.gate.set()
             await first.results()
-        order.gate.clear()
-        order.batches.clear()
-        with await held(batcher, order) as second, batcher.submit(order, pieces("third")) as third:
-            fourth = batcher.submit(order, pieces("fourth", cost=90))  # would take 4.5 seconds
-            order.gate.set()
+        job.gate.clear()
+        job.batches.clear()
+        with await occupy_worker(batcher, job) as second, batcher.submit(job, make_items("third")) as third:
+            fourth = batcher.submit(job, make_items("fourth", cost=90))  # would take 4.5 seconds
+            job.gate.set()
             assert [*await second.results(), *await third.results()] == ["FIRST", "THIRD"]
             assert await fourth.results() == ["FOURTH"]
 
     run(work, seconds=2.0)
 
 
-def test_of_who_has_gone_nothing_more_is_done() -> None:
-    order = Shouting()
+def test_work_for_a_client_that_left_is_dropped() -> None:
+    job = UpperCaseJob()
 
     async def work(batcher: Batcher) -> None:
-        first = await held(batcher, order)
-        with batcher.submit(order, pieces(*"abcdef")):
-            stays = batcher.submit(order, pieces("stays"))
+        first = await occupy_worker(batcher, job)
+        with batcher.submit(job, make_items(*"abcdef")):
+            stays = batcher.submit(job, make_items("stays"))
         assert batcher.queued_cost == 1
         with first:
-            pass  # is being worked on, and has gone, too
-        order.gate.set()
+            pass  # its client leaves while it is running
+        job.gate.set()
         assert await stays.results() == ["STAYS"]
 
     run(work)
-    assert order.batches == [["first"], ["stays"]]
+    assert job.batches == [["first"], ["stays"]]
 
 
-def test_all_who_waited_may_go() -> None:
-    order = Shouting()
+def test_the_queue_works_on_after_all_waiting_clients_left() -> None:
+    job = UpperCaseJob()
 
     async def work(batcher: Batcher) -> None:
-        first = await held(batcher, order)
-        with batcher.submit(order, pieces("gone")):
+        first = await occupy_worker(batcher, job)
+        with batcher.submit(job, make_items("gone")):
             await asyncio.sleep(0)
-        order.gate.set()
+        job.gate.set()
         await first.results()
         await asyncio.sleep(0.01)
-        assert await batcher.submit(order, pieces("later")).results() == ["LATER"]
+        assert await batcher.submit(job, make_items("later")).results() == ["LATER"]
 
     run(work, workers=2)
-    assert sorted(order.batches) == [["first"], ["later"]]
+    assert sorted(job.batches) == [["first"], ["later"]]
 
 
 @pytest.mark.parametrize(("word", "kind"), [("bad", DataError), ("panic", RuntimeError)])
-def test_one_that_cannot_be_done_does_not_take_the_others_with_it(word: str, kind: type[Exception]) -> None:
-    order = Shouting()
+def test_a_failing_item_does_not_fail_the_others(word: str, kind: type[Exception]) -> None:
+    job = UpperCaseJob()
 
     async def work(batcher: Batcher) -> None:
-        first = await held(batcher, order)
-        tickets = [batcher.submit(order, pieces(text)) for text in ("a", word, "b")]
-        order.gate.set()
-        assert await tickets[0].results() == ["A"]
-        assert await tickets[2].results() == ["B"]
+        first = await occupy_worker(batcher, job)
+        jobs = [batcher.submit(job, make_items(text)) for text in ("a", word, "b")]
+        job.gate.set()
+        assert await jobs[0].results() == ["A"]
+        assert await jobs[2].results() == ["B"]
         with pytest.raises(kind):
-            await tickets[1].results()
+            await jobs[1].results()
         await first.results()
 
     run(work)
 
 
-def test_what_was_accepted_is_finished_and_nothing_more_is_accepted() -> None:
-    order = Shouting()
+def test_closing_finishes_accepted_jobs_and_refuses_new_ones() -> None:
+    job = UpperCaseJob()
 
     async def work(batcher: Batcher) -> None:
         async with AsyncExitStack() as stack:
-            first = stack.enter_context(await held(batcher, order))
-            waits = stack.enter_context(batcher.submit(order, pieces(*"ab")))
+            first = stack.enter_context(await occupy_worker(batcher, job))
+            waits = stack.enter_context(batcher.submit(job, make_items(*"ab")))
             closing = asyncio.create_task(batcher.close())
             await asyncio.sleep(0.01)
             with pytest.raises(QueueFull):
-                batcher.submit(order, pieces("late"))
+                batcher.submit(job, make_items("late"))
             assert not closing.done()
-            order.gate.set()
+            job.gate.set()
             await closing
-            assert [await ticket.results() for ticket in (first, waits)] == [["FIRST"], ["A", "B"]]
+            assert [await pending.results() for pending in (first, waits)] == [["FIRST"], ["A", "B"]]
 
     run(work)
 
 
 def test_several_workers_work_at_once() -> None:
-    order = Shouting(budget=1)
+    job = UpperCaseJob(budget=1)
 
     async def work(batcher: Batcher) -> None:
-        tickets = [batcher.submit(order, pieces(text)) for text in "ab"]
-        while len(order.batches) < 2:
+        jobs = [batcher.submit(job, make_items(text)) for text in "ab"]
+        while len(job.batches) < 2:
             await asyncio.sleep(0.001)
         assert batcher.busy == 2
-        order.gate.set()
-        assert [await ticket.results() for ticket in tickets] == [["A"], ["B"]]
+        job.gate.set()
+        assert [await pending.results() for pending in jobs] == [["A"], ["B"]]
 
     run(work, workers=2)
 
 
-def test_every_worker_has_its_share() -> None:
-    order = Shouting()
-    order.gate.set()
+def test_every_worker_gets_its_share() -> None:
+    job = UpperCaseJob()
+    job.gate.set()
 
     async def work(batcher: Batcher) -> None:
-        assert await batcher.submit(order, pieces(*"abcdefgh")).results() == list("ABCDEFGH")
+        assert await batcher.submit(job, make_items(*"abcdefgh")).results() == list("ABCDEFGH")
 
     run(work, workers=2)
-    assert order.batches[0] == list("abcd")
+    assert job.batches[0] == list("abcd")
 
 
-def test_nothing_is_nothing() -> None:
+def test_a_job_without_items_has_no_results() -> None:
     async def work(batcher: Batcher) -> None:
-        assert await batcher.submit(Shouting(), []).results() == []
+        assert await batcher.submit(UpperCaseJob(), []).results() == []
 
     run(work)

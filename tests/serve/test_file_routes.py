@@ -1,4 +1,4 @@
-"""Files over HTTP and on the command line: translated, fetched, refused."""
+"""Files over HTTP and on the command line: uploaded, translated, downloaded and refused."""
 # ruff: noqa: E402 (without the extras, nothing below can be imported)
 
 import asyncio
@@ -23,12 +23,11 @@ from starlette.requests import ClientDisconnect
 from heedful.documents import safe_parsing
 from heedful.documents.file_types import read_document
 from heedful.documents.segmentation import TranslatedSentence
-from heedful.serve import file_jobs
-from heedful.serve import file_routes as files_module
+from heedful.serve import file_routes
 from heedful.serve import libretranslate_routes as libre
 from heedful.serve.api_keys import add_key
 from heedful.serve.batcher import QueueFull
-from heedful.serve.file_jobs import FileStore, translated_name
+from heedful.serve.file_routes import FileStore, translated_name
 from heedful.serve.http_errors import RequestError
 from heedful.serve.segments import SegmentedTexts
 from heedful.serve.service import Service, ServiceLimits
@@ -54,7 +53,7 @@ def ask(service: Service, work: Callable[[httpx.AsyncClient], Coroutine[Any, Any
     asyncio.run(asyncio.wait_for(asked(), 60))
 
 
-def test_a_file_is_sent_translated_and_fetched(service: Service, some: list[str]) -> None:
+def test_a_file_is_uploaded_translated_and_downloaded(service: Service, some: list[str]) -> None:
     async def work(client: httpx.AsyncClient) -> None:
         page = f"<p>{some[0]}</p><p class=x>{some[1]}</p>"
         for source in ("en", "auto"):
@@ -77,7 +76,7 @@ def test_a_file_is_sent_translated_and_fetched(service: Service, some: list[str]
     ask(service, work)
 
 
-def test_mark_up_follows_its_words(service: Service, some: list[str]) -> None:
+def test_markup_follows_its_words(service: Service, some: list[str]) -> None:
     words, (first, *_) = some[0].split(), toy.translated(some[0]).split()
     marked = " ".join([*words[:-1], f"<b>{words[-1]}</b>"])  # the last word of the source comes first
 
@@ -92,10 +91,10 @@ def test_mark_up_follows_its_words(service: Service, some: list[str]) -> None:
 
 
 @pytest.mark.parametrize("most", [100, 0])
-def test_mark_up_in_a_sentence_does_not_cut_it(
+def test_markup_inside_a_sentence_does_not_split_it(
     service: Service, some: list[str], monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
-    """In texts, too; of too many sentences it is guessed where it belongs."""
+    """This holds for texts as well as files. With too many sentences, the server guesses where markup goes."""
     monkeypatch.setattr(libre, "_MOST_ALIGNED", most)
     *words, last = some[0].split()
     page = f"<p>{some[1]}</p>{' '.join(words)} <b onclick='x()' title=a>{last}</b><script>x()</script>"
@@ -117,7 +116,7 @@ def test_mark_up_in_a_sentence_does_not_cut_it(
 @pytest.mark.parametrize(
     "html", ["<b>" * 300 + "a b", "a <b>b</b> c<" + "b " * 3000, "a <b>&lt;script&gt;</b> b", "a\0 <b>b</b>"]
 )
-def test_any_page_comes_out_harmless(html: str) -> None:
+def test_any_page_becomes_harmless(html: str) -> None:
     parts = SegmentedTexts([html], "en", html=True)
     (out,) = parts.join(parts.sentences, "de", [TranslatedSentence(text) for text in parts.mixed])
     assert "a " in out
@@ -125,8 +124,10 @@ def test_any_page_comes_out_harmless(html: str) -> None:
     assert out.count("<b>") == out.count("</b>")
 
 
-def test_who_listens_hears_of_progress(service: Service, some: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file_jobs, "_SENTENCES_AT_ONCE", 2)
+def test_a_client_that_accepts_events_gets_progress(
+    service: Service, some: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_routes, "_SENTENCES_AT_ONCE", 2)
 
     async def work(client: httpx.AsyncClient) -> None:
         text = "\n".join(some[:5])
@@ -173,7 +174,7 @@ with zipfile.ZipFile(BOMB, "w", zipfile.ZIP_DEFLATED) as _archive:
         ("a.docx", BOMB.getvalue(), PAIR, 413, "Invalid request: the archive unpacks to more than 1,000,000 bytes"),
     ],
 )
-def test_what_is_refused(
+def test_invalid_uploads_are_refused_with_a_sentence(
     trained: Path,
     monkeypatch: pytest.MonkeyPatch,
     name: str,
@@ -193,7 +194,7 @@ def test_what_is_refused(
     ask(service_of(trained / "run", limits=limits), work)
 
 
-def test_a_glossary_holds_in_files(service: Service, some: list[str]) -> None:
+def test_a_glossary_is_applied_to_files(service: Service, some: list[str]) -> None:
     term, other = some[0].split()[0], toy.translated(some[2]).split()[0]
 
     async def work(client: httpx.AsyncClient) -> None:
@@ -205,8 +206,8 @@ def test_a_glossary_holds_in_files(service: Service, some: list[str]) -> None:
     ask(service, work)
 
 
-def test_who_cannot_do_files_says_so(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files_module, "can_translate_files", lambda: False)
+def test_a_server_without_the_libraries_refuses_files(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file_routes, "can_translate_files", lambda: False)
 
     async def work(client: httpx.AsyncClient) -> None:
         answer = await client.post("/translate_file", files={"file": ("a.txt", "a")}, data=PAIR)
@@ -219,10 +220,10 @@ def test_who_cannot_do_files_says_so(service: Service, monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("accept", ["*/*", "text/event-stream"])
-def test_files_wait_neither_for_ever_nor_in_masses(
+def test_files_wait_until_their_deadline_and_only_a_few_at_a_time(
     trained: Path, some: list[str], monkeypatch: pytest.MonkeyPatch, accept: str
 ) -> None:
-    """Where there is no room for it, a file waits until its time is over; while it does, others are sent away."""
+    """A file waits for room in the queue until its deadline; meanwhile, the server refuses other files."""
 
     service = service_of(trained / "run", limits=ServiceLimits(files=1, seconds=0.1))
 
@@ -251,8 +252,8 @@ def test_files_wait_neither_for_ever_nor_in_masses(
     ask(service, work)
 
 
-def test_files_that_never_come_take_no_place(trained: Path, some: list[str]) -> None:
-    """What is bounded is how much has come of all of them."""
+def test_stalled_uploads_take_no_place(trained: Path, some: list[str]) -> None:
+    """Only the bytes of arriving files are bounded, not their number."""
     service = service_of(trained / "run", limits=ServiceLimits(files=1, file=1000, arriving=1.0))
 
     async def work(client: httpx.AsyncClient) -> None:
@@ -279,7 +280,7 @@ def test_files_that_never_come_take_no_place(trained: Path, some: list[str]) -> 
     ask(service, work)
 
 
-def test_reading_has_its_own_threads_and_an_end(
+def test_files_are_read_in_their_own_threads_until_a_deadline(
     trained: Path, some: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     service = service_of(trained / "run", limits=ServiceLimits(seconds=0.1))
@@ -292,7 +293,7 @@ def test_reading_has_its_own_threads_and_an_end(
 
     async def work(client: httpx.AsyncClient) -> None:
         with monkeypatch.context() as patched:
-            patched.setattr(files_module, "read_document", slow)
+            patched.setattr(file_routes, "read_document", slow)
             answer = await client.post("/translate_file", files={"file": ("a.txt", some[0])}, data=PAIR)
             assert (answer.status_code, "retry-after" in answer.headers) == (503, True)
         release.set()
@@ -304,7 +305,7 @@ def test_reading_has_its_own_threads_and_an_end(
     assert [name.partition("_")[0] for name in names] == ["files"]
 
 
-def test_a_stream_that_nobody_hears_gives_its_place_back() -> None:
+def test_a_stream_without_a_reader_frees_its_place() -> None:
     left = []
 
     async def events() -> AsyncIterator[str]:
@@ -313,7 +314,7 @@ def test_a_stream_that_nobody_hears_gives_its_place_back() -> None:
     async def gone(*_: object) -> Any:
         raise OSError
 
-    response = files_module._EventStream(events(), lambda: left.append(True))
+    response = file_routes._EventStream(events(), lambda: left.append(True))
     scope = {"type": "http", "asgi": {"spec_version": "2.4"}}
     with pytest.raises((OSError, ClientDisconnect)):
         asyncio.run(response(scope, gone, gone))
@@ -324,7 +325,7 @@ def test_a_stream_that_nobody_hears_gives_its_place_back() -> None:
     ("kind", "body", "status"),
     [
         ("application/json", b"{}", 415),
-        ("multipart/form-data; boundary=x; charset=punycode", b"--x--", 415),  # whose decoder takes for ever
+        ("multipart/form-data; boundary=x; charset=punycode", b"--x--", 415),  # a decoder that takes minutes
         ("multipart/form-data", b"", 400),
         ("multipart/form-data; boundary=x", b"", 400),
         ("multipart/form-data; boundary=x", b"--x\r\n\r\n\r\n--x--", 400),
@@ -341,7 +342,7 @@ def test_a_stream_that_nobody_hears_gives_its_place_back() -> None:
         ("multipart/form-data; boundary=" + "x" * 500, b"\xff" * 100, 400),
     ],
 )
-def test_bodies_that_hold_no_file(service: Service, kind: str, body: bytes, status: int) -> None:
+def test_a_body_without_a_file_is_refused(service: Service, kind: str, body: bytes, status: int) -> None:
     async def work(client: httpx.AsyncClient) -> None:
         answer = await client.post("/translate_file", content=body, headers={"content-type": kind})
         assert (answer.status_code, list(answer.json())) == (status, ["error"])
@@ -349,7 +350,7 @@ def test_bodies_that_hold_no_file(service: Service, kind: str, body: bytes, stat
     ask(service, work)
 
 
-def test_files_need_a_key_where_texts_do(trained: Path, tmp_path: Path, some: list[str]) -> None:
+def test_files_need_a_key_if_texts_do(trained: Path, tmp_path: Path, some: list[str]) -> None:
     keys = tmp_path / "keys.json"
     key = add_key(keys, "ann", 60)
 
@@ -361,15 +362,15 @@ def test_files_need_a_key_where_texts_do(trained: Path, tmp_path: Path, some: li
     ask(service_of(trained / "run", keys=keys), work)
 
 
-def test_results_are_kept_for_a_while_and_cannot_be_guessed(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file_jobs, "_STORED_BYTES", 10)
+def test_results_are_stored_for_a_while_under_secret_keys(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file_routes, "_STORED_BYTES", 10)
     kept = FileStore()
     first, second = kept.add("a", b"12345678"), kept.add("b", b"12345678")
     assert kept.get(second.split("/")[0]).content == b"12345678"
     for gone in (first.split("/")[0], "", "../a"):
         with pytest.raises(RequestError, match="404"):
             kept.get(gone)
-    monkeypatch.setattr(file_jobs, "monotonic", lambda: 1e12)
+    monkeypatch.setattr(file_routes, "monotonic", lambda: 1e12)
     with pytest.raises(RequestError):
         kept.get(second.split("/")[0])
 
@@ -390,11 +391,11 @@ def test_results_are_kept_for_a_while_and_cannot_be_guessed(service: Service, mo
         ("", "file.de"),
     ],
 )
-def test_a_name_is_only_shown(name: str, shown: str) -> None:
+def test_a_file_name_is_never_a_path(name: str, shown: str) -> None:
     assert translated_name(name, "de") == shown
 
 
-# The command.
+# The command line.
 
 
 def test_a_document_is_translated_on_the_command_line(trained: Path, tmp_path: Path, some: list[str]) -> None:

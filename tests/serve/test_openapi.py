@@ -1,4 +1,4 @@
-"""Every answer to what schemathesis makes of the OpenAPI document is one that it tells of, and none is a 500."""
+"""schemathesis makes requests from the OpenAPI document: the document describes every answer, and none is a 500."""
 
 import json
 from collections.abc import Iterator
@@ -58,7 +58,7 @@ def test_every_answer_is_in_the_document(schema: Any, path: str, method: str, mo
 
 
 def named(body: dict[str, Any], ending: str) -> dict[str, Any]:
-    """A form whose file has a name, which the document cannot ask for, and whose glossary is JSON."""
+    """A form whose file has a name, which an OpenAPI document cannot require, and whose glossary is JSON."""
     fields = {name: body[name] for name in ("source", "target")}
     if "glossary" in body:
         fields["glossary"] = json.dumps({"a": str(body["glossary"])})

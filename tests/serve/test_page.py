@@ -1,4 +1,4 @@
-"""The page that `heedful serve` gives to browsers, in a real one."""
+"""The page of `heedful serve` in a real browser."""
 # ruff: noqa: E402 (without the extra, nothing below can be imported)
 
 import json
@@ -18,15 +18,15 @@ from browser import chromium, watched
 from serve_examples import listening, service_of
 
 from heedful.serve.api_keys import add_key
+from heedful.serve.page_routes import StaticPages
 from heedful.serve.service import ServiceLimits
-from heedful.serve.static_pages import StaticPages
 from heedful.translation.translator import Translator
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page, Route
 
 HOSTILE = "<img src=x onerror=alert(1)> </textarea><script>alert(2)</script> \"'><svg onload=alert(3)>"
-SLOW = 20_000  # milliseconds that a busy machine may take
+SLOW = 20_000  # milliseconds; enough on a busy machine
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def browser() -> "Iterator[Browser]":
 
 @pytest.fixture(scope="module")
 def url(trained: Path) -> Iterator[str]:
-    """One model, called by two names so that languages can be swapped."""
+    """The address of a server with one model under two names, so that languages can be swapped."""
     run = trained / "run"
     with listening(service_of(run, run, limits=ServiceLimits(characters=600), languages=["en-de", "de-en"])) as address:
         yield address
@@ -62,7 +62,7 @@ def opened(browser: "Browser", url: str) -> "Iterator[Page]":
         seen.page.goto(url)
         seen.page.select_option("#from", "en")
         yield seen.page
-        # A browser notes every answer that is a refusal.
+        # A browser logs every error response.
         assert [misdeed for misdeed in seen.misdeeds if not re.search("status of (400|503)", misdeed)] == []
 
 
@@ -73,7 +73,7 @@ def expect_text(page: "Page", selector: str, text: "str | re.Pattern[str]") -> N
 
 
 def wait_until(page: "Page", condition: str) -> None:
-    """Asks again and again: the policy of the page lets no string become a script that would wait in it."""
+    """Poll from here, because the policy of the page does not allow a script made from a string."""
     for _ in range(SLOW // 20):
         if page.evaluate(condition):
             return
@@ -86,11 +86,11 @@ def translate(page: "Page", text: str, translation: str) -> None:
     expect_text(page, "#target", translation)
 
 
-# As text.
+# The files.
 
 
 @pytest.mark.parametrize("path", ["/", "/docs"])
-def test_the_page_has_no_script_or_style_in_it_and_loads_only_its_own(url: str, path: str) -> None:
+def test_the_page_has_no_inline_script_or_style_and_loads_nothing_foreign(url: str, path: str) -> None:
     answer = httpx.get(url + path)
     assert (answer.status_code, answer.headers["content-type"]) == (200, "text/html; charset=utf-8")
     html = answer.text
@@ -116,17 +116,17 @@ def test_the_page_has_no_script_or_style_in_it_and_loads_only_its_own(url: str, 
         assert httpx.get(f"{url}{path}").status_code == 404
 
 
-def test_modules_ask_only_for_files_that_are_there() -> None:
+def test_modules_import_only_files_that_exist() -> None:
     page = StaticPages()
     for name, content in page.files.items():
         for imported in re.findall(r"^import .* from '\./(.*)';$", content, re.MULTILINE):
             assert imported in page.files, f"{name} imports {imported}"
 
 
-# TranslationJob.
+# Translating.
 
 
-def test_what_is_typed_is_translated_as_it_is_typed(opened: "Page", translator: Translator, some: list[str]) -> None:
+def test_text_is_translated_while_it_is_typed(opened: "Page", translator: Translator, some: list[str]) -> None:
     one, two = (translation.text for translation in translator.translate(some[:2]))
     opened.type("#source", some[0])
     expect_text(opened, "#target", one)
@@ -141,14 +141,14 @@ def test_what_is_typed_is_translated_as_it_is_typed(opened: "Page", translator: 
     assert opened.evaluate("document.activeElement.id") == "source"
 
 
-def test_an_answer_that_comes_late_is_dropped(opened: "Page", translator: Translator, some: list[str]) -> None:
+def test_a_late_answer_is_dropped(opened: "Page", translator: Translator, some: list[str]) -> None:
     asked: list[str] = []
 
     def late(route: "Route") -> None:
         body: Any = route.request.post_data_json
         asked.append(body["text"])
         if len(asked) > 1:
-            route.continue_()  # the first is never answered
+            route.continue_()  # the first request gets no answer
 
     opened.route("**/v1/translate", late)
     opened.fill("#source", some[0])
@@ -157,7 +157,7 @@ def test_an_answer_that_comes_late_is_dropped(opened: "Page", translator: Transl
     assert asked == some[:2]
 
 
-def test_languages_are_swapped_and_the_translation_becomes_the_text(
+def test_swapping_languages_makes_the_translation_the_text(
     opened: "Page", translator: Translator, some: list[str]
 ) -> None:
     there = translator.translate([some[0]])[0].text
@@ -167,10 +167,10 @@ def test_languages_are_swapped_and_the_translation_becomes_the_text(
     expect_text(opened, "#target", back)
     assert [opened.input_value(f"#{name}") for name in ("source", "from", "into")] == [there, "de", "en"]
     opened.reload()
-    assert opened.input_value("#from") == "de"  # it is remembered
+    assert opened.input_value("#from") == "de"  # the page remembers it
 
 
-def test_it_begins_with_the_language_that_becomes_the_most_others(browser: "Browser", trained: Path) -> None:
+def test_the_page_starts_with_the_language_that_has_most_targets(browser: "Browser", trained: Path) -> None:
     run = trained / "run"
     names = ["de-en", "en-de", "en-fr", "fr-en"]
     with listening(service_of(run, run, run, run, languages=names)) as address, watched(browser, address) as seen:
@@ -186,7 +186,7 @@ def test_a_language_is_detected(opened: "Page", some: list[str]) -> None:
     expect_text(opened, "#detected", "Detected: English")
 
 
-def test_others_can_be_chosen_for_a_word_by_pointer_and_by_keys(
+def test_alternatives_of_a_word_can_be_chosen_by_pointer_and_by_keyboard(
     opened: "Page", translator: Translator, some: list[str]
 ) -> None:
     best = translator.translate([some[0]])[0].text
@@ -220,7 +220,7 @@ def test_others_can_be_chosen_for_a_word_by_pointer_and_by_keys(
     assert opened.inner_text("#target") != translator.translate([some[2]])[0].text
 
 
-def test_words_that_the_model_was_not_sure_of_are_shaded(opened: "Page", some: list[str]) -> None:
+def test_words_of_low_confidence_are_shaded(opened: "Page", some: list[str]) -> None:
     opened.fill("#source", "unknown words " + some[0])
     unsure = opened.locator("#target .sure-0, #target .sure-1, #target .sure-2").first
     unsure.wait_for()
@@ -231,9 +231,7 @@ def test_words_that_the_model_was_not_sure_of_are_shaded(opened: "Page", some: l
     assert opened.is_visible("#shades")
 
 
-def test_a_sentence_that_the_model_is_not_sure_of_is_marked(
-    opened: "Page", some: list[str], translator: Translator
-) -> None:
+def test_a_sentence_of_low_confidence_is_marked(opened: "Page", some: list[str], translator: Translator) -> None:
     translate(opened, some[0], translator.translate([some[0]])[0].text)
     assert opened.locator("#target .unsure").count() == 0
     strange = "of this it knows no word at all"
@@ -241,7 +239,7 @@ def test_a_sentence_that_the_model_is_not_sure_of_is_marked(
     assert opened.locator("#target .unsure").count() == 1
 
 
-def test_terms_of_the_glossary_are_held_to(opened: "Page", some: list[str]) -> None:
+def test_terms_of_the_glossary_are_used(opened: "Page", some: list[str]) -> None:
     term = some[0].split()[0]
     opened.fill("#source", some[0])
     opened.click("#open-glossary")
@@ -252,14 +250,14 @@ def test_terms_of_the_glossary_are_held_to(opened: "Page", some: list[str]) -> N
     opened.keyboard.press("Escape")
     expect_text(opened, "#target", re.compile(rf"\b{wish}\b"))
     expect_text(opened, "#glossary-count", "1")
-    opened.locator("#target .word", has_not_text=wish).last.click()  # what stands for another word holds to it, too
+    opened.locator("#target .word", has_not_text=wish).last.click()  # alternatives keep to the glossary, too
     other = opened.locator("#choices-list button").first
     other.click()
     expect_text(opened, "#target", re.compile(rf"\b{wish}\b"))
     assert not opened.is_visible("#choices")
 
 
-def test_what_was_translated_is_remembered_until_it_is_cleared(
+def test_the_history_keeps_translations_until_it_is_cleared(
     opened: "Page", translator: Translator, some: list[str]
 ) -> None:
     translate(opened, some[0], translator.translate([some[0]])[0].text)
@@ -310,7 +308,7 @@ def test_heads_are_switched_off_live(opened: "Page", translator: Translator, som
     assert not opened.is_visible("#inside")
 
 
-def test_a_character_counts_once_whatever_its_size(opened: "Page", some: list[str]) -> None:
+def test_a_character_counts_once_whatever_its_encoding(opened: "Page", some: list[str]) -> None:
     opened.fill("#source", f"🐎🐎🐎\n{some[1]}")
     opened.wait_for_selector("#target .word[data-sentence='1']")
     assert opened.inner_text("#count") == f"{len(some[1]) + 4} / 600"
@@ -322,7 +320,7 @@ def test_a_character_counts_once_whatever_its_size(opened: "Page", some: list[st
 # Files.
 
 
-def test_a_file_makes_the_round_trip(opened: "Page", some: list[str], tmp_path: Path) -> None:
+def test_a_file_is_uploaded_and_its_translation_downloaded(opened: "Page", some: list[str], tmp_path: Path) -> None:
     from playwright.sync_api import expect
 
     source = tmp_path / "strings.po"
@@ -340,7 +338,7 @@ def test_a_file_makes_the_round_trip(opened: "Page", some: list[str], tmp_path: 
     assert opened.locator("#jobs li").count() == 0
 
 
-def test_a_file_can_be_dropped_and_what_is_wrong_with_it_is_said(opened: "Page", some: list[str]) -> None:
+def test_a_dropped_file_is_translated_or_refused_with_a_sentence(opened: "Page", some: list[str]) -> None:
     def drop(name: str, content: str) -> None:
         files = opened.evaluate_handle(
             """([name, content]) => {
@@ -364,7 +362,7 @@ def test_a_file_can_be_dropped_and_what_is_wrong_with_it_is_said(opened: "Page",
 
 
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 320)])
-def test_the_api_has_a_page(browser: "Browser", url: str, scheme: str, width: int) -> None:
+def test_the_api_page_shows_every_endpoint(browser: "Browser", url: str, scheme: str, width: int) -> None:
     document = httpx.get(f"{url}/openapi.json").json()
     with watched(browser, url, color_scheme=scheme, viewport={"width": width, "height": 800}) as seen:
         page = seen.page
@@ -388,12 +386,12 @@ def test_the_api_has_a_page(browser: "Browser", url: str, scheme: str, width: in
         statuses = document["paths"]["/v1/translate"]["post"]["responses"]
         assert shown.locator("table >> nth=1 >> th").all_text_contents() == sorted(statuses)
         shown.locator("a", has_text="TranslateAnswer").click()
-        assert page.locator("#TranslateAnswer").get_attribute("open") is not None
+        page.wait_for_selector("#TranslateAnswer[open]")
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         assert seen.misdeeds == []
 
 
-# What people and machines do to it.
+# Hostile text, errors and devices.
 
 
 def test_text_is_never_markup(opened: "Page", url: str, tmp_path: Path) -> None:
@@ -429,7 +427,7 @@ def test_text_is_never_markup(opened: "Page", url: str, tmp_path: Path) -> None:
     assert opened.locator("main img, main script, main svg[onload], dialog img").count() == 0
 
 
-def test_what_goes_wrong_is_said_in_a_sentence(opened: "Page", some: list[str]) -> None:
+def test_an_error_is_shown_as_a_sentence(opened: "Page", some: list[str]) -> None:
     opened.fill("#source", "a" * 601)
     expect_text(opened, "#problem", re.compile("The text is too long: the limit is 600 characters."))
     full = {
@@ -445,7 +443,7 @@ def test_what_goes_wrong_is_said_in_a_sentence(opened: "Page", some: list[str]) 
     opened.wait_for_selector("#problem", state="hidden")
 
 
-def test_a_server_that_asks_for_keys_is_given_one(
+def test_the_page_sends_the_api_key_that_the_server_requires(
     browser: "Browser", trained: Path, tmp_path: Path, some: list[str]
 ) -> None:
     keys = tmp_path / "keys.json"
@@ -496,7 +494,7 @@ def test_nothing_is_wider_than_a_phone(browser: "Browser", url: str, some: list[
         assert box["x"] >= 0 and box["x"] + box["width"] <= width
 
 
-def test_all_that_can_be_pressed_has_a_name_and_can_be_reached(opened: "Page", some: list[str]) -> None:
+def test_every_control_has_a_name_and_can_be_reached(opened: "Page", some: list[str]) -> None:
     translate(opened, some[0], toy.translated(some[0]))
     opened.focus("#source")
     reached = []
@@ -509,4 +507,4 @@ def test_all_that_can_be_pressed_has_a_name_and_can_be_reached(opened: "Page", s
         """() => [...document.querySelectorAll('button, select, textarea, input, a')].filter((node) => !(
         node.textContent.trim() || node.ariaLabel || node.labels?.length)).map((node) => node.outerHTML)"""
     )
-    assert [html for html in nameless if "open-p" not in html] == []  # two of the explorer, which is empty so far
+    assert [html for html in nameless if "open-p" not in html] == []  # two in the explorer, which is still empty

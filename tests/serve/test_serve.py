@@ -1,4 +1,4 @@
-"""The HTTP API: what LibreTranslate's clients expect, our own answers, and what is refused."""
+"""The HTTP API: LibreTranslate's endpoints, our own, limits, access, and a real server."""
 # ruff: noqa: E402 (without the extra, nothing below can be imported)
 
 import asyncio
@@ -65,7 +65,7 @@ def ask(service: Service, work: Callable[[httpx.AsyncClient], Coroutine[Any, Any
     asyncio.run(asyncio.wait_for(asked(), 60))
 
 
-# LibreTranslate's
+# LibreTranslate's endpoints.
 
 
 def test_translate_answers_as_libretranslate_does(service: Service, translator: Translator, some: list[str]) -> None:
@@ -87,9 +87,7 @@ def test_translate_answers_as_libretranslate_does(service: Service, translator: 
     ask(service, work)
 
 
-def test_a_request_is_in_the_address_or_in_a_form_too(
-    service: Service, translator: Translator, some: list[str]
-) -> None:
+def test_a_request_may_be_a_query_string_or_a_form(service: Service, translator: Translator, some: list[str]) -> None:
     asked = {"q": some[0], **PAIR}
     best = {"translatedText": translator.translate(some[:1])[0].text}
 
@@ -98,7 +96,7 @@ def test_a_request_is_in_the_address_or_in_a_form_too(
         parts = {name: (None, value) for name, value in asked.items()}
         assert (await client.post("/translate", files=parts)).json() == best
         both = await client.post("/translate", params={"q": some[0]}, data={"q": some[1], **PAIR})
-        assert both.json() == best  # the address comes first
+        assert both.json() == best  # the query has precedence
         found = await client.post("/detect", files={"q": (None, "\n".join(some))})
         assert found.json()[0]["language"] == "en"
         assert (await client.post("/translate")).json() == {"error": "Invalid request: missing q parameter"}
@@ -117,7 +115,7 @@ def test_a_request_is_in_the_address_or_in_a_form_too(
     ask(service, work)
 
 
-def test_nothing_is_translated_to_nothing_and_no_format_is_text(
+def test_an_empty_text_stays_empty_and_the_default_format_is_text(
     service: Service, translator: Translator, some: list[str]
 ) -> None:
     best = translator.translate(some[:1])[0].text
@@ -130,7 +128,7 @@ def test_nothing_is_translated_to_nothing_and_no_format_is_text(
     ask(service, work)
 
 
-def test_a_text_stays_as_it_is_if_it_is_in_the_language_that_it_is_to_be_in(
+def test_a_text_in_the_target_language_is_returned_unchanged(
     service: Service, translator: Translator, trained: Path
 ) -> None:
     english, german = (" ".join(toy.lines_of(trained / f"test.{code}")[:8]) for code in ("en", "de"))
@@ -151,7 +149,7 @@ def test_a_text_stays_as_it_is_if_it_is_in_the_language_that_it_is_to_be_in(
     ask(service, work)
 
 
-def test_white_space_and_markup_stay(service: Service, translator: Translator, some: list[str]) -> None:
+def test_white_space_and_markup_are_kept(service: Service, translator: Translator, some: list[str]) -> None:
     one, two = (translation.text for translation in translator.translate(some[:2]))
     cut = translator.translate(["a b"])[0].text
 
@@ -169,7 +167,7 @@ def test_white_space_and_markup_stay(service: Service, translator: Translator, s
     ask(service, work)
 
 
-def test_what_a_page_of_libretranslate_asks_for_first(service: Service) -> None:
+def test_the_endpoints_that_libretranslates_page_needs_at_the_start(service: Service) -> None:
     async def work(client: httpx.AsyncClient) -> None:
         assert (await client.get("/languages")).json() == [
             {"code": "en", "name": "English", "targets": ["de"]},
@@ -183,7 +181,7 @@ def test_what_a_page_of_libretranslate_asks_for_first(service: Service) -> None:
     ask(service, work)
 
 
-def test_languages_are_told_apart(service: Service, trained: Path) -> None:
+def test_languages_are_detected(service: Service, trained: Path) -> None:
     lines = {code: toy.lines_of(trained / f"test.{code}") for code in ("en", "de")}
 
     async def work(client: httpx.AsyncClient) -> None:
@@ -219,7 +217,9 @@ def test_languages_are_told_apart(service: Service, trained: Path) -> None:
         ({"q": "a", **PAIR, "alternatives": 99}, 400, "Invalid request: alternatives parameter must be <= 10"),
     ],
 )
-def test_errors_are_libretranslates(service: Service, given: dict[str, Any], status: int, sentence: str) -> None:
+def test_errors_have_libretranslates_wording(
+    service: Service, given: dict[str, Any], status: int, sentence: str
+) -> None:
     async def work(client: httpx.AsyncClient) -> None:
         answer = await client.post("/translate", json=given)
         assert (answer.status_code, answer.json()) == (status, {"error": sentence})
@@ -257,7 +257,7 @@ def test_malformed_requests_are_refused_with_a_sentence(service: Service, body: 
         for path in ("/translate", "/detect", "/v1/translate", "/v1/score", "/v1/attention"):
             answer = await client.post(path, content=body, headers=JSON)
             if path == "/detect" and answer.status_code == 200:
-                continue  # it knows fewer fields
+                continue  # /detect knows fewer fields
             assert answer.status_code == 400, (path, body[:50])
             assert list(answer.json()) == ["error"]
             assert len(answer.json()["error"]) < 200
@@ -269,7 +269,7 @@ def test_malformed_requests_are_refused_with_a_sentence(service: Service, body: 
     ask(service, work)
 
 
-def test_other_kinds_of_bodies_and_paths_are_refused(service: Service) -> None:
+def test_other_media_types_and_paths_are_refused(service: Service) -> None:
     async def work(client: httpx.AsyncClient) -> None:
         assert (
             await client.post("/translate", content=b"<q/>", headers={"content-type": "text/xml"})
@@ -288,10 +288,10 @@ def test_other_kinds_of_bodies_and_paths_are_refused(service: Service) -> None:
     ask(service, work)
 
 
-# Our own
+# Our own endpoints.
 
 
-def test_a_translation_goes_on_from_a_beginning_in_several_ways(service: Service, some: list[str]) -> None:
+def test_a_prefix_has_several_continuations(service: Service, some: list[str]) -> None:
     source = next(text for text in some if text.count(" ") > 1)
     first = toy.translated(source).split()[0]
     asked = {"text": source, "prefix": first, "n_best": 4, "diverse": True}
@@ -307,7 +307,9 @@ def test_a_translation_goes_on_from_a_beginning_in_several_ways(service: Service
     ask(service, work)
 
 
-def test_our_own_translate_tells_all(service: Service, translator: Translator, some: list[str], trained: Path) -> None:
+def test_our_own_endpoint_reports_everything_about_a_translation(
+    service: Service, translator: Translator, some: list[str], trained: Path
+) -> None:
     aligner = find_aligner(RunFolder(trained / "run"), translator, SilentReporter())
     expected = translator.translate(some[:2], n_best=2, confidence=True, aligner=aligner)
     asked = {"text": f"{some[0]}\n{some[1]}", "n_best": 2, "confidence": True, "alignments": True}
@@ -330,7 +332,7 @@ def test_our_own_translate_tells_all(service: Service, translator: Translator, s
     ask(service, work)
 
 
-def test_a_glossary_is_held_to(service: Service, some: list[str]) -> None:
+def test_a_glossary_is_applied(service: Service, some: list[str]) -> None:
     word, other = some[0].split()[0], list(toy.dictionary().values())[3]
 
     async def work(client: httpx.AsyncClient) -> None:
@@ -374,7 +376,7 @@ def test_pairs_are_scored(service: Service, translator: Translator, some: list[s
     ask(service, work)
 
 
-def test_every_head_can_be_looked_at_and_switched_off(service: Service, some: list[str]) -> None:
+def test_every_head_can_be_shown_and_switched_off(service: Service, some: list[str]) -> None:
     async def work(client: httpx.AsyncClient) -> None:
         document = (await client.post("/v1/attention", json={"text": some[0]})).json()
         assert document["model"] == "run"
@@ -430,10 +432,10 @@ def test_models_are_listed(service: Service) -> None:
     ask(service, work)
 
 
-# ServiceLimits
+# Limits.
 
 
-def test_a_list_that_is_too_long_is_not_looked_at(service: Service) -> None:
+def test_an_overlong_list_is_refused_without_validating_it(service: Service) -> None:
     terms = {str(number): 1 for number in range(1001)}
 
     async def work(client: httpx.AsyncClient) -> None:
@@ -448,7 +450,7 @@ def test_a_list_that_is_too_long_is_not_looked_at(service: Service) -> None:
     ask(service, work)
 
 
-def test_what_comes_beside_a_text_has_limits_too(service: Service) -> None:
+def test_a_glossary_and_a_prefix_count_towards_the_limits(service: Service) -> None:
     terms = {str(number): "x" * 600 for number in range(100)}
     over = "Invalid request: request (60191) exceeds text limit (50000)"
 
@@ -464,7 +466,7 @@ def test_what_comes_beside_a_text_has_limits_too(service: Service) -> None:
     ask(service, work)
 
 
-def test_every_limit_has_its_refusal(trained: Path) -> None:
+def test_every_limit_has_its_own_message(trained: Path) -> None:
     limits = ServiceLimits(body=2000, texts=3, sentences=4, pieces=10, characters=500)
     asked: list[tuple[dict[str, Any], int, str]] = [
         ({"q": ["a"] * 4}, 400, "Invalid request: request (4) exceeds text limit (3)"),
@@ -488,7 +490,7 @@ def test_every_limit_has_its_refusal(trained: Path) -> None:
     ask(service_of(trained / "run", limits=limits), work)
 
 
-def test_a_request_that_does_not_arrive_is_given_up(trained: Path) -> None:
+def test_a_request_that_does_not_arrive_times_out(trained: Path) -> None:
     async def work(client: httpx.AsyncClient) -> None:
         async def slow() -> Any:
             yield b"{"
@@ -500,7 +502,7 @@ def test_a_request_that_does_not_arrive_is_given_up(trained: Path) -> None:
     ask(service_of(trained / "run", limits=ServiceLimits(arriving=0.05)), work)
 
 
-def test_too_much_at_once_is_refused_at_once_and_the_rest_is_answered(trained: Path, some: list[str]) -> None:
+def test_overload_is_refused_at_once_and_the_rest_is_answered(trained: Path, some: list[str]) -> None:
     service = service_of(trained / "run", limits=ServiceLimits(queue=40))
 
     async def work(client: httpx.AsyncClient) -> None:
@@ -518,7 +520,7 @@ def test_too_much_at_once_is_refused_at_once_and_the_rest_is_answered(trained: P
     ask(service, work)
 
 
-def test_what_takes_too_long_is_given_up(trained: Path, some: list[str]) -> None:
+def test_a_request_that_takes_too_long_times_out(trained: Path, some: list[str]) -> None:
     service = service_of(trained / "run", limits=ServiceLimits(seconds=0.0))
 
     async def work(client: httpx.AsyncClient) -> None:
@@ -533,7 +535,7 @@ def test_what_takes_too_long_is_given_up(trained: Path, some: list[str]) -> None
 
 
 def test_a_stream_has_one_deadline(trained: Path, some: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each sentence is done in time, all of them are not."""
+    """Each sentence alone is done in time, but all together are not."""
     real = TranslationJob.run
 
     def slow(job: TranslationJob, items: Sequence[TokenizedText]) -> list[Translation]:
@@ -552,7 +554,7 @@ def test_a_stream_has_one_deadline(trained: Path, some: list[str], monkeypatch: 
     ask(service, work)
 
 
-def test_a_stream_whose_client_leaves_before_it_begins_is_not_done(
+def test_a_stream_is_dropped_if_its_client_leaves_before_it_begins(
     service: Service, gate: Event, some: list[str]
 ) -> None:
     scope: dict[str, Any] = {"type": "http", "method": "POST", "path": "/v1/translate", "query_string": b""}
@@ -581,7 +583,7 @@ def test_a_stream_whose_client_leaves_before_it_begins_is_not_done(
     ask(service, work)
 
 
-def test_long_translations_are_taken_apart_in_a_thread(
+def test_long_texts_are_tokenized_in_a_thread(
     service: Service, some: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     threads: list[bool] = []
@@ -601,10 +603,10 @@ def test_long_translations_are_taken_apart_in_a_thread(
     assert threads == [True, False]
 
 
-# Who may ask
+# Access.
 
 
-def test_keys_open_the_door_and_are_counted(trained: Path, tmp_path: Path, some: list[str]) -> None:
+def test_requests_need_a_key_and_count_against_its_limit(trained: Path, tmp_path: Path, some: list[str]) -> None:
     file = tmp_path / "keys.json"
     key = add_key(file, "ann", per_minute=3)
     assert key not in file.read_text()
@@ -628,7 +630,7 @@ def test_keys_open_the_door_and_are_counted(trained: Path, tmp_path: Path, some:
     ask(service_of(trained / "run", keys=file), work)
 
 
-def test_a_server_is_asked_by_the_address_that_it_listens_at(service: Service) -> None:
+def test_a_server_answers_to_the_address_it_listens_on(service: Service) -> None:
     async def work(client: httpx.AsyncClient) -> None:
         for host, status in (("127.0.0.2:5000", 200), ("localhost", 200), ("127.0.0.3", 403)):
             assert (await client.get("/languages", headers={"host": host})).status_code == status
@@ -638,7 +640,7 @@ def test_a_server_is_asked_by_the_address_that_it_listens_at(service: Service) -
     assert check_origin("http://[::1]:8000") and check_origin("https://a.example")
 
 
-def test_pages_of_others_and_foreign_names_are_refused(service: Service) -> None:
+def test_foreign_origins_and_hosts_are_refused(service: Service) -> None:
     async def work(client: httpx.AsyncClient) -> None:
         async def status(**headers: str) -> int:
             return (await client.get("/languages", headers=headers)).status_code
@@ -654,7 +656,7 @@ def test_pages_of_others_and_foreign_names_are_refused(service: Service) -> None
     ask(service, work)
 
 
-def test_an_origin_that_is_named_may_ask(service: Service) -> None:
+def test_a_named_origin_may_send_requests(service: Service) -> None:
     async def work(client: httpx.AsyncClient) -> None:
         answer = await client.get("/languages", headers={"origin": "https://a.example"})
         assert answer.headers["access-control-allow-origin"] == "https://a.example"
@@ -665,7 +667,7 @@ def test_an_origin_that_is_named_may_ask(service: Service) -> None:
     ask(service, work, origins=["https://a.example"])
 
 
-def test_every_answer_is_safe_and_has_an_id(service: Service) -> None:
+def test_every_answer_has_security_headers_and_an_id(service: Service) -> None:
     async def work(client: httpx.AsyncClient) -> None:
         for path in ("/languages", "/nothing", "/metrics"):
             answer = await client.get(path, headers={"x-request-id": "mine-1"})
@@ -679,7 +681,7 @@ def test_every_answer_is_safe_and_has_an_id(service: Service) -> None:
     ask(service, work)
 
 
-def test_metrics_count_what_happened(trained: Path, some: list[str]) -> None:
+def test_metrics_count_requests_and_characters(trained: Path, some: list[str]) -> None:
     async def work(client: httpx.AsyncClient) -> None:
         await client.post("/translate", json={"q": some[0], **PAIR})
         await client.get("/made/up/by/a/client")
@@ -694,7 +696,7 @@ def test_metrics_count_what_happened(trained: Path, some: list[str]) -> None:
     ask(service_of(trained / "run"), work)
 
 
-def test_an_error_of_ours_is_told_without_its_cause(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unexpected_error_does_not_reveal_its_cause(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise ZeroDivisionError("secret")
 
@@ -707,7 +709,7 @@ def test_an_error_of_ours_is_told_without_its_cause(service: Service, monkeypatc
     ask(service, work)
 
 
-# The document
+# The OpenAPI document.
 
 
 def test_the_document_names_every_endpoint_and_field(service: Service) -> None:
@@ -724,7 +726,7 @@ def test_the_document_names_every_endpoint_and_field(service: Service) -> None:
     ask(service, work)
 
 
-# A real server
+# A real server.
 
 
 def test_the_published_client_works(service: Service, translator: Translator, some: list[str]) -> None:
@@ -736,17 +738,17 @@ def test_the_published_client_works(service: Service, translator: Translator, so
         assert api.detect(" ".join(some))[0]["language"] == "en"
 
 
-def test_answers_are_not_held_back_until_the_client_has_acknowledged_their_head() -> None:
+def test_nagles_algorithm_is_off() -> None:
     with listen("127.0.0.1", 0) as listener:
-        assert listener.proto == socket.IPPROTO_TCP  # by which asyncio knows to switch off Nagle's algorithm
+        assert listener.proto == socket.IPPROTO_TCP  # then asyncio disables Nagle's algorithm
 
 
 def raw(url: str, *sent: bytes) -> bytes:
-    """What comes back for these bytes, until the server closes the connection."""
+    """The answer to these bytes, until the server closes the connection."""
     host, _, port = url.removeprefix("http://").partition(":")
     with socket.create_connection((host, int(port)), timeout=20) as connection:
         received = b""
-        with suppress(ConnectionError):  # it may close before it has read all
+        with suppress(ConnectionError):  # the server may close before it has read everything
             for part in sent:
                 connection.sendall(part)
             while part := connection.recv(65_536):
@@ -756,7 +758,7 @@ def raw(url: str, *sent: bytes) -> bytes:
 
 @contextmanager
 def connected(url: str, path: str, asked: dict[str, Any]) -> Iterator[None]:
-    """A client that has asked, and goes away at the end of the block without an answer."""
+    """A client that has sent a request, and disconnects at the end of the block."""
     host, _, port = url.removeprefix("http://").partition(":")
     body = json.dumps(asked)
     head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
@@ -770,21 +772,21 @@ def request(body: bytes, *headers: bytes) -> bytes:
     return b"\r\n".join((*lines, b"", body))
 
 
-def test_who_does_not_finish_a_request_is_not_waited_for(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unfinished_request_is_closed(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("heedful.serve.server._HEAD_SECONDS", 0.2)
     with listening(service) as url:
         assert raw(url, b"GET / HT") == b""
         assert raw(url) == b""
 
 
-def test_what_follows_a_body_is_bounded(service: Service) -> None:
+def test_bytes_after_a_body_are_bounded(service: Service) -> None:
     head = b"POST /translate HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
     for trailer in (b"X: %s\r\n" % (b"a" * 1000), b"X: " + b"a" * 1000):
         with listening(service) as url:
-            assert raw(url, head, b"2\r\n{}\r\n0\r\n", *[trailer] * 10_000) == b""  # closed, and not read to its end
+            assert raw(url, head, b"2\r\n{}\r\n0\r\n", *[trailer] * 10_000) == b""  # closed before the end
 
 
-def test_a_client_that_does_not_read_is_left(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_that_does_not_read_is_disconnected(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("heedful.serve.server._STUCK_SECONDS", 0.1)
     asked = b"GET /assets/heads.css HTTP/1.1\r\nHost: localhost\r\n\r\n"
     with listening(service) as url:
@@ -803,7 +805,7 @@ def test_a_client_that_does_not_read_is_left(service: Service, monkeypatch: pyte
             until(lambda: not connected())
 
 
-def test_bytes_that_are_no_request_do_no_harm(service: Service, some: list[str]) -> None:
+def test_random_bytes_do_no_harm(service: Service, some: list[str]) -> None:
     form = f"q={some[0]}&source=en&target=de".replace(" ", "+").encode()
     kind = b"Content-Type: application/x-www-form-urlencoded"
     with listening(service) as url:
@@ -824,7 +826,7 @@ def test_bytes_that_are_no_request_do_no_harm(service: Service, some: list[str])
 
 @pytest.fixture
 def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Event]:
-    """While it is shut, no batch gets done."""
+    """While this event is not set, no batch finishes."""
     shut, real = Event(), TranslationJob.run
 
     def run(job: TranslationJob, items: Sequence[TokenizedText]) -> list[Translation]:
@@ -844,7 +846,7 @@ def until(condition: Callable[[], bool]) -> None:
     pytest.fail("it did not come to pass")
 
 
-def test_a_client_that_goes_away_stops_costing(service: Service, gate: Event, some: list[str]) -> None:
+def test_work_for_a_disconnected_client_is_dropped(service: Service, gate: Event, some: list[str]) -> None:
     with listening(service) as url, connected(url, "/translate", {"q": some, **PAIR}):
         until(lambda: service.batcher.busy > 0)
         for path, asked in (("/translate", {"q": some, **PAIR}), ("/v1/translate", {"text": some, "stream": True})):
@@ -855,7 +857,7 @@ def test_a_client_that_goes_away_stops_costing(service: Service, gate: Event, so
         until(lambda: service.batcher.busy == 0)
 
 
-def test_what_was_accepted_is_answered_when_the_server_ends(
+def test_a_stopping_server_answers_accepted_requests(
     service: Service, gate: Event, some: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers: list[int] = []
@@ -877,13 +879,13 @@ def test_what_was_accepted_is_answered_when_the_server_ends(
         for thread in threads:
             thread.start()
         until(lambda: len(accepted) == 5)
-        Timer(0.3, gate.set).start()  # after the server was told to end
+        Timer(0.3, gate.set).start()  # after the server has begun to stop
     for thread in threads:
         thread.join(20)
     assert answers == [200] * 5
 
 
-def test_a_server_that_ends_waits_for_streams(service: Service, gate: Event, some: list[str]) -> None:
+def test_a_stopping_server_waits_for_streams(service: Service, gate: Event, some: list[str]) -> None:
     events: list[str] = []
 
     def send(url: str) -> None:
@@ -894,12 +896,12 @@ def test_a_server_that_ends_waits_for_streams(service: Service, gate: Event, som
         thread = Thread(target=send, args=(url,))
         thread.start()
         until(lambda: service.batcher.busy > 0)
-        Timer(0.5, gate.set).start()  # after the server was told to end
+        Timer(0.5, gate.set).start()  # after the server has begun to stop
     thread.join(20)
     assert [event.partition("\n")[0] for event in events] == [*["event: sentence"] * 6, "event: end", ""]
 
 
-def test_what_cannot_be_taken_up_is_told(
+def test_a_failed_reload_is_logged_and_the_old_state_stays(
     trained: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keys = tmp_path / "keys.json"
@@ -917,7 +919,7 @@ def test_what_cannot_be_taken_up_is_told(
     assert "the disk is gone" in told[0]
 
 
-def test_what_is_looked_into_is_what_translates(trained: Path, tmp_path: Path, some: list[str]) -> None:
+def test_attention_and_translation_use_the_same_weights(trained: Path, tmp_path: Path, some: list[str]) -> None:
     run = tmp_path / "run"
     shutil.copytree(trained / "run", run, ignore=shutil.ignore_patterns("checkpoints", "tensorboard"))
     service = service_of(run)
@@ -933,7 +935,7 @@ def test_what_is_looked_into_is_what_translates(trained: Path, tmp_path: Path, s
     ask(service, work)
 
 
-def test_new_weights_are_taken_up_while_requests_go_on(trained: Path, tmp_path: Path, some: list[str]) -> None:
+def test_new_weights_are_loaded_while_requests_run(trained: Path, tmp_path: Path, some: list[str]) -> None:
     run = tmp_path / "run"
     shutil.copytree(trained / "run", run, ignore=shutil.ignore_patterns("checkpoints", "tensorboard"))
     service = service_of(run)
@@ -946,7 +948,7 @@ def test_new_weights_are_taken_up_while_requests_go_on(trained: Path, tmp_path: 
         old = await translated()
         (run / "model.safetensors").write_bytes(b"half of a file")
         await service.reload()
-        assert (service.registry.models[0], await translated()) == (before, old)  # what is damaged is not taken up
+        assert (service.registry.models[0], await translated()) == (before, old)  # a damaged folder is not loaded
         weights = {name: -tensor for name, tensor in toy.weights(trained / "run").items()}
         RunFolder(run).write_weights(weights, "others")
         pending = asyncio.gather(*(translated() for _ in range(8)))

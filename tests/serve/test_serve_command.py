@@ -1,4 +1,4 @@
-"""`heedful serve` as a process of its own, and what it refuses before it begins."""
+"""`heedful serve` as a process: signals, crashes, and options that it refuses."""
 # ruff: noqa: E402 (without the extra, nothing below can be imported)
 
 import json
@@ -20,7 +20,7 @@ import httpx
 import psutil
 
 
-def test_a_server_hears_signals_and_ends_well(trained: Path, tmp_path: Path) -> None:
+def test_a_server_reloads_on_sighup_and_stops_on_sigterm(trained: Path, tmp_path: Path) -> None:
     run, keys = tmp_path / "run", tmp_path / "keys.json"
     shutil.copytree(trained / "run", run, ignore=shutil.ignore_patterns("checkpoints", "tensorboard"))
     first = toy.run("key", keys, "ann").out.strip()
@@ -52,15 +52,13 @@ def test_a_server_hears_signals_and_ends_well(trained: Path, tmp_path: Path) -> 
     assert text.encode() not in err
 
 
-def test_a_worker_that_is_killed_is_followed_by_another(
-    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_killed_worker_is_replaced(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "fastapi.py").write_text("raise SystemExit('code from the current folder')")
     monkeypatch.chdir(tmp_path)
     program = [sys.executable, "-P", "-m", "heedful"]
     asked = {"q": toy.lines_of(trained / "test.en")[0], "source": "en", "target": "de"}
     with toy.start("serve", trained / "run", "--port", 0, program=program) as server, ExitStack() as stack:
-        stack.callback(server.kill)  # or the block would wait for it, should something fail
+        stack.callback(server.kill)  # otherwise the block would wait for it if a check fails
         assert server.stderr
         lines = [server.stderr.readline().decode() for _ in range(2)]
         url = lines[1].split()[0]
@@ -69,18 +67,18 @@ def test_a_worker_that_is_killed_is_followed_by_another(
         worker.kill()
         while not (begun := psutil.Process(server.pid).children()) or begun == [worker]:
             sleep(0.01)
-        server.send_signal(signal.SIGHUP)  # before it can be heard
-        assert httpx.post(f"{url}/translate", json=asked, timeout=30).json() == first  # who comes meanwhile waits
+        server.send_signal(signal.SIGHUP)  # before the new worker can handle it
+        assert httpx.post(f"{url}/translate", json=asked, timeout=30).json() == first  # clients wait meanwhile
         (other,) = psutil.Process(server.pid).children()
         assert [other] == begun
-        server.kill()  # who keeps it up is gone: so is the worker
+        server.kill()  # without its supervisor, the worker stops
         other.wait(timeout=30)
 
 
-def test_what_cannot_be_served_is_told_before_anything_is_loaded(
+def test_a_bad_option_is_refused_before_anything_is_loaded(
     trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("heedful.serve.monitoring.log_to_stderr", lambda _: None)  # it would log there from now on
+    monkeypatch.setattr("heedful.serve.monitoring.log_to_stderr", lambda _: None)
     run = trained / "run"
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -99,7 +97,7 @@ def test_what_cannot_be_served_is_told_before_anything_is_loaded(
             assert (ran.code, sentence in ran.err) == (2, True), ran.err
 
 
-def test_a_file_of_keys_keeps_no_key(tmp_path: Path) -> None:
+def test_a_key_file_contains_no_key(tmp_path: Path) -> None:
     file = tmp_path / "keys.json"
     keys = [toy.run("key", file, name).out.strip() for name in ("ann", "bob", "ann")]
     assert len(set(keys)) == 3

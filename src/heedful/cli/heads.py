@@ -159,7 +159,7 @@ def _render(viewer: "AttentionViewer", inspection: "Inspection", off: Sequence[s
 def _serve(viewer: "AttentionViewer", text: str, off: Sequence[str], n_best: int, port: int, show: bool) -> None:
     """Serve the interactive page until Ctrl-C."""
     from heedful.inspection.attention_view import make_attention_page
-    from heedful.serve.attention_app import create_attention_app
+    from heedful.serve.app import create_attention_app
     from heedful.serve.server import Server, listen, url_of
 
     def explain(text: str, off: Sequence[str], n_best: int) -> dict[str, object]:

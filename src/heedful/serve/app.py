@@ -10,12 +10,12 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 
 from heedful.serve import file_routes, libretranslate_routes, v1_routes
-from heedful.serve.file_jobs import FileDesk
+from heedful.serve.file_routes import FileDesk
 from heedful.serve.http_errors import error_response
 from heedful.serve.middleware import LOOPBACK, OriginMiddleware, RequestMiddleware
 from heedful.serve.openapi import make_document
+from heedful.serve.page_routes import Explain, StaticPages, attention_routes
 from heedful.serve.service import Service, ServiceDependency
-from heedful.serve.static_pages import StaticPages
 
 _ABOUT = "Translation by the Transformer of 'Attention Is All You Need', and a look inside it."
 _DOCUMENT = "/openapi.json"
@@ -27,7 +27,7 @@ def create_app(service: Service, *, hosts: Collection[str] = LOOPBACK, origins: 
     Clients must call it by one of `hosts`; () allows any name. Pages of `origins` may send requests, besides our own.
     """
     pages = StaticPages()
-    app = assemble_app(
+    app = _assemble_app(
         (libretranslate_routes.router, file_routes.router, v1_routes.router, pages.router, _metrics),
         hosts=hosts,
         origins=origins,
@@ -41,7 +41,12 @@ def create_app(service: Service, *, hosts: Collection[str] = LOOPBACK, origins: 
     return app
 
 
-def assemble_app(
+def create_attention_app(page: str, explain: Explain) -> FastAPI:
+    """The application of `heedful heads --serve`: the attention page of one model, for one person on this machine."""
+    return _assemble_app([attention_routes(page, explain)], hosts=LOOPBACK)
+
+
+def _assemble_app(
     routers: Sequence[APIRouter],
     *,
     hosts: Collection[str],

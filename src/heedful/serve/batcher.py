@@ -22,7 +22,7 @@ from typing import Any, Protocol
 
 _LINGER = 0.004  # seconds that a batch waits for more items while other workers are busy
 _LINGERS = 10  # at most, as long as more items arrive: it takes that long to read 64 requests and answer as many
-_LONGEST_RETRY = 60.0  # seconds after which a refused client is told to try again, at most
+_LONGEST_RETRY = 60.0  # seconds; the longest Retry-After
 
 
 class BatchJob(Protocol):
@@ -35,7 +35,7 @@ class BatchJob(Protocol):
 
     @property
     def exclusive(self) -> bool:
-        """Whether it needs a model to itself, so that only one worker at a time can run it."""
+        """Whether it needs a model to itself. Only one worker at a time runs such jobs."""
         ...
 
     def run(self, items: Sequence[Any]) -> Sequence[Any]:
@@ -67,15 +67,15 @@ class _QueuedItem:
 
 @dataclass(slots=True, eq=False)
 class _Lane:
-    """The jobs that wait, in the order of their turns, and the time that was spent on them."""
+    """Jobs that wait, in the order of their turns, and the time that workers have spent on their lane."""
 
-    workers: int  # that may work for this lane at once
+    workers: int  # at most, at a time
     jobs: "dict[PendingJob, None]" = field(default_factory=dict)
     queued_cost: int = 0
     running_cost: int = 0
-    busy: int = 0  # workers
+    busy: int = 0  # number of workers
     speed: float | None = None  # cost per second of one worker; 0 after the first batch, which may load a model
-    spent: float = 0.0  # seconds of workers' time, raised while nobody wanted any
+    spent: float = 0.0  # seconds of workers' time; raised when an idle lane gets work
 
     @property
     def ready(self) -> bool:
@@ -121,7 +121,7 @@ class PendingJob:
         self._batcher.drop(self)
         for result in self._results:
             if not result.cancel() and not result.cancelled():
-                result.exception()  # mark it as retrieved: nobody else will
+                result.exception()  # retrieve it, or asyncio would log it
 
     async def results(self) -> list[Any]:
         """All results, in the order of the items; the first failure is raised."""

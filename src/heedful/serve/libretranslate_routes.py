@@ -10,7 +10,6 @@ from fastapi import APIRouter, Depends, Request
 from heedful.documents.file_types import SUFFIXES
 from heedful.documents.segmentation import TranslatedSentence
 from heedful.serve.batcher import JobItem
-from heedful.serve.file_jobs import can_translate_files
 from heedful.serve.http_errors import RequestError
 from heedful.serve.jobs import TranslationJob
 from heedful.serve.model_registry import ServedModel
@@ -28,7 +27,7 @@ from heedful.serve.schemas import (
     LibreRequest,
 )
 from heedful.serve.segments import SegmentedTexts
-from heedful.serve.service import Service, ServiceDependency, run_in_thread_if_long
+from heedful.serve.service import Service, ServiceDependency, can_translate_files, run_in_thread_if_long
 from heedful.text.html_fragments import Markup
 from heedful.text.language_names import language_name
 from heedful.translation.result import Translation
@@ -106,7 +105,7 @@ async def health() -> HealthAnswer:
 
 @router.get("/frontend/settings", responses=describe_errors())
 async def settings(service: ServiceDependency) -> FrontendSettings:
-    """Give what LibreTranslate's page asks for when it starts."""
+    """Return the settings that LibreTranslate's page requests when it starts."""
     first = service.registry.models[0]
     source, target = (DefaultLanguage(code=code, name=language_name(code)) for code in (first.source, first.target))
     suffixes = list(SUFFIXES) if can_translate_files() else []

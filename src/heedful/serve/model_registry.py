@@ -51,8 +51,8 @@ class ServedModel:
     def exclusive_translator(self) -> Translator:
         """A second copy of the model; hold `exclusive` while you use it.
 
-        What is recorded inside a model would be mixed up with the work of other threads. If the weights in the folder
-        have changed, this raises: the copy would not be the model that translates.
+        Attention is recorded inside a model, so other threads must not use it meanwhile. If the weights in the folder
+        have changed, this raises, because the copy would not be the model that translates.
         """
         self._check_weights()
         copy = self._load(self.run.path)

@@ -1,4 +1,4 @@
-"""How operators watch the service: a log line per request, never with its text, and metrics for Prometheus."""
+"""The log, with one line per request and never its text, and the metrics for Prometheus."""
 
 import json
 import logging
@@ -39,7 +39,7 @@ class ServiceMetrics:
         self._work.observe(seconds)
 
     def count_characters(self, model: str, characters: int) -> None:
-        """Record how much a request had translated."""
+        """Record the characters of a request that was translated."""
         self._characters.labels(model).inc(characters)
 
     def watch(self, batcher: Batcher) -> None:

@@ -40,7 +40,7 @@ def describe_body(schema: type[BaseModel], *, form: bool = False) -> dict[str, A
 
 
 def describe_errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """`responses` of a route: 403, which every route can give, and these."""
+    """`responses` of a route: these errors, and 403, which every route can give."""
     return {status: {"model": schemas.ErrorAnswer, "description": _ERRORS[status]} for status in (403, *statuses)}
 
 

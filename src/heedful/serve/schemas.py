@@ -1,4 +1,4 @@
-"""Requests and answers as they go over HTTP: LibreTranslate's, and our own."""
+"""The bodies of requests and answers: LibreTranslate's and our own."""
 
 from typing import Annotated, Literal
 
@@ -88,7 +88,7 @@ class DefaultLanguages(BaseModel):
 
 
 class FrontendSettings(BaseModel):
-    """What LibreTranslate's page asks for when it starts."""
+    """The settings that LibreTranslate's page requests when it starts."""
 
     charLimit: int  # noqa: N815
     frontendTimeout: int = 500  # noqa: N815

@@ -20,7 +20,7 @@ from heedful.serve.supervisor import unblock_signal
 
 _MOST_HEAD_BYTES = 65_536  # before the body of a request
 _HEAD_SECONDS = 10.0  # until all of them have arrived
-_IDLE_SECONDS = 75  # longer than any Retry-After: a client that returns must not meet a closing connection
+_IDLE_SECONDS = 75  # longer than any Retry-After, so that a client that waits for it finds its connection open
 _BACKLOG = 2048  # connections that wait to be accepted
 _STUCK_SECONDS = 10.0  # in which a client reads nothing of its response
 

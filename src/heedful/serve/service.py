@@ -1,14 +1,16 @@
-"""What all routes share: models, batcher, limits and keys; and how the job of a request is run."""
+"""The state that all routes share (models, batcher, limits, keys), and how the job of a request runs."""
 
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Annotated, Any, TypeVar
 
 from fastapi import Depends, Request
 
+from heedful.documents.file_types import libraries_installed
 from heedful.errors import HeedfulError, UserError
 from heedful.serve.api_keys import ApiKeys
 from heedful.serve.batcher import Batcher, BatchJob, JobItem, PendingJob, QueueFull
@@ -25,7 +27,7 @@ CLIENT_CLOSED_REQUEST = 499  # nginx's status for a client that did not wait; on
 
 @dataclass(frozen=True, slots=True)
 class ServiceLimits:
-    """What one request, and all requests together, may cost. The defaults suit one machine with a few users."""
+    """Limits on one request and on all requests together. The defaults suit one machine with a few users."""
 
     body: int = 1 << 20  # bytes of a request
     texts: int = 1000  # in a request
@@ -148,6 +150,11 @@ async def get_service(request: Request) -> Service:
 
 
 ServiceDependency = Annotated[Service, Depends(get_service)]
+
+
+def can_translate_files() -> bool:
+    """Whether the libraries for this are installed."""
+    return libraries_installed() and find_spec("python_multipart") is not None
 
 
 async def _gather_results(jobs: Sequence[PendingJob]) -> list[list[Any]]:

@@ -16,8 +16,8 @@ from threading import Thread
 from time import monotonic
 from types import FrameType
 
-_ENVIRONMENT = "HEEDFUL_WORKER"  # tells the worker the file descriptors of the socket and the pipe
-_EARLY = 10.0  # seconds; a worker that dies this early may never work
+_ENVIRONMENT = "HEEDFUL_WORKER"  # holds the file descriptors of the socket and the pipe
+_EARLY = 10.0  # seconds; a worker that dies within them may never work
 _MOST_EARLY_DEATHS = 3  # in a row
 _LOG = logging.getLogger(__name__)
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -34,7 +34,7 @@ def inherit_listener() -> socket.socket | None:
 
 
 def supervise(listener: socket.socket) -> int:
-    """Run this very command as a worker, again and again until told to stop; return the exit code."""
+    """Run this command as a worker, and restart it until a signal stops the supervisor; return the exit code."""
     supervisor = _Supervisor(listener)
     before = {number: signal.signal(number, supervisor.forward) for number in (*_STOP_SIGNALS, signal.SIGHUP)}
     try:
@@ -73,7 +73,7 @@ class _Supervisor:
         return 0
 
     def _run_worker(self) -> int:
-        reading, writing = os.pipe()  # it closes when this process dies, however that happens
+        reading, writing = os.pipe()  # it closes when this process dies, for whatever reason
         try:
             descriptors = (self._listener.fileno(), reading)
             with _block_signal(signal.SIGHUP):
@@ -83,7 +83,7 @@ class _Supervisor:
                     env=os.environ | {_ENVIRONMENT: " ".join(map(str, descriptors))},
                     process_group=0,  # otherwise Ctrl-C in a terminal would reach it twice
                 )
-            if self._stopping:  # a signal came before there was a worker to forward it to
+            if self._stopping:  # a signal arrived before there was a worker
                 self._worker.terminate()
             return self._worker.wait()
         finally:
@@ -102,7 +102,7 @@ def _block_signal(number: signal.Signals) -> Iterator[None]:
 
 
 def unblock_signal(number: signal.Signals) -> None:
-    """Deliver this signal again, also one that came while it was blocked."""
+    """Deliver this signal again, including one that arrived while it was blocked."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
 
 

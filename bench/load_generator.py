@@ -1,4 +1,4 @@
-"""A server of heedful as a process, and clients that cost as little as can be: they share its two cores."""
+"""A server process, and clients that use little of the CPU, which they share with it."""
 
 import asyncio
 import json
@@ -15,16 +15,16 @@ from typing import Any
 from usage import tree
 
 _START = 60.0  # seconds until a server answers
-_PATIENCE = 90.0  # seconds for an answer
+_TIMEOUT = 90.0  # seconds for an answer
 
 
 class Hung(Exception):
-    """No answer within the patience of a client."""
+    """A client waited too long for an answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came back; status 0: the connection ended without an answer."""
+    """An HTTP response; status 0 if the connection ended without one."""
 
     status: int
     head: str = ""
@@ -32,14 +32,14 @@ class Answer:
 
     @property
     def retry_after(self) -> float:
-        """Seconds that the server asks to wait, 0 if it says nothing."""
+        """The seconds of Retry-After, or 0."""
         found = [line for line in self.head.lower().splitlines() if line.startswith("retry-after:")]
         return float(found[0].partition(":")[2]) if found else 0.0
 
 
 @dataclass(slots=True)
 class Server:
-    """One that runs."""
+    """A running server."""
 
     port: int
     process: "subprocess.Popen[bytes]"
@@ -47,18 +47,18 @@ class Server:
 
     @property
     def worker(self) -> int:
-        """The process that translates: the other one only keeps it running."""
+        """The process that translates; the other one is its supervisor."""
         return next(iter(tree(self.process.pid)[1:]), 0)
 
-    def term(self, seconds: float = _PATIENCE) -> int:
-        """End it as one should, and give its exit code."""
+    def terminate(self, seconds: float = _TIMEOUT) -> int:
+        """Stop it with SIGTERM; return its exit code."""
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(seconds)
 
 
 @contextmanager
 def serving(run: Path, folder: Path, *options: str) -> Iterator[Server]:
-    """`heedful serve`, at any free port of this machine."""
+    """`heedful serve` on a free port."""
     log = folder / "serve.log"
     command = [sys.executable, "-m", "heedful", "serve", str(run), "--languages", "xx-yy", "--port", "0", *options]
     with log.open("wb") as out:
@@ -81,17 +81,17 @@ def _port(process: "subprocess.Popen[bytes]", log: Path) -> int:
 
 
 class Client:
-    """A connection that is kept, and opened again where the server has closed it."""
+    """A connection that is kept open, and opened again if the server closes it."""
 
-    def __init__(self, port: int, patience: float = _PATIENCE) -> None:
+    def __init__(self, port: int, timeout: float = _TIMEOUT) -> None:
         self._port = port
-        self._patience = patience
+        self._timeout = timeout
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
-    async def ask(self, *request: bytes) -> Answer:
-        """Send these bytes, in as many parts, and read an answer."""
+    async def send(self, *request: bytes) -> Answer:
+        """Send these bytes in their parts, and read the answer."""
         try:
-            return await asyncio.wait_for(self._ask(request), self._patience)
+            return await asyncio.wait_for(self._send(request), self._timeout)
         except TimeoutError:
             self.close()
             raise Hung from None
@@ -100,16 +100,16 @@ class Client:
             return Answer(0)
 
     async def connect(self) -> None:
-        """Be connected before there is anything to ask."""
+        """Connect before the first request."""
         self._streams = self._streams or await asyncio.open_connection("127.0.0.1", self._port)
 
     def close(self) -> None:
-        """Leave, at once."""
+        """Disconnect."""
         if self._streams:
             self._streams[1].close()
         self._streams = None
 
-    async def _ask(self, request: Sequence[bytes]) -> Answer:
+    async def _send(self, request: Sequence[bytes]) -> Answer:
         await self.connect()
         assert self._streams is not None
         reader, writer = self._streams
@@ -120,46 +120,46 @@ class Client:
         fields = dict(line.lower().split(": ", 1) for line in head.splitlines()[1:] if ": " in line)
         body = await reader.readexactly(int(fields["content-length"])) if "content-length" in fields else b""
         if "content-length" not in fields:
-            body = await reader.read()  # to the end of the connection
+            body = await reader.read()  # until the server closes the connection
         if fields.get("connection") == "close" or "content-length" not in fields:
             self.close()
         return Answer(int(head.split()[1]), head, body)
 
 
 def post(path: str, body: Mapping[str, Any]) -> bytes:
-    """A request with JSON."""
+    """A POST request with a JSON body."""
     return raw_post(path, json.dumps(body).encode())
 
 
 def raw_post(path: str, body: bytes, *fields: bytes, kind: bytes = b"application/json") -> bytes:
-    """A request with these bytes."""
+    """A POST request with these bytes as its body."""
     head = [b"POST " + path.encode() + b" HTTP/1.1", b"Host: localhost", b"Content-Type: " + kind]
     return b"\r\n".join([*head, b"Content-Length: %d" % len(body), *fields, b"", body])
 
 
 def translate_request(texts: Sequence[str]) -> bytes:
-    """What LibreTranslate's clients send."""
+    """A request of a LibreTranslate client."""
     return post("/translate", {"q": list(texts) if len(texts) > 1 else texts[0], "source": "xx", "target": "yy"})
 
 
 @dataclass(slots=True)
 class Load:
-    """What came back to many clients."""
+    """The answers to many clients."""
 
     answers: dict[int, int] = field(default_factory=dict)
     hung: int = 0
     texts: int = 0
 
-    def note(self, answer: Answer, texts: int) -> None:
-        """One more."""
+    def count(self, answer: Answer, texts: int) -> None:
+        """Count an answer."""
         self.answers[answer.status] = self.answers.get(answer.status, 0) + 1
         self.texts += texts if answer.status == 200 else 0
 
 
 async def load_server(clients: Sequence[Client], requests: Sequence[tuple[int, bytes]], seconds: float) -> Load:
-    """All clients ask, one request after the other, until the time is over; those begun then are waited for.
+    """All clients send one request after another for so many seconds; then the last answers are awaited.
 
-    A client that is told to come back later does.
+    A client waits as long as Retry-After says.
     """
     load = Load()
     end = time.perf_counter() + seconds
@@ -169,11 +169,11 @@ async def load_server(clients: Sequence[Client], requests: Sequence[tuple[int, b
         while time.perf_counter() < end:
             texts, request = requests[next(turn) % len(requests)]
             try:
-                answer = await client.ask(request)
+                answer = await client.send(request)
             except Hung:
                 load.hung += 1
                 continue
-            load.note(answer, texts)
+            load.count(answer, texts)
             if answer.retry_after:
                 await asyncio.sleep(min(answer.retry_after, max(0.0, end - time.perf_counter())))
 

@@ -1,0 +1,126 @@
+"""The pages: the translation page, the API page, and the attention page of `heedful heads --serve`.
+
+All files are read when the server starts, so no request names a path.
+"""
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping
+from importlib import resources
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Request, Response
+from pydantic import BaseModel, Field
+
+from heedful.errors import HeedfulError
+from heedful.inspection.attention_view import load_explorer
+from heedful.pages.inline import asset, load_modules
+from heedful.serve.http_errors import RequestError
+from heedful.serve.request_body import media_type_of, read_body
+from heedful.serve.service import ServiceLimits
+
+_MEDIA_TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml", "html": "text/html"}
+_HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"
+    ),
+    "Cache-Control": "no-cache",
+}
+_ATTENTION_LIMITS = ServiceLimits(body=65_536)  # more than any sentence that can be shown
+# The attention page sets a policy of its own for its inlined script, but a page cannot forbid frames by itself.
+_ATTENTION_HEADERS = {"Content-Security-Policy": "frame-ancestors 'none'"}
+
+Explain = Callable[[str, list[str], int], Mapping[str, object]]  # text, heads that are off, n-best -> document
+
+
+class StaticPages:
+    """The pages as text, and their assets by name."""
+
+    def __init__(self) -> None:
+        explorer = load_explorer()
+        folder = resources.files("heedful.serve") / "static"
+        files = {file.name: file.read_text(encoding="utf-8") for file in folder.iterdir() if file.is_file()}
+        html, docs = files.pop("index.html"), files.pop("docs.html")
+        styles = {"theme.css": asset("theme.css"), "heads.css": explorer.style}
+        self.files = {**files, **styles, **explorer.modules}
+        self.html = html.replace("@@explorer@@", explorer.html).replace("@@preloads@@", self._preloads("main.js"))
+        self.docs = docs.replace("@@preloads@@", self._preloads("docs.js"))
+
+    @property
+    def paths(self) -> list[str]:
+        """The paths of all pages and files."""
+        return ["/", "/docs", *(f"/assets/{name}" for name in self.files)]
+
+    def _preloads(self, name: str) -> str:
+        """Links that let a browser load all modules at once, instead of one after another."""
+        modules = load_modules(name, self.files.__getitem__)
+        return "".join(f'<link rel="modulepreload" href="assets/{module}">\n' for module in modules if module != name)
+
+    @property
+    def router(self) -> APIRouter:
+        """Routes for the pages, which contain nothing from a request."""
+        router = APIRouter(include_in_schema=False)
+
+        @router.get("/", response_model=None)
+        async def main_page() -> Response:
+            return _respond(self.html, "html")
+
+        @router.get("/docs", response_model=None)
+        async def api_page() -> Response:
+            return _respond(self.docs, "html")
+
+        @router.get("/assets/{name}", response_model=None)
+        async def asset_file(name: str) -> Response:
+            if name not in self.files:
+                raise RequestError(404, "there is no such file")
+            return _respond(self.files[name], name.rpartition(".")[2])
+
+        return router
+
+
+def _respond(content: str, suffix: str) -> Response:
+    return Response(content, media_type=f"{_MEDIA_TYPES[suffix]}; charset=utf-8", headers=_HEADERS)
+
+
+class LiveAttentionRequest(BaseModel):
+    """A sentence of the page, and the heads that are switched off."""
+
+    text: str
+    off: list[str]
+    n_best: int = Field(ge=1, le=10)
+
+
+def attention_routes(page: str, explain: Explain) -> APIRouter:
+    """Routes for this page at /. `explain` answers its requests to /attention, one at a time."""
+    router = APIRouter()
+    turn = asyncio.Lock()  # heads are switched off in the model itself
+
+    @router.get("/", response_model=None)
+    async def main_page() -> Response:
+        return Response(page, media_type="text/html; charset=utf-8", headers=_ATTENTION_HEADERS)
+
+    @router.post("/attention", response_model=None)
+    async def attention(body: Annotated[LiveAttentionRequest, Depends(_read_request)]) -> Response:
+        async with turn:
+            content = await asyncio.to_thread(_explain_as_json, explain, body)
+        return Response(content, media_type="application/json")
+
+    return router
+
+
+async def _read_request(request: Request) -> LiveAttentionRequest:
+    """The body of a request from our own page: browsers let no foreign page set this header."""
+    if request.headers.get("x-heedful") != "1" or media_type_of(request) != "application/json":
+        raise RequestError(403, "a request needs the headers X-Heedful: 1 and Content-Type: application/json")
+    return await read_body(request, LiveAttentionRequest, _ATTENTION_LIMITS)
+
+
+def _explain_as_json(explain: Explain, body: LiveAttentionRequest) -> bytes:
+    try:
+        document = explain(body.text, body.off, body.n_best)
+    except HeedfulError as error:
+        raise RequestError(422, str(error)) from error
+    except Exception as error:  # the person who started the server sees the page, and no log
+        raise RequestError(500, f"unexpected {type(error).__name__}: {error}") from error
+    return json.dumps(document, ensure_ascii=False).encode()
