@@ -1,10 +1,11 @@
-"""What heedful promises when things go wrong, tried out and counted.
+"""Break things on purpose and count how often a guarantee of docs/reliability.md holds.
 
     python bench/faults.py                          all checks, half an hour on two cores
     python bench/faults.py --only kills --kills 20
     python bench/faults.py --only hostile --count 50000
 
-Everything happens in a temporary folder. Exit code 1 if a promise was broken. The figures are in docs/reliability.md.
+Everything happens in a temporary folder. The exit code is 1 if a guarantee was broken. docs/reliability.md has the
+figures.
 """
 
 import argparse
@@ -23,46 +24,46 @@ from faults_common import Check, Outcome, tell
 
 
 @dataclass(frozen=True, slots=True)
-class Promise:
-    """A check, how often it is tried, and what it holds."""
+class Guarantee:
+    """A guarantee, the check that attacks it, and the number of attempts."""
 
     check: Check
     count: int
     text: str
 
 
-PROMISES = {
-    "kills": Promise(faults_processes.kills, 100, "SIGKILL at any moment: the end is bit-identical"),
-    "signals": Promise(faults_processes.signals, 20, "SIGTERM, SIGUSR1, SIGINT: saved and ended within 10 s"),
-    "disk": Promise(faults_processes.disk, 20, "a full disk: exit code 5, checkpoints intact, goes on"),
-    "memory": Promise(faults_processes.memory, 10, "a memory limit: exit code 5, the budget named, goes on"),
-    "trainings": Promise(faults_processes.trainings, 40, "two trainings in a folder: the second is refused"),
-    "checkpoints": Promise(faults_files.checkpoints, 600, "damaged checkpoints: passed over with a sentence"),
-    "flips": Promise(faults_files.flips, 10_000, "flipped bits in a model folder: none is believed"),
-    "hostile": Promise(faults_files.hostile, 5000, "hostile model folders: our errors only, in time"),
-    "data": Promise(faults_runs.data, 200, "data changed under a resumed run: refused by name"),
-    "numbers": Promise(faults_runs.numbers, 60, "NaN and infinity in a batch: never in weights or on disk"),
+GUARANTEES = {
+    "kills": Guarantee(faults_processes.kills, 100, "SIGKILL at any moment: the result is bit-identical"),
+    "signals": Guarantee(faults_processes.signals, 20, "SIGTERM, SIGUSR1, SIGINT: saved and ended within 10 s"),
+    "disk": Guarantee(faults_processes.disk, 20, "a full disk: exit code 5, checkpoints intact, resumes"),
+    "memory": Guarantee(faults_processes.memory, 10, "a memory limit: exit code 5, the setting named, resumes"),
+    "trainings": Guarantee(faults_processes.trainings, 40, "two trainings in a folder: the second is refused"),
+    "checkpoints": Guarantee(faults_files.checkpoints, 600, "damaged checkpoints: skipped with a message"),
+    "flips": Guarantee(faults_files.flips, 10_000, "flipped bits in a model folder: all noticed"),
+    "hostile": Guarantee(faults_files.hostile, 5000, "hostile model folders: only our own errors, quickly"),
+    "data": Guarantee(faults_runs.data, 200, "data changed under a resumed run: refused by name"),
+    "numbers": Guarantee(faults_runs.numbers, 60, "NaN and infinity in a batch: never in weights or on disk"),
 }
 
 
 def main() -> int:
-    """Run them; 0 if every promise held."""
+    """Run the checks; 0 if every guarantee held."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", choices=tuple(PROMISES), action="append", help="this check; can be repeated")
-    parser.add_argument("--kills", type=int, default=PROMISES["kills"].count, help="how often to kill")
-    parser.add_argument("--count", type=int, help="how often to try each of the others")
-    parser.add_argument("--seed", type=int, default=1, help="of everything that is random here")
+    parser.add_argument("--only", choices=tuple(GUARANTEES), action="append", help="run only this check; repeatable")
+    parser.add_argument("--kills", type=int, default=GUARANTEES["kills"].count, help="number of kills")
+    parser.add_argument("--count", type=int, help="number of attempts of each other check")
+    parser.add_argument("--seed", type=int, default=1, help="seed of all random choices")
     parser.add_argument("--json", action="store_true", help="print an object instead of a table")
     given = parser.parse_args()
     rows, broken = [], False
-    for name in given.only or PROMISES:
-        promise = PROMISES[name]
-        count = given.kills if name == "kills" else given.count or promise.count
+    for name in given.only or GUARANTEES:
+        guarantee = GUARANTEES[name]
+        count = given.kills if name == "kills" else given.count or guarantee.count
         began = time.monotonic()
         with tempfile.TemporaryDirectory(prefix=f"faults-{name}-") as folder:
-            outcome = promise.check(Path(folder), count, random.Random(f"{name} {given.seed}"))
+            outcome = guarantee.check(Path(folder), count, random.Random(f"{name} {given.seed}"))
         broken = broken or bool(outcome.failures)
-        rows.append(_row(name, promise, outcome, time.monotonic() - began))
+        rows.append(_row(name, guarantee, outcome, time.monotonic() - began))
         for failure in outcome.failures[:20]:
             tell(f"{name}: {failure}")
         if not given.json:
@@ -72,10 +73,10 @@ def main() -> int:
     return 1 if broken else 0
 
 
-def _row(name: str, promise: Promise, outcome: Outcome, seconds: float) -> dict[str, object]:
+def _row(name: str, guarantee: Guarantee, outcome: Outcome, seconds: float) -> dict[str, object]:
     return {
         "name": name,
-        "promise": promise.text,
+        "guarantee": guarantee.text,
         "tried": outcome.tried,
         "failed": len(outcome.failures),
         "seconds": round(seconds, 1),
@@ -84,7 +85,7 @@ def _row(name: str, promise: Promise, outcome: Outcome, seconds: float) -> dict[
 
 
 def _line(row: dict[str, object]) -> str:
-    return f"| `{row['name']}` | {row['promise']}; {row['note']} | {row['tried']} | {row['failed']} |"
+    return f"| `{row['name']}` | {row['guarantee']}; {row['note']} | {row['tried']} | {row['failed']} |"
 
 
 if __name__ == "__main__":

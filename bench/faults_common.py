@@ -1,4 +1,4 @@
-"""What the checks of faults.py share: a small text, a training of it as a process, and what a check gives back."""
+"""Shared by the checks of faults.py: a small text, a training of it as a process, and the outcome of a check."""
 
 import json
 import random
@@ -27,27 +27,27 @@ SETTINGS = (
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How often something was tried, what went wrong, and what was counted beside."""
+    """The number of attempts, the failures, and a note with other counts."""
 
     tried: int
     failures: tuple[str, ...]
     note: str
-    skipped: str = ""  # why it could not be tried at all
+    skipped: str = ""  # why the check could not run at all
 
 
-Check = Callable[[Path, int, random.Random], Outcome]  # in this folder, so often, with these random numbers
+Check = Callable[[Path, int, random.Random], Outcome]  # folder to work in, number of attempts, random numbers
 
 
 def tell(text: str) -> None:
-    """A line on how far it is, for whoever waits."""
+    """Print a line of progress."""
     print(text, file=sys.stderr, flush=True)
 
 
-# A training
+# Training
 
 
 def write_text(folder: Path, lines: int = 1500) -> None:
-    """Sentences of a made-up language, and their words in reversed order."""
+    """Write sentences of an invented language, and a translation with their words reversed."""
     chance = random.Random(5)
     words = ["".join(chance.choices("abdeiklmnorstu", k=chance.randint(2, 6))) for _ in range(60)]
     text = [chance.choices(words, k=chance.randint(1, 12)) for _ in range(lines)]
@@ -57,14 +57,14 @@ def write_text(folder: Path, lines: int = 1500) -> None:
 
 
 def experiment(folder: Path, *settings: str) -> Experiment:
-    """The same training for a check within this process."""
+    """The same experiment, for a check within this process."""
     data = {"source": [str(folder / "text.en")], "target": [str(folder / "text.de")]}
     return make_experiment(merge({"data": data}, *map(parse_setting, (*SETTINGS, *settings))))
 
 
 @contextmanager
 def plain_log() -> Iterator[None]:
-    """Neither TensorBoard nor pictures, which take longer than so small a training."""
+    """Write no TensorBoard files and no pictures, which would take longer than the training itself."""
     with (
         mock.patch("heedful.training.event_log._open_tensorboard", return_value=None),
         mock.patch("heedful.training.event_log.draw_curve"),
@@ -90,43 +90,43 @@ def train_command(folder: Path, steps: int, *settings: str) -> list[str]:
 
 
 def train_whole(folder: Path, run: Path, steps: int, *settings: str) -> None:
-    """The training that nobody disturbs."""
+    """Train without any disturbance."""
     began = time.monotonic()
     subprocess.run([*train_command(folder, steps, *settings), "--out", str(run)], check=True, capture_output=True)
     tell(f"undisturbed: {steps} steps in {time.monotonic() - began:.0f} s")
 
 
 def start(command: Sequence[str], run: Path) -> "subprocess.Popen[str]":
-    """Begin, or go on where there is something to go on with."""
+    """Start the training, or resume it if the run folder exists."""
     begun = (run / "experiment.toml").exists()
     line = [*command[:4], "--resume", str(run)] if begun else [*command, "--out", str(run)]
     return subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
 
 
 def finish(command: Sequence[str], run: Path) -> str:
-    """Let it come to its end; what went wrong, or nothing."""
+    """Train to the end; returns a failure, or an empty string."""
     process = start(command, run)
     _, err = process.communicate()
     return f"exit code {process.returncode} at the end: {last_line(err)}" if process.returncode else ""
 
 
 def last_line(text: str) -> str:
-    """The last line that says something."""
+    """The last line that is not empty."""
     lines = [line for line in text.splitlines() if line.strip()]
     return lines[-1] if lines else ""
 
 
-# What it leaves behind
+# The results of a training
 
 
 def wait_for_a_step(run: Path, before: int, process: "subprocess.Popen[str]") -> None:
-    """Until the log has a later step, or the process has ended."""
+    """Wait until the log has a later step or the process has ended."""
     while process.poll() is None and last_step(run) <= before:
         time.sleep(0.02)
 
 
 def last_step(run: Path) -> int:
-    """The last step in the log; what a kill cut off does not count."""
+    """The last complete step in the log."""
     log = run / "events.jsonl"
     lines = log.read_text(encoding="utf-8").split("\n")[:-1] if log.exists() else []
     return max((json.loads(line)["step"] for line in lines), default=0)
@@ -139,7 +139,7 @@ def last_saved(run: Path) -> int:
 
 
 def differences(whole: Path, run: Path, steps: int) -> list[str]:
-    """Names of what is not the same, bit by bit, as in the training that nobody disturbed."""
+    """The names of files and logs that differ from those of the undisturbed training."""
     last = f"checkpoints/step-{steps:08d}/tensors.safetensors"
     found = [name for name in ("model.safetensors", last) if (whole / name).read_bytes() != (run / name).read_bytes()]
     for kind in ("StepDone", "Validated"):

@@ -1,4 +1,4 @@
-"""Checks on files that are not what was written: checkpoints and model folders, damaged by chance or by intent."""
+"""Checks with damaged and hostile files: checkpoints and model folders."""
 
 import json
 import random
@@ -33,7 +33,7 @@ _SENTENCE = "dodik sale"
 
 
 def checkpoints(folder: Path, count: int, chance: random.Random) -> Outcome:
-    """Damage the newest one to three of four checkpoints; the newest sound one must be found, with its bits."""
+    """Damage the newest one to three of four checkpoints; the newest intact one must be loaded, with the same bits."""
     common.write_text(folder, lines=300)
     run = common.train_here(folder, folder / "run", "train.max_steps=4", "train.save_every=1")
     place, spare = run / "checkpoints", folder / "spare"
@@ -52,23 +52,23 @@ def checkpoints(folder: Path, count: int, chance: random.Random) -> Outcome:
             shutil.copytree(spare / f"step-{step:08d}", place / f"step-{step:08d}")
     note = ", ".join(f"{number} {kind}" for kind, number in kinds.items())
     return Outcome(
-        sum(kinds.values()), tuple(failures), f"{note}; each time the newest sound one was taken, and said so"
+        sum(kinds.values()), tuple(failures), f"{note}; each time the newest intact one was loaded, with a message"
     )
 
 
 def _damage(place: Path, step: int, chance: random.Random) -> str:
-    """Damage one file of a checkpoint; give the kind."""
+    """Damage one file of a checkpoint; return the kind of damage."""
     folder = place / f"step-{step:08d}"
     path = chance.choice(sorted(folder.iterdir()))
     content = path.read_bytes()
     at = chance.randrange(len(content))
-    kind = chance.choice(("flipped", "cut off", "half-written", "missing", "of another step"))
+    kind = chance.choice(("flipped", "truncated", "half-written", "missing", "from another step"))
     match kind:
         case "flipped":
             path.write_bytes(_flip(content, at, chance))
-        case "cut off":
+        case "truncated":
             path.write_bytes(content[:at])
-        case "half-written":  # what a power cut leaves of a file that was not forced to the disk
+        case "half-written":  # as a power cut leaves a file that was not flushed
             path.write_bytes(content[:at] + bytes(len(content) - at))
         case "missing":
             path.unlink()
@@ -90,30 +90,30 @@ def _bits(place: Path, step: int) -> dict[str, bytes]:
 
 
 def _found(place: Path, wanted: int, damaged: list[int], good: dict[int, dict[str, bytes]]) -> list[str]:
-    """What is wrong with what was found."""
+    """The failures of loading the newest checkpoint."""
     try:
         found = Checkpoints(place, 4).load_latest()
     except Exception as error:
         return [f"{type(error).__name__}: {error}"]
     if found is None or found[0].step != wanted:
-        return [f"step {found[0].step if found else None} was taken instead of {wanted}"]
+        return [f"step {found[0].step if found else None} was loaded instead of {wanted}"]
     bits = {name: tensor.numpy().tobytes() for name, tensor in found[0].tensors.items()}
     said = all(f"step-{step:08d} is damaged" in "".join(found[1]) for step in damaged)
-    return [*([] if bits == good[wanted] else ["other bits"]), *([] if said else ["nothing was said"])]
+    return [*([] if bits == good[wanted] else ["different bits"]), *([] if said else ["no message"])]
 
 
 # Flipped bits
 
 
 def flips(folder: Path, count: int, chance: random.Random) -> Outcome:
-    """Flip one bit of a model folder and load it: refused, or, where the file is not loaded, no difference."""
+    """Flip one bit of a model folder and load it: it is refused, or the file is not one that is loaded."""
     run = _model_folder(folder)
     loaded = [*_checked(run), MANIFEST, "model.safetensors"]
     others = sorted(str(path.relative_to(run)) for path in _files(run) if str(path.relative_to(run)) not in loaded)
     wanted = _translated(run)
     failures, refused, harmless = [], Counter[str](), Counter[str]()
     for number in range(count):
-        # Nine in ten in what is loaded: there a flip would matter.
+        # Nine in ten in files that are loaded, where a flip matters.
         name = chance.choice(others if number % 10 == 0 else loaded)
         with _flipped(run / name, chance) as where:
             try:
@@ -141,7 +141,7 @@ def _names(counts: Counter[str]) -> str:
 
 @contextmanager
 def _flipped(path: Path, chance: random.Random) -> Iterator[str]:
-    """In place, and back again."""
+    """Flip a bit in place while the block runs."""
     place, bit = chance.randrange(path.stat().st_size), chance.randrange(8)
     was = _flip_at(path, place, bit)
     try:
@@ -160,7 +160,7 @@ def _flip_at(path: Path, place: int, bit: int) -> int:
 
 
 def _model_folder(folder: Path) -> Path:
-    """A folder as it is given to others: without checkpoints and prepared data."""
+    """A run folder as people share it: without checkpoints and prepared data."""
     common.write_text(folder, lines=300)
     run = common.train_here(folder, folder / "run", "train.max_steps=4")
     for part in ("checkpoints", "data"):
@@ -186,14 +186,14 @@ def _translated(run: Path) -> tuple[str, float]:
 
 
 def hostile(folder: Path, count: int, chance: random.Random) -> Outcome:
-    """Mutate a file with intent, its checksums made good again: one of our errors, or a model, in time and memory."""
+    """Mutate a file and correct its checksum: loading gives our own error or a model, in little time and memory."""
     run = _model_folder(folder)
     checked = _checked(run)
     names = [*checked, MANIFEST, "model.safetensors"]
     good = {name: (run / name).read_bytes() for name in names}
     before, slowest = _peak(), 0.0
     failures, refused = [], Counter[str]()
-    with mock.patch("os.fsync"):  # the disk's part is not what is tried out here
+    with mock.patch("os.fsync"):  # this check is not about the disk
         for number in range(count):
             name = chance.choice(names)
             if name == "model.safetensors" and number % 3 == 0:
@@ -225,7 +225,7 @@ def _peak() -> int:
 
 
 def _load(run: Path) -> tuple[str, bool]:
-    """What broke, and whether it was refused."""
+    """A failure or an empty string, and whether the folder was refused."""
 
     def too_long(*_: object) -> None:
         raise TimeoutError("over 10 s")
@@ -294,20 +294,20 @@ _WORDS = (
 
 
 def _mutated(name: str, content: bytes, chance: random.Random) -> bytes:
-    """One to three changes of the kinds that break parsers and sizes."""
+    """Make one to three changes that break parsers and sizes."""
     ways: list[Callable[[bytes, random.Random], bytes]] = [_spliced, _renumbered, _cut]
     if name.endswith(".json"):
         ways += [_restructured, _restructured]
     for _ in range(chance.randint(1, 3)):
         content = chance.choice(ways)(content, chance)
     if name == "model.safetensors" and chance.random() < 0.5 and len(content) > 8:
-        # The header's length made good again, so that what stands in it is read.
+        # Correct the header's length, so that its content is parsed.
         content = struct.pack("<Q", max(0, content.rfind(b"}}", 0, 1 << 16) - 6)) + content[8:]
     return content
 
 
 def _write_other_weights(run: Path, chance: random.Random) -> None:
-    """Weights with a true checksum, of which one is missing, of another shape or kind, or one more."""
+    """Write weights with a correct checksum, but with one missing, extra, or of another shape or type."""
     weights = load_tensors(run / "model.safetensors")
     name = chance.choice(sorted(weights))
     match chance.randrange(5):
@@ -344,7 +344,7 @@ def _cut(content: bytes, chance: random.Random) -> bytes:
 
 
 def _restructured(content: bytes, chance: random.Random) -> bytes:
-    """Another value at some place of the JSON, or a key more or less."""
+    """Replace a value at some place of the JSON, or add or remove a key."""
     try:
         tree = json.loads(content)
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""Checks on trainings that are processes of their own: killed, sent signals, doubled, and short of disk or memory."""
+"""Checks on training processes: killed, signalled, started twice, and short of disk space or memory."""
 
 import os
 import random
@@ -22,7 +22,7 @@ STEPS_A_KILL = 25
 SECONDS_TO_STOP = 10.0
 _MIB = 1 << 20
 
-# Like `ulimit -v` from the moment on at which the libraries are loaded, which alone map gigabytes.
+# Like `ulimit -v`, but set after the libraries are loaded, because they alone map gigabytes.
 LIMITED = """
 import resource, sys
 import heedful.kernels.attention_kernels, heedful.kernels.dropout_norm, heedful.kernels.label_smoothing
@@ -37,7 +37,7 @@ main()
 
 
 def kills(folder: Path, count: int, chance: random.Random) -> Outcome:
-    """SIGKILL one training again and again: half of the times at any moment of the process, half after a step."""
+    """Kill one training again and again: half the time at a random moment, half the time after a step."""
     steps, run = STEPS_A_KILL * max(1, count), folder / "run"
     common.write_text(folder)
     common.train_whole(folder, folder / "whole", steps)
@@ -67,12 +67,12 @@ def kills(folder: Path, count: int, chance: random.Random) -> Outcome:
     if not failures:
         failures = [f"different: {name}" for name in common.differences(folder / "whole", run, steps)]
     kinds = f"{killed - after_a_step} before and {after_a_step} after the first new step"
-    note = f"{kinds} of a process; {steps} steps, {repeated} of them done twice; the end bit-identical"
+    note = f"{kinds} of a process; {steps} steps, {repeated} of them repeated; the result is bit-identical"
     return Outcome(killed, tuple(failures), note)
 
 
 def signals(folder: Path, count: int, chance: random.Random) -> Outcome:
-    """SIGTERM, SIGUSR1 and SIGINT to one training: half of the times as soon as it has its lock, half after a step."""
+    """Send SIGTERM, SIGUSR1 and SIGINT to one training: half the time once it has its lock, half after a step."""
     steps, run = STEPS_A_KILL * max(1, count), folder / "run"
     common.write_text(folder)
     common.train_whole(folder, folder / "whole", steps)
@@ -99,11 +99,11 @@ def signals(folder: Path, count: int, chance: random.Random) -> Outcome:
     if not failures:
         failures = [f"different: {name}" for name in common.differences(folder / "whole", run, steps)]
     note = f"{saved} in training, with a checkpoint, and {sent - saved} before it; the slowest took {slowest:.1f} s"
-    return Outcome(sent, tuple(failures), f"{note}; the end bit-identical")
+    return Outcome(sent, tuple(failures), f"{note}; the result is bit-identical")
 
 
 def _wait_for_lock(run: Path, process: "subprocess.Popen[str]") -> None:
-    """Until the process holds the folder; earlier it has not yet come to listen to signals."""
+    """Wait until the process holds the folder; before that it does not handle signals yet."""
     while process.poll() is None:
         if (run / LOCK).exists() and (run / LOCK).read_text().strip() == str(process.pid):
             return
@@ -114,7 +114,7 @@ def _wait_for_lock(run: Path, process: "subprocess.Popen[str]") -> None:
 
 
 def trainings(folder: Path, count: int, chance: random.Random) -> Outcome:
-    """A second training in a folder is refused, until the first is killed; then it goes on at once."""
+    """Start a second training in a folder: it is refused until the first is killed, then it starts at once."""
     common.write_text(folder)
     run, command = folder / "run", common.train_command(folder, 1_000_000)
     failures, refused, freed = [], 0, 0
@@ -149,7 +149,7 @@ def _resume(run: Path, *settings: str) -> list[str]:
 
 
 def disk(folder: Path, count: int, chance: random.Random) -> Outcome:
-    """Train on a file system that is too small, of a random size; make it larger, and go on."""
+    """Train on a file system that is too small, of a random size; enlarge it and resume."""
     steps, place = 60, folder / "small"
     common.write_text(folder)
     place.mkdir()
@@ -167,12 +167,12 @@ def disk(folder: Path, count: int, chance: random.Random) -> Outcome:
         full, saved = full + was_full, saved + (kept > 0)
         failures += [f"{size} bytes: {what}" for what in wrong]
         tell(f"disk {number + 1}: {size >> 10} KiB, {'full' if was_full else 'large enough'}, step {kept} was saved")
-    note = f"{full} filled up, {saved} of them with checkpoints by then, all intact; with more room all ended the same"
+    note = f"{full} filled up, {saved} of them after checkpoints, all intact; with more space all runs ended the same"
     return Outcome(count, tuple(failures), note)
 
 
 def _fill_up(command: Sequence[str], place: Path, whole: Path, steps: int) -> tuple[list[str], bool, int]:
-    """What went wrong, whether the disk was full, and which checkpoint survived it."""
+    """The failures, whether the disk was full, and the step of the last checkpoint."""
     run = place / "run"
     process = common.start(command, run)
     _, err = process.communicate()
@@ -191,7 +191,7 @@ def _fill_up(command: Sequence[str], place: Path, whole: Path, steps: int) -> tu
 
 
 def _newest(run: Path) -> tuple[int, str]:
-    """The step of the newest checkpoint, and what is wrong with any of them."""
+    """The step of the newest checkpoint, and the damage of any of them."""
     try:
         found = Checkpoints(run / "checkpoints", 2).load_latest()
     except FolderError as error:
@@ -202,7 +202,7 @@ def _newest(run: Path) -> tuple[int, str]:
 
 
 def _unmountable(place: Path) -> str:
-    """Why no file system of a given size can be made here, or nothing."""
+    """Why no file system of a given size can be made here, or an empty string."""
     try:
         with _mounted(place, _MIB):
             return ""
@@ -227,7 +227,7 @@ def _mount(*arguments: object) -> None:
 
 
 def memory(folder: Path, count: int, chance: random.Random) -> Outcome:
-    """Resume with little more memory than the libraries take; then once more without a limit."""
+    """Resume with little more memory than the libraries need, then again without a limit."""
     if not sys.platform.startswith("linux"):
         return Outcome(0, (), "", "only Linux limits the memory of a process")
     large = ("train.batch_tokens=16384", "train.accumulate=1", "train.save_every=3", "train.schedule=constant")
@@ -245,7 +245,7 @@ def memory(folder: Path, count: int, chance: random.Random) -> Outcome:
             continue
         hit += 1
         sentence = common.last_line(err)
-        # Where the memory does not even suffice to load the model, another budget would not help.
+        # If there is not even enough memory to load the model, a smaller batch would not help.
         wanted = "with train.batch_tokens = 16384" if "resuming at step 3" in err else "heedful: out of memory"
         named += "16384" in sentence
         if code != 5 or wanted not in sentence or "Traceback" in err:
@@ -258,14 +258,16 @@ def memory(folder: Path, count: int, chance: random.Random) -> Outcome:
         if ended.returncode or different:
             failures.append(f"resumed: exit code {ended.returncode}, different: {different}")
         shutil.rmtree(run)
-    note = f"8 to 300 MiB above what the libraries take; {hit} ran out of it, {named} of them in training"
+    note = f"8 to 300 MiB more than the libraries need; {hit} ran out of it, {named} of them in training"
     return Outcome(
-        count, tuple(failures), f"{note}, with the budget and its value named; resumed, the end bit-identical"
+        count,
+        tuple(failures),
+        f"{note}, with the setting and its value named; resumed, the result is bit-identical",
     )
 
 
 def _limited(begun: Path, run: Path, room: int) -> tuple[int, str]:
-    """Go on with a copy of a training, to step 6, with so many bytes of memory more than the libraries take."""
+    """Resume a copy of a training to step 6, with `room` more bytes of memory than the libraries need."""
     shutil.copytree(begun, run)
     line = [sys.executable, "-c", LIMITED, str(room), "train", "--resume", str(run), "--set", "train.max_steps=6"]
     ran = subprocess.run(line, capture_output=True, text=True, check=False, env={**os.environ, "OMP_NUM_THREADS": "1"})

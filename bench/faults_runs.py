@@ -1,4 +1,4 @@
-"""Checks within this process: data that changes under a resumed run, and numbers that are none."""
+"""Checks within this process: data that changes before a run is resumed, and NaN or infinity in training."""
 
 import math
 import os
@@ -21,11 +21,11 @@ from heedful.models.transformer import Transformer
 from heedful.training.events import Finished, StepDone
 from heedful.training.run import resume_run
 
-# Other data
+# Changed data
 
 
 class _Listener:
-    """Keeps what a run says."""
+    """Collects the reports of a run."""
 
     def __init__(self) -> None:
         self.said: list[str] = []
@@ -34,11 +34,11 @@ class _Listener:
         self.said.append(sentence)
 
     def progress(self, what: str, done: int, total: int) -> None:
-        """Not of interest here."""
+        """Ignore it."""
 
 
 def data(folder: Path, count: int, chance: random.Random) -> Outcome:
-    """Change a text, or a file that was prepared of it, and resume: refused by name; a text that is gone is told of."""
+    """Change a text or a prepared file and resume: it is refused by name; a missing text is reported."""
     common.write_text(folder, lines=300)
     run = common.train_here(folder, folder / "run", "train.max_steps=10", "data.hold_out=20", stop=True)
     texts = [folder / "text.en", folder / "text.de"]
@@ -57,22 +57,22 @@ def data(folder: Path, count: int, chance: random.Random) -> Outcome:
 
 
 def _judge(run: Path, path: Path, kind: str, text: bool) -> str:
-    """What was wrong with the answer, or nothing."""
+    """The failure of a resumed run, or an empty string."""
     refused, said = _resumed(run)
     match kind:
         case "touched":
             return refused
         case "gone" if text:
-            return refused or ("" if path.name in said else "nothing was said")
+            return refused or ("" if path.name in said else "no message")
         case "gone" if path.name == "manifest.json":
-            return refused or ("" if "cannot be verified" in said else "nothing was said")
-    # The name in a manifest's own complaint is that of the file; a damaged manifest names itself.
+            return refused or ("" if "cannot be verified" in said else "no message")
+    # The message names the changed file; a damaged manifest names itself.
     return "" if path.name in refused else f"not refused by name: {refused or said}"
 
 
 @contextmanager
 def _changed(path: Path, kind: str, chance: random.Random) -> Iterator[None]:
-    """Change a file, and put it back as it was, its times included."""
+    """Change a file while the block runs, then restore it with its times."""
     content, state = path.read_bytes(), path.stat()
     at = chance.randrange(len(content))
     match kind:
@@ -94,7 +94,7 @@ def _changed(path: Path, kind: str, chance: random.Random) -> Iterator[None]:
 
 
 def _resumed(run: Path) -> tuple[str, str]:
-    """Why a resumed run was refused, or nothing; and what it said."""
+    """The reason why a resumed run was refused, or an empty string, and its reports."""
     listener = _Listener()
     try:
         with common.plain_log():
@@ -105,14 +105,14 @@ def _resumed(run: Path) -> tuple[str, str]:
     return "", " ".join(listener.said)
 
 
-# Numbers that are none
+# NaN and infinity
 
 STEPS = 8
 POISONS = ("NaN in the loss", "infinity in the loss", "NaN in the gradient")
 
 
 def numbers(folder: Path, count: int, chance: random.Random) -> Outcome:
-    """Poison one batch of a training that stops, or skips, at such a number."""
+    """Put NaN or infinity into one batch of a training that stops at it or skips it."""
     common.write_text(folder, lines=300)
     settings = (f"train.max_steps={STEPS}", "train.batch_tokens=256", "train.save_every=2", "train.validate_every=3")
     begun = common.train_here(folder, folder / "begun", *settings, stop=True)
@@ -151,7 +151,7 @@ def _skipped(run: Path, poison: str, step: int) -> list[str]:
 
 
 def _follow(run: Path, mode: str, poison: "Poison | None") -> tuple[int, int]:
-    """Resume to the end; the last step, and how many updates were skipped."""
+    """Resume to the end; the last step and the number of skipped updates."""
     step = skipped = 0
     with common.plain_log(), poison.poured() if poison else nullcontext():
         for event in resume_run(run, {"train": {"on_non_finite": mode}}, _Listener(), lambda: ""):
@@ -165,7 +165,7 @@ def _follow(run: Path, mode: str, poison: "Poison | None") -> tuple[int, int]:
 
 
 class Poison:
-    """In one update the first features of the decoder are no numbers, or their gradient is none."""
+    """Makes the first features of the decoder, or their gradient, NaN or infinite in one update."""
 
     def __init__(self, kind: str, step: int) -> None:
         self._step = step
@@ -174,13 +174,13 @@ class Poison:
         self._armed = step == 1
 
     def heard(self, event: object) -> None:
-        """Be ready after the step before."""
+        """Arm it after the step before."""
         if isinstance(event, StepDone) and event.step == self._step - 1:
             self._armed = True
 
     @contextmanager
     def poured(self) -> Iterator[None]:
-        """For as long as the block runs."""
+        """Replace the features while the block runs."""
         features = Transformer.features
 
         def spoilt(model: Transformer, *arguments: object, **named: object) -> Tensor:
@@ -198,7 +198,7 @@ class Poison:
 
 
 def _not_finite(run: Path) -> list[str]:
-    """What on the disk is no number."""
+    """The tensors on disk that are not finite."""
     files = [*run.glob("checkpoints/step-*/tensors.safetensors"), *run.glob("model.safetensors")]
     return [
         f"{path.name}: {name} is not finite"

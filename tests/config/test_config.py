@@ -1,4 +1,4 @@
-"""Recipes: what is read, what wins, and every mistake with its sentence."""
+"""Recipes: how they are read, which value wins, and the message for every mistake."""
 
 import dataclasses
 import tomllib
@@ -31,7 +31,7 @@ RECIPES = Path(__file__).resolve().parents[2] / "recipes"
 
 
 def mistake(toml: str) -> str:
-    """What is said of a recipe with this text."""
+    """The message about a recipe with this text."""
     with pytest.raises(ConfigError) as caught:
         make_experiment(tomllib.loads(toml))
     return str(caught.value)
@@ -109,7 +109,7 @@ class TestRanges:
         "train.label_smoothing", "train.ema_decay",
     )  # fmt: skip
     ABOVE_ZERO = ("train.learning_rate", "train.timeout_minutes", "search.temperature")
-    # Below; and where the text is known, in `text`.
+    # Checked below, or in `text` once the text is known.
     ELSEWHERE = ("seed", "search.seed", "search.top_p", "text.vocabulary_size")
 
     def test_every_number_has_a_range(self) -> None:
@@ -117,7 +117,7 @@ class TestRanges:
         assert numbers == {*self.LEAST, *self.BELOW_ONE, *self.ABOVE_ZERO, *self.ELSEWHERE}
 
     @pytest.mark.parametrize("key", LEAST)
-    def test_a_number_below_its_least_is_named(self, key: str) -> None:
+    def test_a_number_below_its_least_value_is_named(self, key: str) -> None:
         low = self.LEAST[key]
         is_float = type(flat(Experiment())[key]) is float
         wrong = f"{low - 1}.0" if is_float else f"{low - 1}"
@@ -126,15 +126,15 @@ class TestRanges:
         assert str(caught.value) == f"{key} must be at least {low}, but is {wrong} instead"
 
     @pytest.mark.parametrize("key", LEAST)
-    def test_the_least_itself_is_taken(self, key: str) -> None:
+    def test_the_least_value_is_accepted(self, key: str) -> None:
         low = self.LEAST[key]
-        # With other values that fit: two heads cannot share a width of one, three parts not a batch of one.
+        # Other values must fit: a width of one cannot hold two heads, nor a batch of one token three parts.
         around = {"model": {"num_heads": 1}}
         assert flat(make_experiment(merge(around, parse_setting(f"{key}={low}"))))[key] == low
 
     @pytest.mark.parametrize("key", BELOW_ONE)
     @pytest.mark.parametrize("value", ["-0.1", "1.0", "1.5"])
-    def test_a_share_is_at_least_0_and_below_1(self, key: str, value: str) -> None:
+    def test_a_probability_is_at_least_0_and_below_1(self, key: str, value: str) -> None:
         with pytest.raises(ConfigError) as caught:
             make_experiment(parse_setting(f"{key}={value}"))
         assert str(caught.value) == f"{key} must be at least 0 and below 1, but is {value} instead"
@@ -147,19 +147,19 @@ class TestRanges:
         assert str(caught.value) == f"{key} must be above 0, but is {value} instead"
 
     @pytest.mark.parametrize("seed", [-1, 2**63])
-    def test_a_seed_is_one_that_every_generator_takes(self, seed: int) -> None:
+    def test_a_seed_must_suit_every_generator(self, seed: int) -> None:
         with pytest.raises(ConfigError) as caught:
             make_experiment({"seed": seed})
         assert str(caught.value) == f"seed must be at least 0 and below 9223372036854775808, but is {seed} instead"
         assert make_experiment({"seed": 2**63 - 1}).seed == 2**63 - 1
 
-    def test_a_seed_of_the_search_is_one_too(self) -> None:
+    def test_the_seed_of_the_search_has_the_same_range(self) -> None:
         assert mistake("[search]\nseed = -3") == (
             "search.seed must be at least 0 and below 9223372036854775808, but is -3 instead"
         )
 
     @pytest.mark.parametrize("value", ["0.0", "1.5", "-0.1"])
-    def test_a_nucleus_has_some_probability_and_at_most_all(self, value: str) -> None:
+    def test_top_p_is_above_0_and_at_most_1(self, value: str) -> None:
         assert mistake(f"[search]\ntop_p = {value}") == (
             f"search.top_p must be above 0 and at most 1, but is {value} instead"
         )
@@ -167,7 +167,7 @@ class TestRanges:
 
 
 class TestFit:
-    """Values that are right each and wrong together."""
+    """Values that are valid alone but not together."""
 
     def test_heads_must_divide_the_width(self) -> None:
         assert mistake("[model]\nd_model = 10\nnum_heads = 4") == (
@@ -179,14 +179,14 @@ class TestFit:
             "search.beam is 4, which 3 groups do not divide; change search.groups or --beam"
         )
 
-    def test_one_width_of_its_own_is_not_enough(self) -> None:
+    def test_setting_only_one_of_d_k_and_d_v_is_not_enough(self) -> None:
         assert "which 4 heads do not divide" in mistake("[model]\nd_model = 10\nnum_heads = 4\nd_k = 3")
 
-    def test_heads_with_widths_of_their_own_need_not(self) -> None:
+    def test_heads_need_not_divide_the_width_if_d_k_and_d_v_are_set(self) -> None:
         model = make_experiment({"model": {"d_model": 10, "num_heads": 4, "d_k": 3, "d_v": 5}}).model
         assert (model.d_k, model.d_v) == (3, 5)
 
-    def test_the_width_is_even(self) -> None:
+    def test_the_width_must_be_even(self) -> None:
         assert mistake("[model]\nd_model = 9\nnum_heads = 3") == "model.d_model must be even, but is 9 instead"
 
     @pytest.mark.parametrize(
@@ -198,21 +198,21 @@ class TestFit:
         ],
     )
     @pytest.mark.parametrize(("preset", "family"), [("gru", "recurrent"), ("convs2s", "convolutional")])
-    def test_what_only_a_transformer_has_is_refused_of_others(
+    def test_keys_of_transformers_are_refused_for_other_families(
         self, setting: str, shown: str, preset: str, family: str
     ) -> None:
         assert mistake(f"[model]\npreset = '{preset}'\n{setting}") == (
             f"model.{shown} but model.family is '{family}', which does not use it; leave it out"
         )
 
-    def test_without_attention_both_stacks_are_equally_deep(self) -> None:
+    def test_without_attention_both_stacks_must_be_equally_deep(self) -> None:
         assert mistake("[model]\npreset = 'lstm'\nencoder_layers = 3") == (
             "model.encoder_layers is 3 but model.decoder_layers is 2; without attention each decoder layer starts "
             "from an encoder layer: make them equal, or set model.attention"
         )
         assert make_experiment({"model": {"preset": "luong", "encoder_layers": 3}}).model.encoder_layers == 3
 
-    def test_a_convolution_has_a_middle(self) -> None:
+    def test_a_kernel_must_have_a_middle(self) -> None:
         assert mistake("[model]\npreset = 'convs2s'\nkernel_width = 4") == (
             "model.kernel_width must be odd, but is 4 instead"
         )
@@ -223,7 +223,7 @@ class TestFit:
             "which learns its positions; set model.positions = 'learned'"
         )
 
-    def test_a_recurrent_model_has_no_heads_that_must_divide_it(self) -> None:
+    def test_heads_need_not_divide_the_width_of_a_recurrent_model(self) -> None:
         assert make_experiment({"model": {"preset": "gru", "d_model": 101}}).model.d_model == 101
 
     def test_two_vocabularies_cannot_share_one_embedding(self) -> None:
@@ -252,7 +252,7 @@ class TestFit:
 
 
 class TestRemoved:
-    """Options of version 0.1 that are gone; its run folders name all of them with their defaults."""
+    """Options that 0.2 removed; run folders of 0.1 name all of them with their defaults."""
 
     @pytest.mark.parametrize(
         "setting",
@@ -276,7 +276,7 @@ class TestRemoved:
         assert str(caught.value) == sentence
 
 
-def test_another_schedule_keeps_the_height_of_the_rate() -> None:
+def test_another_schedule_keeps_the_peak_of_the_rate() -> None:
     def peak(**train: object) -> float:
         found = make_experiment({"model": {"preset": "modern"}, "train": train})
         return learning_rate(found.train.warmup_steps, found.model.d_model, found.train)
@@ -312,18 +312,18 @@ class TestRecipes:
         wrong = tmp_path / "nowhere" / "x.toml"
         assert self.refused(wrong) == f"no recipe {wrong}"
 
-    def test_a_folder_is_no_recipe(self, tmp_path: Path) -> None:
+    def test_a_folder_is_not_a_recipe(self, tmp_path: Path) -> None:
         assert self.refused(tmp_path) == (
             f"{tmp_path} is a folder, not a recipe; to resume a run, use --resume {tmp_path}"
         )
 
-    def test_what_is_not_toml_is_named_with_the_place(self, tmp_path: Path) -> None:
+    def test_invalid_toml_is_named_with_its_place(self, tmp_path: Path) -> None:
         path = tmp_path / "x.toml"
         path.write_text("[train]\nmax_steps == 3\n")
         assert self.refused(path).startswith(f"{path} is not TOML: ")
         assert "line 2" in self.refused(path)
 
-    def test_what_is_not_text_is_named_with_the_byte(self, tmp_path: Path) -> None:
+    def test_a_binary_file_is_named_with_its_first_wrong_byte(self, tmp_path: Path) -> None:
         path = tmp_path / "x.toml"
         path.write_bytes(b"name = '\xff'")
         assert self.refused(path) == f"{path} is not UTF-8 text (byte 8); a recipe is a TOML file"
@@ -347,7 +347,7 @@ class TestSettings:
         assert parse_setting(setting) == tables
 
     @pytest.mark.parametrize("setting", ["train.max_steps", "=3", " =3"])
-    def test_what_is_no_setting_is_shown_how(self, setting: str) -> None:
+    def test_a_malformed_setting_gets_an_example(self, setting: str) -> None:
         with pytest.raises(ConfigError) as caught:
             parse_setting(setting)
         assert str(caught.value) == (f"--set {setting}: write it as key=value, such as --set train.max_steps=200")
@@ -359,13 +359,13 @@ class TestPrecedence:
         assert merge(low, {"t": {"y": 2}, "a": 2}, {"u": 3}) == {"a": 2, "t": {"x": 1, "y": 2}, "u": 3}
         assert low == {"a": 1, "t": {"x": 1, "y": 1}, "u": {"x": 1}}
 
-    def test_tables_win_over_what_is_under_them_and_that_over_the_preset(self) -> None:
+    def test_tables_override_those_under_them_which_override_the_preset(self) -> None:
         under = {"model": {"preset": "modern", "d_ff": 300, "dropout": 0.2}}
         model = make_experiment({"model": {"dropout": 0.4}}, under).model
         assert (model.preset, model.d_model, model.d_ff, model.dropout) == ("modern", 128, 300, 0.4)
-        assert model.activation == ModelConfig().activation  # which nobody names
+        assert model.activation == ModelConfig().activation  # which no layer sets
 
-    def test_the_preset_of_the_tables_wins_over_the_one_under_them(self) -> None:
+    def test_the_preset_of_the_tables_overrides_the_one_under_them(self) -> None:
         it = make_experiment({"model": {"preset": "big"}}, {"model": {"preset": "modern", "d_ff": 300}})
         assert (it.model.d_model, it.model.d_ff, it.train.max_steps) == (1024, 300, 300_000)
 
@@ -380,7 +380,7 @@ class TestPrecedence:
 
 
 def values(hint: Any) -> st.SearchStrategy[Any]:
-    """Anything that an option of this type could have, within the ranges that most have."""
+    """Any value of an option of this type, within the range that most options have."""
     if get_origin(hint) is Literal:
         return st.sampled_from(get_args(hint))
     text = st.text(st.characters(exclude_categories=["Cs"]), max_size=9)
@@ -409,7 +409,7 @@ def experiments(draw: st.DrawFn) -> Experiment:
         seed=draw(st.integers(0, 2**63 - 1)),
         model=dataclasses.replace(
             model,
-            family="transformer",  # what the others refuse stands above
+            family="transformer",  # the tests above cover keys that the others refuse
             preset=draw(st.sampled_from(list(PRESETS))),
             num_heads=heads,
             d_model=2 * heads * draw(st.integers(1, 64)),
@@ -428,7 +428,7 @@ def experiments(draw: st.DrawFn) -> Experiment:
 class TestDump:
     @settings(deadline=None, max_examples=60)
     @given(experiments())
-    def test_what_is_dumped_is_read_back_unchanged(self, experiment: Experiment) -> None:
+    def test_a_dumped_experiment_is_read_back_unchanged(self, experiment: Experiment) -> None:
         text = dump_experiment(experiment).encode().decode()
         assert make_experiment(tomllib.loads(text)) == experiment
 

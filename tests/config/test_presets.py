@@ -1,4 +1,4 @@
-"""Named models: what the paper says of them, and how many weights they have."""
+"""Presets have the values of the paper and the right number of weights."""
 
 from dataclasses import replace
 
@@ -15,7 +15,7 @@ from heedful.tasks import make_experiment
 # With one vocabulary of 37 000. By hand for the base model: an attention 4 x (512 x 512 + 512) = 1 050 624, a
 # feed-forward network 512 x 2048 + 2048 + 2048 x 512 + 512 = 2 099 712, a norm 1024. So an encoder layer has
 # 1 050 624 + 2 099 712 + 2 x 1024 = 3 152 384, a decoder layer 2 x 1 050 624 + 2 099 712 + 3 x 1024 = 4 204 032,
-# six of each 44 138 496, and the one embedding 37 000 x 512 = 18 944 000. The others went the same way.
+# six of each 44 138 496, and the one embedding 37 000 x 512 = 18 944 000. The others are computed in the same way.
 COUNTS = {
     "paper": 63_082_496,
     "base": 63_082_496,
@@ -23,7 +23,7 @@ COUNTS = {
     "small": 9_472_000 + 6 * (789_760 + 1_053_440),
     "restricted": 63_082_496,
     "big": 214_245_376,
-    # How many heads share the width changes nothing.
+    # The number of heads changes nothing.
     "table3-A-h1": 63_082_496,
     "table3-A-h4": 63_082_496,
     "table3-A-h16": 63_082_496,
@@ -62,7 +62,7 @@ def experiment(name: str) -> Experiment:
 
 
 def built(config: ModelConfig, source: int, target: int) -> int:
-    """Count the weights of a model that is not in memory."""
+    """The number of weights, counted without allocating them."""
     with torch.device("meta"):
         model = build_model(config, Vocabulary(source, target, pad_id=0, eos_id=1))
     return sum(p.numel() for p in model.parameters())
@@ -81,7 +81,7 @@ def test_the_count_of_weights_is_exact(name: str) -> None:
 @pytest.mark.parametrize("norm", ["post", "pre"])
 @pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
 @pytest.mark.parametrize("sharing", ["target", "none"])
-def test_the_count_holds_for_models_of_no_preset(norm: str, positions: str, sharing: str) -> None:
+def test_the_count_holds_for_models_without_a_preset(norm: str, positions: str, sharing: str) -> None:
     config = make_experiment(
         {
             "model": {
@@ -102,7 +102,7 @@ def test_the_parts_of_a_size_add_up() -> None:
 
 @pytest.mark.parametrize("name", ["lstm", "gru", "bahdanau", "luong", "convs2s", "tiny"])
 @pytest.mark.parametrize("total", [300_000, 4_000_000])
-def test_no_width_comes_nearer_to_a_size(name: str, total: int) -> None:
+def test_no_other_width_is_closer_to_a_size(name: str, total: int) -> None:
     found = match_size(experiment(name).model, 500, 400, total)
 
     def miss(d_model: int) -> int:
@@ -113,7 +113,7 @@ def test_no_width_comes_nearer_to_a_size(name: str, total: int) -> None:
     assert miss(found.d_model) <= min(miss(found.d_model - 8), miss(found.d_model + 8))
 
 
-def test_a_model_has_the_size_of_itself_and_changes_in_nothing_but_width() -> None:
+def test_resizing_to_the_same_size_changes_nothing_and_otherwise_only_the_width() -> None:
     base = ModelConfig()
     assert match_size(base, 37_000, 37_000, 63_082_496) == base
     assert match_size(base, 37_000, 37_000, 63_082_496 // 2) == replace(base, d_model=336, d_ff=1344)
@@ -131,7 +131,7 @@ def test_the_least_width_is_eight() -> None:
 
 
 @pytest.mark.parametrize("name", ["paper", "base"])
-def test_the_paper_is_every_number_of_the_paper(name: str) -> None:
+def test_the_paper_preset_has_every_number_of_the_paper(name: str) -> None:
     it = experiment(name)
     model, train = it.model, it.train
     assert (model.encoder_layers, model.decoder_layers, model.d_model, model.d_ff) == (6, 6, 512, 2048)
@@ -151,7 +151,7 @@ def test_the_papers_values_are_the_defaults() -> None:
     assert experiment("paper") == Experiment()
 
 
-def test_the_big_model_is_the_papers() -> None:
+def test_the_big_preset_is_the_papers_big_model() -> None:
     it = experiment("big")
     base = experiment("base")
     model = replace(base.model, preset="big", d_model=1024, d_ff=4096, num_heads=16, dropout=0.3)
@@ -159,13 +159,13 @@ def test_the_big_model_is_the_papers() -> None:
     assert it == replace(base, model=model, train=train)
 
 
-def test_tiny_is_the_one_of_wu_et_al() -> None:
+def test_tiny_has_the_sizes_of_wu_et_al() -> None:
     model = experiment("tiny").model
     assert (model.encoder_layers, model.decoder_layers) == (4, 4)
     assert (model.d_model, model.d_ff, model.num_heads) == (128, 256, 4)
 
 
-# Table 3: the width of a head and what else the row changes.
+# Table 3: the width of a head, and the other changes of the row.
 ROWS: dict[str, dict[str, object]] = {
     "table3-A-h1": {"num_heads": 1, "d_k": 512, "d_v": 512},
     "table3-A-h4": {"num_heads": 4, "d_k": 128, "d_v": 128},
@@ -199,15 +199,15 @@ def facts(it: Experiment) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("name", ROWS)
-def test_a_row_of_table_3_changes_what_it_says_and_nothing_else(name: str) -> None:
+def test_a_row_of_table_3_changes_only_what_the_paper_lists(name: str) -> None:
     assert facts(experiment(name)) == facts(Experiment()) | ROWS[name]
 
 
-def test_every_row_of_table_3_is_there() -> None:
+def test_every_row_of_table_3_has_a_preset() -> None:
     assert {name for name in PRESETS if name.startswith("table3")} == ROWS.keys()
 
 
-def test_table_3_is_without_averaging() -> None:
+def test_table_3_does_not_average_checkpoints() -> None:
     """Its caption: "We used beam search ... but no checkpoint averaging" (section 6.2)."""
     assert {experiment(name).train.average_checkpoints for name in ROWS} == {1}
 

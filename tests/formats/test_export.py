@@ -1,4 +1,4 @@
-"""A converted model is the same one, and proves it."""
+"""Exports and imports agree with the original model, and the proof of it fails when they do not."""
 
 import json
 import math
@@ -91,7 +91,7 @@ def test_rounded_weights_come_back_as_they_were_rounded(numbers: Numbers, levels
 
 
 @pytest.mark.usefixtures("fast")
-def test_a_file_that_is_no_export_gives_no_weights(tmp_path: Path) -> None:
+def test_a_file_that_is_not_an_export_is_refused(tmp_path: Path) -> None:
     run = untrained_run(tmp_path / "run")
     export(run, "ctranslate2", tmp_path / "out")
     folder = RunFolder.open(tmp_path / "out").ctranslate2
@@ -127,7 +127,7 @@ except SystemExit as end:
 
 
 @pytest.mark.usefixtures("fast")
-def test_the_command_tells_the_proof_and_a_damaged_copy_is_refused(tmp_path: Path) -> None:
+def test_the_command_prints_the_proof_and_a_damaged_copy_is_refused(tmp_path: Path) -> None:
     untrained_run(tmp_path / "run")
     ran = toy.run("export", tmp_path / "run", tmp_path / "out", "--to", "ctranslate2", "--json")
     assert ran.code == 0, ran.err
@@ -146,7 +146,7 @@ def test_the_command_tells_the_proof_and_a_damaged_copy_is_refused(tmp_path: Pat
 
 
 @pytest.mark.usefixtures("fast")
-def test_who_has_not_installed_ctranslate2_is_told(tmp_path: Path) -> None:
+def test_a_missing_ctranslate2_is_reported(tmp_path: Path) -> None:
     run = untrained_run(tmp_path / "run")
     export(run, "ctranslate2", tmp_path / "out")
     with mock.patch.dict(sys.modules, {"ctranslate2": None}):
@@ -161,7 +161,7 @@ def test_who_has_not_installed_ctranslate2_is_told(tmp_path: Path) -> None:
     assert not (tmp_path / "other").exists()
 
 
-def test_what_cannot_be_asked_for_is_refused(tmp_path: Path) -> None:
+def test_impossible_combinations_of_options_are_refused(tmp_path: Path) -> None:
     run = untrained_run(tmp_path / "run")
     out = tmp_path / "out"
     assert "--to must be one of" in toy.run("export", run.path, out, "--to", "ctranslate").err
@@ -173,7 +173,7 @@ def test_what_cannot_be_asked_for_is_refused(tmp_path: Path) -> None:
 
 
 class Otherwise:
-    """A model whose log-probabilities are a little higher after the first, or whose translations are others."""
+    """A model whose log-probabilities are a little too high after the first, or whose translations differ."""
 
     def __init__(self, engine: TorchEngine, more: float, *, backwards: bool = False) -> None:
         self.engine, self.more, self.backwards = engine, more, backwards
@@ -222,7 +222,7 @@ def test_a_conversion_that_fails_leaves_nothing(tmp_path: Path) -> None:
     [POST, replace(POST, sharing="target", activation="gelu"), replace(POST, sharing="none", cross_heads=(1, 2))],
     ids=["all", "target", "none"],
 )
-def test_plain_transformers_gives_the_same(config: ModelConfig, tmp_path: Path) -> None:
+def test_plain_transformers_gives_the_same_translations(config: ModelConfig, tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers")
     run = untrained_run(tmp_path / "run", config, joint=config.sharing == "all")
     proof = export(run, "huggingface", tmp_path / "out")
@@ -235,7 +235,7 @@ def test_plain_transformers_gives_the_same(config: ModelConfig, tmp_path: Path) 
     assert [
         ids[: int(mask.sum())].tolist() for ids, mask in zip(given["input_ids"], given["attention_mask"], strict=True)
     ] == translator.encode(TEXTS)
-    literal = "a </s> b"  # is text, and ends nothing
+    literal = "a </s> b"  # ordinary text, which ends nothing
     assert [tokenizer(literal)["input_ids"]] == translator.encode([literal])
     with torch.inference_mode():
         found = model.generate(**given, num_beams=1, max_length=None, max_new_tokens=5)
@@ -253,7 +253,9 @@ def test_plain_transformers_gives_the_same(config: ModelConfig, tmp_path: Path) 
         ({"d_k": 3}, "has model.d_k 8, but this one has 3"),
     ],
 )
-def test_what_marian_is_not_is_refused(change: dict[str, object], message: str, tmp_path: Path) -> None:
+def test_models_that_marian_cannot_represent_are_refused(
+    change: dict[str, object], message: str, tmp_path: Path
+) -> None:
     run = untrained_run(tmp_path / "run", replace(POST, **change))  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match=message):
         export(run, "huggingface", tmp_path / "out")
@@ -261,7 +263,7 @@ def test_what_marian_is_not_is_refused(change: dict[str, object], message: str, 
 
 
 @pytest.mark.parametrize("sharing", ["all", "target", "none"])
-def test_an_export_comes_back_bit_by_bit(sharing: str, tmp_path: Path) -> None:
+def test_an_export_imports_with_the_same_bits(sharing: str, tmp_path: Path) -> None:
     pytest.importorskip("transformers")
     config = replace(POST, sharing=sharing, dropout=0.25)  # type: ignore[arg-type]
     run = untrained_run(tmp_path / "run", config, joint=sharing == "all")
@@ -275,7 +277,7 @@ def test_an_export_comes_back_bit_by_bit(sharing: str, tmp_path: Path) -> None:
     assert again.tokenizers().target.to_json() == run.tokenizers().target.to_json()
 
 
-def test_what_our_models_cannot_be_is_not_imported(tmp_path: Path) -> None:
+def test_models_that_heedful_cannot_represent_are_not_imported(tmp_path: Path) -> None:
     pytest.importorskip("transformers")
     out = tmp_path / "out"
     export(untrained_run(tmp_path / "run"), "huggingface", out)
@@ -300,7 +302,7 @@ def test_what_our_models_cannot_be_is_not_imported(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("fast")
-def test_a_run_that_was_exported_into_itself_falls_to_torch_for_what_the_other_engine_cannot(tmp_path: Path) -> None:
+def test_a_run_with_both_engines_uses_torch_for_what_ctranslate2_cannot_do(tmp_path: Path) -> None:
     run = untrained_run(tmp_path / "run")
     slow = Translator.load(run.path)
     export(run, "ctranslate2")
@@ -343,7 +345,7 @@ def test_a_text_too_long_for_the_export_and_one_that_loops_go_to_torch(tmp_path:
 
 
 @pytest.mark.usefixtures("fast")
-def test_heads_are_off_whatever_engine_there_is(tmp_path: Path) -> None:
+def test_heads_are_switched_off_with_any_engine(tmp_path: Path) -> None:
     run = untrained_run(tmp_path / "run")
     slow = Translator.load(run.path)
     export(run, "ctranslate2")
@@ -355,7 +357,7 @@ def test_heads_are_off_whatever_engine_there_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("fast")
-def test_an_export_of_weights_that_have_changed_is_not_used(tmp_path: Path) -> None:
+def test_an_export_of_older_weights_is_not_used(tmp_path: Path) -> None:
     run = untrained_run(tmp_path / "run")
     export(run, "ctranslate2")
     weights = {name: tensor + 0.01 for name, tensor in run.model().named_parameters()}
@@ -371,7 +373,7 @@ def test_an_export_of_weights_that_have_changed_is_not_used(tmp_path: Path) -> N
 
 
 @pytest.mark.usefixtures("fast")
-def test_whoever_translates_is_told_when_torch_does_it(tmp_path: Path) -> None:
+def test_a_message_says_when_torch_translates(tmp_path: Path) -> None:
     run = untrained_run(tmp_path / "run")
     export(run, "ctranslate2")
     plain = toy.run("translate", run.path, TEXTS[0])
@@ -384,7 +386,7 @@ def test_whoever_translates_is_told_when_torch_does_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("fast")
-def test_what_only_the_torch_engine_can_do_is_refused_to_who_insists_on_another(tmp_path: Path) -> None:
+def test_ctranslate2_alone_refuses_what_only_torch_can_do(tmp_path: Path) -> None:
     run = untrained_run(tmp_path / "run")
     export(run, "ctranslate2", tmp_path / "out")
     alone = Translator.load(tmp_path / "out", engine="ctranslate2")

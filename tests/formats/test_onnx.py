@@ -36,7 +36,7 @@ def onnx() -> None:
 
 @pytest.mark.usefixtures("onnx")
 @pytest.mark.parametrize("config", VARIANTS.values(), ids=VARIANTS)
-def test_onnx_runtime_gives_the_same(config: ModelConfig, tmp_path: Path) -> None:
+def test_onnx_runtime_gives_the_same_translations(config: ModelConfig, tmp_path: Path) -> None:
     joint = config.sharing == "all"
     run = untrained_run(tmp_path / "run", config, joint=joint)
     proof = export(run, "onnx", tmp_path / "out")
@@ -51,7 +51,7 @@ def test_onnx_runtime_gives_the_same(config: ModelConfig, tmp_path: Path) -> Non
 
 
 @pytest.mark.usefixtures("onnx")
-def test_the_description_is_that_of_the_graphs(tmp_path: Path) -> None:
+def test_the_description_matches_the_graphs(tmp_path: Path) -> None:
     from onnxruntime import InferenceSession
 
     run = untrained_run(tmp_path / "run")
@@ -68,8 +68,8 @@ def test_the_description_is_that_of_the_graphs(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("onnx")
-def test_tokens_can_be_given_one_by_one_or_together(tmp_path: Path) -> None:
-    """And a sentence does not notice how long the others are."""
+def test_tokens_can_be_given_one_at_a_time_or_together(tmp_path: Path) -> None:
+    """Also, the length of the other sentences changes nothing."""
     run = untrained_run(tmp_path / "run")
     model = run.model()
     export_onnx(model, run.tokenizers(), run.experiment().search, tmp_path)
@@ -94,14 +94,14 @@ def test_tokens_can_be_given_one_by_one_or_together(tmp_path: Path) -> None:
     ],
     ids=["window", "recurrent"],
 )
-def test_what_is_no_whole_transformer_is_refused(config: ModelConfig, message: str, tmp_path: Path) -> None:
+def test_other_models_are_refused(config: ModelConfig, message: str, tmp_path: Path) -> None:
     run = untrained_run(tmp_path / "run", config)
     with pytest.raises(ConfigError, match=message):
         export(run, "onnx", tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
-def test_who_has_not_installed_it_is_told(tmp_path: Path) -> None:
+def test_missing_packages_are_reported(tmp_path: Path) -> None:
     run = untrained_run(tmp_path / "run")
     with (
         mock.patch("heedful.formats.onnx.find_spec", return_value=None),

@@ -1,4 +1,4 @@
-"""Models of OPUS-MT come in as they are: the same ids, the same numbers, the same translations."""
+"""Imported OPUS-MT models keep their ids, their numbers and their translations."""
 
 import json
 from pathlib import Path
@@ -48,7 +48,7 @@ def run(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
 
 @pytest.fixture(scope="module")
 def marian(folder: Path) -> tuple[Any, Any]:
-    """What transformers makes of it: the tokenizer and the model."""
+    """The tokenizer and the model as `transformers` loads them."""
     from transformers import MarianMTModel, MarianTokenizer
 
     return MarianTokenizer.from_pretrained(folder), MarianMTModel.from_pretrained(folder)
@@ -69,7 +69,7 @@ def test_ids_are_those_of_sentencepiece_and_the_vocabulary(side: str, folder: Pa
         text for text, ids, found in zip(texts, wanted, tokenizer.encode_all(texts), strict=True) if ids != found
     ]
     assert different == []
-    # Each way that a piece can be numbered has come: by this side's own, by the other's, as unknown.
+    # The texts contain each kind of piece: of this side, of the other side, and unknown.
     seen = {piece for several in pieces for piece in several}
     own = {processor(content).id_to_piece(number) for number in range(processor(content).get_piece_size())}
     assert seen & own & vocabulary.keys()
@@ -124,12 +124,12 @@ def test_logits_and_translations_are_the_same(run: RunFolder, marian: tuple[Any,
         torch.testing.assert_close(torch.tensor(scores), wanted, atol=1e-3, rtol=0)
 
 
-def test_the_search_is_theirs_as_far_as_it_goes(run: RunFolder) -> None:
+def test_search_settings_are_imported(run: RunFolder) -> None:
     search = run.experiment().search
     assert (search.beam, search.alpha, search.penalty) == (4, 1.0, "power")
 
 
-def test_separate_embeddings_come_in_too(tmp_path: Path) -> None:
+def test_separate_embeddings_are_imported(tmp_path: Path) -> None:
     changes = {"share_encoder_decoder_embeddings": False, "tie_word_embeddings": False, "activation_function": "silu"}
     proof = import_model(opus_folder(tmp_path / "opus", **changes), tmp_path / "run")
     assert proof.same == 16
@@ -137,7 +137,7 @@ def test_separate_embeddings_come_in_too(tmp_path: Path) -> None:
     assert (config.sharing, config.activation) == ("none", "swish")
 
 
-def test_an_imported_run_goes_to_ctranslate2(run: RunFolder, tmp_path: Path) -> None:
+def test_an_imported_run_can_be_exported_to_ctranslate2(run: RunFolder, tmp_path: Path) -> None:
     pytest.importorskip("ctranslate2", reason="needs CTranslate2")
     proof = export(run, "ctranslate2", tmp_path / "out")
     assert (proof.same, proof.largest < 1e-3) == (16, True)
@@ -145,7 +145,7 @@ def test_an_imported_run_goes_to_ctranslate2(run: RunFolder, tmp_path: Path) -> 
     assert [found.text for found in ours] == [found.text for found in theirs]
 
 
-def test_an_imported_run_goes_back_to_hugging_face_and_comes_again(run: RunFolder, tmp_path: Path) -> None:
+def test_an_imported_run_can_be_exported_to_hugging_face_and_imported_again(run: RunFolder, tmp_path: Path) -> None:
     from transformers import AutoTokenizer
 
     assert export(run, "huggingface", tmp_path / "out").same == 16
@@ -160,14 +160,14 @@ def test_an_imported_run_goes_back_to_hugging_face_and_comes_again(run: RunFolde
     ):
         found = AutoTokenizer.from_pretrained(tmp_path / plain)(texts)["input_ids"]
         assert max(number for ids in found for number in ids) < own.vocabulary_size
-        # A piece that has no id is unknown to OPUS-MT, and spelt by a plain tokenizer.json.
+        # A piece without an id is unknown to OPUS-MT; a plain tokenizer.json spells it out.
         known = [(ids, wanted) for ids, wanted in zip(found, own.encode_all(texts), strict=True) if 1 not in wanted]
         assert len(known) > 3
         assert all(ids == wanted for ids, wanted in known)
     assert again.tokenizers().target.decode([5, 9, 30]) == ours.target.decode([5, 9, 30])
 
 
-# What is refused
+# Refusals
 
 
 def test_a_pickle_is_not_loaded(folder: Path, tmp_path: Path) -> None:
@@ -194,7 +194,7 @@ def test_a_pickle_is_not_loaded(folder: Path, tmp_path: Path) -> None:
         ("generation_config.json", b'{"bad_words_ids": [[5]]}', r"forbids pieces \(bad_words_ids\)"),
     ],
 )
-def test_what_is_damaged_or_cannot_be_is_refused(
+def test_damaged_and_unsupported_folders_are_refused(
     name: str, content: bytes | None, message: str, folder: Path, tmp_path: Path
 ) -> None:
     for path in folder.iterdir():
@@ -222,7 +222,7 @@ def test_other_kinds_of_sentencepiece_are_refused(options: dict[str, object], me
         sentencepiece_tokenizer(content, joint_vocabulary([content]), "source.spm")
 
 
-def test_a_model_that_keeps_spaces_and_characters_does_so_here() -> None:
+def test_a_model_that_keeps_spaces_and_characters_still_does() -> None:
     options = {"normalization_rule_name": "identity", "remove_extra_whitespaces": False, "add_dummy_prefix": False}
     content = trained(sentences(ENGLISH, 200, 1), vocab_size=70, **options)
     vocabulary = joint_vocabulary([content])

@@ -1,4 +1,4 @@
-"""After any crash, failure or flipped bit a training goes on from a checkpoint that is right, or is told why not."""
+"""After any crash, failure or flipped bit, a training resumes from an intact checkpoint or says why it cannot."""
 
 import errno
 import math
@@ -20,7 +20,7 @@ from heedful.storage.files import aside, write_manifest
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Three checkpoints were saved and two kept, so that the next save does all there is to do."""
+    """Three saved checkpoints, of which two are kept, so that the next save has everything to do."""
     checkpoints = Checkpoints(tmp_path / "checkpoints", keep=2)
     for step in (100, 200, 300):
         checkpoints.save(checkpoint(step))
@@ -48,7 +48,7 @@ def test_every_state_comes_back_exactly(
     assert (found[0].step, repr(found[0].state), found[1]) == (step, repr(state), ())
 
 
-def test_numbers_that_are_none_come_back_as_such(tmp_path: Path) -> None:
+def test_nan_and_infinity_come_back(tmp_path: Path) -> None:
     Checkpoints(tmp_path, 2).save(Checkpoint(1, {}, {"a": math.nan, "b": [math.inf, -math.inf], "c": -0.0}))
     assert repr(latest(tmp_path)[0].state) == "{'a': nan, 'b': [inf, -inf], 'c': -0.0}"
 
@@ -93,7 +93,7 @@ def test_the_weights_of_one_step_are_read_without_their_prefix(folder: Path) -> 
         Checkpoints(folder, 2).load_model(200, "ema.")
 
 
-# What is kept
+# Keeping and removing
 
 
 @pytest.mark.parametrize(("keep", "kept"), [(0, [8, 9]), (1, [8, 9]), (2, [8, 9]), (5, [5, 6, 7, 8, 9])])
@@ -105,7 +105,7 @@ def test_the_newest_are_kept_and_never_fewer_than_two(tmp_path: Path, keep: int,
     assert {path.name for path in tmp_path.iterdir()} == {"latest", *(f"step-0000000{step}" for step in kept)}
 
 
-def test_what_killed_savers_left_is_swept_and_what_is_not_ours_stays(folder: Path) -> None:
+def test_temporaries_of_killed_processes_are_removed_and_other_files_stay(folder: Path) -> None:
     (folder / ".tmp-1").mkdir()
     (folder / ".tmp-2").write_text("x")
     for name in ("notes.txt", "step-x", "step-000000001", "best"):
@@ -138,13 +138,13 @@ def test_a_damaged_step_that_is_reached_again_counts_again(folder: Path) -> None
     assert same(latest(folder)[0], checkpoint(300, salt=1))
 
 
-def test_an_old_one_set_aside_goes_with_its_step(folder: Path) -> None:
+def test_an_old_folder_set_aside_is_removed_with_its_step(folder: Path) -> None:
     shutil.copytree(folder / "step-00000200", aside(folder / "step-00000200"))
     Checkpoints(folder, keep=2).save(checkpoint(400))
     assert {path.name for path in folder.iterdir()} == {"latest", "step-00000300", "step-00000400"}
 
 
-def test_a_step_that_is_saved_again_takes_the_place_of_the_first(folder: Path) -> None:
+def test_saving_a_step_again_replaces_it(folder: Path) -> None:
     checkpoints = Checkpoints(folder, keep=2)
     checkpoints.save(checkpoint(300, salt=1))
     assert checkpoints.steps() == [200, 300]
@@ -166,7 +166,7 @@ def test_a_checkpoint_that_cannot_be_removed_does_not_stop_the_training(
     assert Checkpoints(folder, 2).steps() == [200, 300, 400]
 
 
-# What is found
+# Loading
 
 
 def test_no_folder_and_an_empty_folder_hold_no_checkpoint(tmp_path: Path) -> None:
@@ -192,7 +192,7 @@ def test_the_newest_is_found_whatever_the_pointer_says(folder: Path, content: by
     assert complaints == ()
 
 
-def test_a_damaged_checkpoint_is_passed_over_loudly(folder: Path) -> None:
+def test_a_damaged_checkpoint_is_skipped_with_a_message(folder: Path) -> None:
     path = folder / "step-00000300" / "tensors.safetensors"
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
@@ -204,14 +204,14 @@ def test_a_damaged_checkpoint_is_passed_over_loudly(folder: Path) -> None:
     )
 
 
-def test_a_missing_checkpoint_is_passed_over_loudly(folder: Path) -> None:
+def test_a_missing_checkpoint_is_skipped_with_a_message(folder: Path) -> None:
     shutil.rmtree(folder / "step-00000300")
     found, complaints = latest(folder)
     assert same(found, checkpoint(200))
     assert complaints == ("checkpoints/step-00000300 is missing; resuming from step 200",)
 
 
-def test_where_none_verifies_the_training_does_not_silently_begin_anew(folder: Path) -> None:
+def test_if_all_checkpoints_are_damaged_the_training_does_not_silently_start_again(folder: Path) -> None:
     (folder / "step-00000200" / "manifest.json").unlink()
     (folder / "step-00000300" / "state.json").unlink()
     with pytest.raises(FolderError) as caught:
@@ -245,12 +245,12 @@ def test_a_state_that_verifies_but_makes_no_sense_is_damage(folder: Path, conten
     assert complaints == (f"checkpoints/step-00000300 is damaged ({reason}); resuming from step 200",)
 
 
-def test_a_manifest_that_leaves_a_file_out_does_not_verify_it(folder: Path) -> None:
+def test_a_file_that_the_manifest_omits_is_damage(folder: Path) -> None:
     write_manifest(folder / "step-00000300", ["state.json"])
     assert "(manifest.json: does not name tensors.safetensors)" in latest(folder)[1][0]
 
 
-def test_a_checkpoint_that_was_being_replaced_is_found_beside_its_place(folder: Path) -> None:
+def test_a_checkpoint_that_was_being_replaced_is_found_under_its_old_name(folder: Path) -> None:
     (folder / "step-00000300").rename(aside(folder / "step-00000300"))
     assert same(latest(folder)[0], checkpoint(300))
     assert Checkpoints(folder, 2).steps() == [200, 300]
@@ -259,7 +259,7 @@ def test_a_checkpoint_that_was_being_replaced_is_found_beside_its_place(folder: 
     assert same(latest(folder)[0], checkpoint(300, salt=1))
 
 
-def test_five_hundred_flipped_bits_are_all_seen(folder: Path) -> None:
+def test_five_hundred_flipped_bits_are_all_noticed(folder: Path) -> None:
     source = random.Random(11)
     files = [*sorted((folder / "step-00000300").iterdir()), folder / "latest"]
     for _ in range(500):

@@ -24,7 +24,7 @@ CALLS = ["mkdir", "open", "write", "fsync", "close", "replace", "rename", "unlin
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Three checkpoints were saved and two kept, so that the next save does all there is to do."""
+    """Three saved checkpoints, of which two are kept, so that the next save has everything to do."""
     checkpoints = Checkpoints(tmp_path / "checkpoints", keep=2)
     for step in (100, 200, 300):
         checkpoints.save(checkpoint(step))
@@ -33,12 +33,12 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No fsync: neither a kill nor a failure shows whether it happened (the last test here does), and it is slow."""
+    """Skip fsync: it is slow, and neither a kill nor a failure shows whether it happened (the last test does)."""
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
 
 
 class Calls:
-    """Counts the calls that change the disk and does something else at one of them."""
+    """Counts the calls that change the disk, and replaces one of them."""
 
     def __init__(self, at: int, instead: Callable[[str, Callable[..., Any], tuple[Any, ...]], Any]) -> None:
         self.count = 0
@@ -74,7 +74,7 @@ def die(name: str, call: Callable[..., Any], arguments: tuple[Any, ...]) -> None
 
 def failing(number: int) -> Callable[[str, Callable[..., Any], tuple[Any, ...]], Any]:
     def fail(name: str, call: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
-        if name == "close":  # closes even when it fails
+        if name == "close":  # it closes the file even when it fails
             call(*arguments)
         if name == "write":
             half_written(name, call, arguments)
@@ -92,7 +92,7 @@ def number_of_calls(folder: Path, new: Checkpoint) -> int:
 
 
 def saved_in_a_child(folder: Path, new: Checkpoint, calls: Calls) -> int:
-    """Save in a child process and give its status."""
+    """Save in a child process and return its status."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 warns of threads; the child uses none
         child = os.fork()
@@ -118,7 +118,7 @@ def test_a_kill_at_any_call_leaves_the_previous_checkpoint_or_the_new_one(folder
         assert complaints == ()
         assert same(found, new) or same(found, checkpoint(300))
         seen.add(same(found, new))
-        Checkpoints(copy, 2).save(checkpoint(500))  # and the next save is none the worse for it
+        Checkpoints(copy, 2).save(checkpoint(500))  # the next save works as usual
         assert same(latest(copy)[0], checkpoint(500))
         assert not [path for path in copy.iterdir() if path.name.startswith(".tmp-")]
         assert len(Checkpoints(copy, 2).steps()) == 2
@@ -170,8 +170,8 @@ def test_short_writes_at_any_call_change_nothing(folder: Path) -> None:
         assert same(latest(copy)[0], checkpoint(400))
 
 
-def test_nothing_gets_its_name_before_it_is_on_the_disk(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a kill cannot show and a power cut would: data is forced out before each rename, and the name after it."""
+def test_files_are_forced_to_disk_before_they_are_renamed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A power cut would show this, but a kill cannot: data is flushed before each rename, and the folder after it."""
     opened: dict[int, Path] = {}
     unsafe: set[Path] = set()
     real_open, real_write, real_fsync = os.open, os.write, os.fsync

@@ -38,7 +38,7 @@ def names(folder: Path) -> list[str]:
 
 @settings(max_examples=30, deadline=None)
 @given(old=st.binary(max_size=40), new=st.binary(max_size=90))
-def test_what_was_written_is_read_and_nothing_else_is_left(
+def test_a_written_file_has_its_content_and_no_temporary_is_left(
     tmp_path_factory: pytest.TempPathFactory, old: bytes, new: bytes
 ) -> None:
     folder = tmp_path_factory.mktemp("f")
@@ -62,16 +62,14 @@ def test_a_new_file_has_the_permissions_that_the_user_asked_for(tmp_path: Path) 
     assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0o640
 
 
-def test_a_write_that_takes_one_byte_at_a_time_still_writes_all(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_byte_writes_still_write_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write = os.write
     monkeypatch.setattr(os, "write", lambda descriptor, data: write(descriptor, data[:1]))
     write_atomically(tmp_path / "a", b"seven bytes and more")
     assert (tmp_path / "a").read_bytes() == b"seven bytes and more"
 
 
-def test_a_write_that_takes_nothing_is_an_error_and_no_endless_loop(
+def test_a_write_of_zero_bytes_is_an_error_and_not_an_endless_loop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "write", lambda descriptor, data: 0)
@@ -241,7 +239,7 @@ def test_the_old_folder_comes_back_when_the_new_one_cannot_take_its_place(
     assert names(tmp_path / "x") == ["old"]
 
 
-def test_everything_is_removed_even_links_and_what_is_not_there(tmp_path: Path) -> None:
+def test_removing_works_for_files_folders_links_and_missing_paths(tmp_path: Path) -> None:
     (tmp_path / "kept").mkdir()
     (tmp_path / "kept" / "a").write_text("1")
     (tmp_path / "link").symlink_to(tmp_path / "kept", target_is_directory=True)
@@ -253,7 +251,7 @@ def test_everything_is_removed_even_links_and_what_is_not_there(tmp_path: Path) 
     assert names(tmp_path / "kept") == ["a"]
 
 
-def test_only_temporaries_are_swept(tmp_path: Path) -> None:
+def test_only_temporaries_are_removed(tmp_path: Path) -> None:
     for name in (".tmp-1", ".lock", "model", "x.tmp-1"):
         (tmp_path / name).write_text("1")
     (tmp_path / ".tmp-2" / "sub").mkdir(parents=True)
@@ -276,7 +274,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "x"
 
 
-def test_an_untouched_folder_verifies_and_files_beside_do_not_matter(folder: Path) -> None:
+def test_an_unchanged_folder_verifies_and_other_files_do_not_matter(folder: Path) -> None:
     (folder / "README.md").write_text("hello")
     check_manifest(folder, required=["a.txt"])
 
@@ -288,7 +286,7 @@ def test_the_manifest_holds_sizes_and_sums(folder: Path) -> None:
     assert set(content["files"]) == {"a.txt", "sub/b", "empty"}
 
 
-def test_every_kind_of_damage_has_its_sentence(folder: Path) -> None:
+def test_every_kind_of_damage_has_its_own_message(folder: Path) -> None:
     with pytest.raises(FolderError, match=r"x is damaged \(manifest.json: does not name c\); restore it from a copy$"):
         check_manifest(folder, required=["c"])
     (folder / "a.txt").write_text("fIrst")
@@ -326,7 +324,7 @@ def test_a_manifest_of_a_later_format_asks_for_an_update(folder: Path) -> None:
 @pytest.mark.parametrize(
     "name", ["../a", "/etc/passwd", "a/../../b", "", ".", "a\0", "a\n", "\ud800", "x" * 300, "a//b"]
 )
-def test_a_manifest_never_leads_out_of_its_folder(folder: Path, name: str) -> None:
+def test_a_manifest_cannot_name_a_file_outside_its_folder(folder: Path, name: str) -> None:
     with pytest.raises(ValueError, match="not a plain name"):
         write_manifest(folder, [name])
     crafted = files._manifest_text({name: {"sha256": "0", "bytes": 1}})
@@ -335,7 +333,7 @@ def test_a_manifest_never_leads_out_of_its_folder(folder: Path, name: str) -> No
         check_manifest(folder)
 
 
-def test_a_named_pipe_does_not_make_us_wait(folder: Path) -> None:
+def test_a_named_pipe_does_not_block(folder: Path) -> None:
     (folder / "a.txt").unlink()
     os.mkfifo(folder / "a.txt")
     with pytest.raises(FolderError, match=r"a.txt: missing"):
@@ -346,7 +344,7 @@ def test_a_named_pipe_does_not_make_us_wait(folder: Path) -> None:
         read_json(folder / "a.txt")
 
 
-def test_no_byte_of_a_manifest_changes_unseen(folder: Path) -> None:
+def test_every_changed_byte_of_a_manifest_is_noticed(folder: Path) -> None:
     content = (folder / "manifest.json").read_bytes()
     for position in range(len(content)):
         damaged = bytearray(content)

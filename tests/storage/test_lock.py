@@ -1,4 +1,4 @@
-"""One training a folder, and the dead hold nothing."""
+"""Only one process trains in a folder, and a dead process holds no lock."""
 
 import errno
 import os
@@ -34,7 +34,7 @@ def holder(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
         process.kill()
 
 
-def test_a_second_training_is_told_who_has_the_folder_until_that_one_dies(
+def test_a_second_training_is_refused_with_the_process_that_holds_the_folder(
     tmp_path: Path, holder: subprocess.Popen[str]
 ) -> None:
     sentence = rf"run is being trained by process {holder.pid}; wait for it, stop it or choose another folder$"
@@ -58,7 +58,7 @@ def test_even_the_same_process_cannot_hold_a_folder_twice(tmp_path: Path) -> Non
 
 
 def test_a_lock_ends_with_its_block_even_if_that_fails(tmp_path: Path) -> None:
-    (tmp_path / ".lock").write_text("12345678901234\n")  # of one that died
+    (tmp_path / ".lock").write_text("12345678901234\n")  # left by a dead process
     with suppress(ZeroDivisionError), lock_folder(tmp_path):
         assert (tmp_path / ".lock").read_text() == f"{os.getpid()}\n"
         raise ZeroDivisionError

@@ -1,4 +1,4 @@
-"""A run folder is all that a model is: it can be moved, trusted, and told from what it is not."""
+"""A run folder is complete: it can be moved, it can be trusted, and damaged or foreign folders are refused."""
 
 import json
 import pickle
@@ -25,7 +25,7 @@ from heedful.translation.translator import Translator
 
 @pytest.fixture
 def moved(trained: Path, tmp_path: Path) -> Path:
-    """The trained run, elsewhere."""
+    """A copy of the trained run in another place."""
     return Path(shutil.copytree(trained / "run", tmp_path / "elsewhere"))
 
 
@@ -34,10 +34,10 @@ def refused(folder: Path, message: str) -> None:
         Translator.load(folder)
 
 
-# It needs nothing from outside
+# Moving a folder
 
 
-def test_it_works_elsewhere_when_all_else_is_gone(tmp_path: Path) -> None:
+def test_a_moved_folder_works_without_the_files_it_was_trained_on(tmp_path: Path) -> None:
     old, new = tmp_path / "old", tmp_path / "new"
     old.mkdir()
     source, target = toy.write_pairs(old, "few", 80, seed=2)
@@ -66,7 +66,7 @@ def test_nothing_but_the_model_is_needed_to_translate(moved: Path) -> None:
     assert toy.run("translate", moved, "ba", "--json") == before
 
 
-def test_it_holds_no_pickle(trained: Path) -> None:
+def test_a_run_folder_contains_no_pickle(trained: Path) -> None:
     files = [path for path in (trained / "run").rglob("*") if path.is_file()]
     assert len(files) > 15
     for path in files:
@@ -75,7 +75,7 @@ def test_it_holds_no_pickle(trained: Path) -> None:
         assert not content.startswith((b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05", b"PK\x03\x04")), path
 
 
-def test_its_files_are_json_toml_and_safetensors(trained: Path) -> None:
+def test_a_run_folder_is_json_toml_and_safetensors(trained: Path) -> None:
     run = trained / "run"
     config = json.loads((run / "config.json").read_text())
     assert (config["heedful_format"], config["model_type"], config["vocab_size"]) == (1, "heedful-transformer", 298)
@@ -85,7 +85,7 @@ def test_its_files_are_json_toml_and_safetensors(trained: Path) -> None:
         assert file.metadata()["note"] == "best validation, step 350"
 
 
-def test_its_card_is_for_a_hub_and_names_no_place_on_this_machine(trained: Path) -> None:
+def test_the_card_has_a_hub_header_and_no_local_path(trained: Path) -> None:
     card = (trained / "run" / "README.md").read_text(encoding="utf-8")
     head, body = card.split("---\n")[1:]
     assert head == "library_name: heedful\npipeline_tag: translation\nlanguage:\n- en\n- de\n"
@@ -103,7 +103,7 @@ def test_a_card_has_a_name_even_from_inside_the_folder(moved: Path, monkeypatch:
     assert "# elsewhere: en to de\n" in make_model_card(RunFolder.open(Path()))
 
 
-# What is written comes back
+# Round trips
 
 
 def test_experiment_and_tokenizers_come_back(trained: Path, tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_weights_come_back_bit_by_bit_with_their_origin(moved: Path) -> None:
     assert not run.model().training
 
 
-def test_what_it_says_about_itself_is_added_up(moved: Path) -> None:
+def test_entries_of_about_json_are_merged(moved: Path) -> None:
     run = RunFolder.open(moved)
     run.write_about({"scores": {}})  # other tests may have scored the model that this is a copy of
     run.add_scores("a.en", {"beam": 1})
@@ -157,7 +157,7 @@ def test_what_it_says_about_itself_is_added_up(moved: Path) -> None:
     assert run.about()["data"] == json.loads((moved / "about.json").read_text())["data"]
 
 
-def test_changes_of_a_resumed_run_are_kept_apart(moved: Path) -> None:
+def test_settings_of_a_resumed_run_are_stored_separately(moved: Path) -> None:
     run = RunFolder.open(moved)
     assert run.resume_settings() == {}
     run.write_resume_settings({"train": {"max_steps": 9}})
@@ -165,10 +165,10 @@ def test_changes_of_a_resumed_run_are_kept_apart(moved: Path) -> None:
     assert run.experiment().train.max_steps == 350
 
 
-# What is not one
+# Refusals
 
 
-def test_a_new_one_takes_only_an_empty_place(tmp_path: Path) -> None:
+def test_a_new_run_needs_an_empty_folder(tmp_path: Path) -> None:
     for name in ("new", "a/b/new"):
         assert RunFolder.create(tmp_path / name).path.is_dir()
         RunFolder.create(tmp_path / name)
@@ -206,7 +206,7 @@ def test_options_of_another_version_are_refused(moved: Path) -> None:
 
 
 @pytest.mark.parametrize("missing", ["config.json", "generation_config.json", "experiment.toml"])
-def test_a_manifest_that_does_not_speak_of_all_is_refused(moved: Path, missing: str) -> None:
+def test_a_manifest_that_omits_a_file_is_refused(moved: Path, missing: str) -> None:
     names = ["config.json", "generation_config.json", "experiment.toml", "tokenizer.json"]
     write_manifest(moved, [name for name in names if name != missing])
     refused(moved, f"manifest.json: does not name {missing}")
@@ -222,8 +222,8 @@ def test_weights_that_do_not_fit_are_refused(moved: Path) -> None:
     refused(moved, r"has encoder_norm\.weight of shape \[31\] instead of \[32\]; it belongs to a different model$")
 
 
-def test_weights_that_somebody_else_wrote_are_refused(moved: Path) -> None:
-    """The same tensors, but without the checksum, or with one and another origin."""
+def test_weights_with_a_wrong_checksum_are_refused(moved: Path) -> None:
+    """The same tensors, but without the checksum, or with it and a different note."""
     weights, path = toy.weights(moved), moved / "model.safetensors"
     with safe_open(path, framework="pt") as file:
         metadata = dict(file.metadata())
@@ -236,7 +236,7 @@ def test_weights_that_somebody_else_wrote_are_refused(moved: Path) -> None:
     Translator.load(moved)
 
 
-def test_weights_that_are_no_safetensors_are_refused_without_being_unpickled(moved: Path) -> None:
+def test_weights_that_are_not_safetensors_are_refused_without_being_unpickled(moved: Path) -> None:
     class Trap:
         def __reduce__(self) -> tuple[object, tuple[str]]:
             return Path.touch, (moved / "trapped",)  # type: ignore[return-value]
@@ -257,7 +257,7 @@ def test_weights_that_are_no_safetensors_are_refused_without_being_unpickled(mov
 @given(
     values=st.lists(st.lists(st.floats(-1e3, 1e3, width=32), min_size=3, max_size=3), min_size=1, max_size=9),
 )
-def test_the_mean_is_that_of_double_precision(values: list[list[float]]) -> None:
+def test_the_mean_is_computed_in_double_precision(values: list[list[float]]) -> None:
     several = [{"a": torch.tensor(row), "b": torch.tensor(row[0])} for row in values]
     mean = average_weights(several)
     exact = torch.tensor(values, dtype=torch.float64).mean(0).float()
@@ -266,12 +266,12 @@ def test_the_mean_is_that_of_double_precision(values: list[list[float]]) -> None
     assert mean["b"].shape == ()
 
 
-def test_the_mean_of_equal_weights_is_their_bits() -> None:
+def test_the_mean_of_equal_weights_has_the_same_bits() -> None:
     weights: dict[str, Tensor] = {"a": torch.randn(7, 5, generator=torch.Generator().manual_seed(3))}
     assert toy.same_bits(average_weights([weights] * 3), weights)
 
 
-def test_filling_a_model_copies(trained: Path) -> None:
+def test_filling_a_model_copies_the_weights(trained: Path) -> None:
     model = torch.nn.Linear(3, 2)
     weights = {"weight": torch.ones(2, 3), "bias": torch.zeros(2)}
     fill_model(model, weights, "here")
@@ -281,7 +281,7 @@ def test_filling_a_model_copies(trained: Path) -> None:
         fill_model(model, {"weight": torch.ones(2, 3)}, "here")
 
 
-def test_the_default_experiment_survives_its_file(tmp_path: Path, trained: Path) -> None:
+def test_the_default_experiment_is_read_back_from_its_file(tmp_path: Path, trained: Path) -> None:
     run = RunFolder.create(tmp_path / "run")
     experiment = make_experiment({"name": 'a "quoted" ü\\name', "data": {"source": ["a b.en", "ü.en"]}})
     run.begin(experiment)

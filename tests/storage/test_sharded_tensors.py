@@ -1,4 +1,4 @@
-"""What several processes have written in parts is joined whole, or not at all."""
+"""Tensors that several processes write in shards are joined completely, or not at all."""
 
 import errno
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ from heedful.storage.sharded_tensors import join_shards, write_shards
 
 @pytest.fixture
 def parts() -> Iterator[dict[str, Tensor]]:
-    """Tensors of which one process, which is all there are, has parts."""
+    """Sharded tensors of a group with a single process."""
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.tensor import Shard, distribute_tensor
 
@@ -31,8 +31,8 @@ def parts() -> Iterator[dict[str, Tensor]]:
     dist.destroy_process_group()
 
 
-def test_parts_and_what_is_whole_come_back_together(parts: dict[str, Tensor], tmp_path: Path) -> None:
-    # DCP's own join would refuse the first of these and make the second zero.
+def test_sharded_and_whole_tensors_come_back_together(parts: dict[str, Tensor], tmp_path: Path) -> None:
+    # The join of torch.distributed.checkpoint would refuse the first of these and zero the second.
     gather_tensor = {"random.cpu": torch.get_rng_state(), "optimizer.step.weight": torch.tensor(13.0)}
     given = Checkpoint(13, parts | gather_tensor, {})
 
@@ -46,7 +46,7 @@ def test_parts_and_what_is_whole_come_back_together(parts: dict[str, Tensor], tm
     assert same_bits(Checkpoints(tmp_path, 2).load_model(13, "optimizer.step."), {"weight": torch.tensor(13.0)})
 
 
-def test_parts_that_are_not_seen_are_no_zeros(parts: dict[str, Tensor], tmp_path: Path) -> None:
+def test_missing_shards_are_an_error_and_not_zeros(parts: dict[str, Tensor], tmp_path: Path) -> None:
     write_shards(tmp_path, parts)
     with pytest.raises(HeedfulError, match="has the files of only 1 of 2 processes; all machines need the same folder"):
         join_shards(tmp_path, parts, 2, tmp_path / "joined")
@@ -59,7 +59,7 @@ def test_parts_that_are_not_seen_are_no_zeros(parts: dict[str, Tensor], tmp_path
         (ValueError("odd"), HeedfulError, r"process 1 could not write its part of .*checkpoints \(odd\)"),
     ],
 )
-def test_all_are_told_what_went_wrong_in_one(
+def test_every_process_reports_the_failure_of_one(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, error: Exception, told: type[Exception], sentence: str
 ) -> None:
     def fails(*_: object, **__: object) -> None:

@@ -1,4 +1,4 @@
-"""Tensors come back bit by bit, and no file makes us do anything but read numbers."""
+"""Tensors come back with the same bits, and a file can do nothing but hold numbers."""
 
 import pickle
 import random
@@ -41,7 +41,7 @@ def names(folder: Path) -> list[str]:
 
 @st.composite
 def tensors(draw: st.DrawFn) -> Tensor:
-    """Random bits of any type and shape, some of them seen through a transposed or strided view."""
+    """Random bits of any type and shape, some as a transposed or strided view."""
     dtype = draw(st.sampled_from(DTYPES))
     shape = draw(st.lists(st.integers(0, 4), max_size=3))
     generator = torch.Generator().manual_seed(draw(st.integers(0, 2**32)))
@@ -70,7 +70,7 @@ def test_tensors_come_back_bit_by_bit(
         assert all(same(loaded[name], content[name]) for name in content)
 
 
-def test_our_file_is_the_librarys_own_byte_by_byte(tmp_path: Path) -> None:
+def test_our_files_are_byte_identical_to_those_of_the_library(tmp_path: Path) -> None:
     content = {
         "b": torch.arange(15, dtype=torch.float32).reshape(3, 5),
         "a": torch.arange(7, dtype=torch.bfloat16),
@@ -106,7 +106,7 @@ def test_only_the_wanted_tensors_are_read(tmp_path: Path) -> None:
     assert list(load_tensors(tmp_path / "a", "ema.")) == ["ema.x"]
 
 
-def test_what_the_format_cannot_hold_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+def test_unsupported_tensors_are_refused_before_anything_is_written(tmp_path: Path) -> None:
     for content in ({"x": torch.zeros(2, dtype=torch.complex64)}, {"__metadata__": torch.zeros(2)}):
         with pytest.raises(ValueError, match="has no place in a safetensors file"):
             save_tensors(tmp_path / "a", content, {})
@@ -141,13 +141,13 @@ def test_no_pickle_is_executed_whatever_its_disguise(tmp_path: Path, monkeypatch
     assert names(tmp_path) == ["model"]
 
 
-def test_nothing_in_the_store_unpickles() -> None:
+def test_nothing_in_storage_unpickles() -> None:
     text = "".join(path.read_text() for path in Path(files.__file__).parent.glob("*.py"))
     assert "torch.load(" not in text
     assert "import pickle" not in text
 
 
-def test_a_mutated_file_gives_tensors_or_our_error_and_never_another(tmp_path: Path) -> None:
+def test_a_mutated_file_gives_tensors_or_a_folder_error(tmp_path: Path) -> None:
     source = random.Random(3)
     save_tensors(tmp_path / "a", {"x": torch.arange(6.0).reshape(2, 3), "y": torch.zeros(5).bool()}, {"k": "v"})
     good = (tmp_path / "a").read_bytes()
