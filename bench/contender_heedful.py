@@ -35,9 +35,8 @@ def heedful_step(folder: Path, shape: Shape, threads: int) -> Step:
     from heedful.kernels.threads import count_workers
     from heedful.models.build import Vocabulary, build_model
     from heedful.training.gradients import Objective, make_gradients
-    from heedful.training.loop import TrainingState, training_steps
+    from heedful.training.loop import TrainingState, UpdateSplit, make_updates, training_steps
     from heedful.training.optimizer import make_optimizer
-    from heedful.training.updates import UpdateSplit, make_updates
 
     use_threads(threads)
     settings = experiment(shape)

@@ -66,8 +66,8 @@ def experiment(folder: Path, *settings: str) -> Experiment:
 def plain_log() -> Iterator[None]:
     """Write no TensorBoard files and no pictures, which would take longer than the training itself."""
     with (
-        mock.patch("heedful.training.event_log._open_tensorboard", return_value=None),
-        mock.patch("heedful.training.event_log.draw_curve"),
+        mock.patch("heedful.training.events._open_tensorboard", return_value=None),
+        mock.patch("heedful.training.events.draw_curve"),
         mock.patch("heedful.training.run.draw_curve"),
     ):
         yield

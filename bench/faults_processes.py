@@ -25,7 +25,7 @@ _MIB = 1 << 20
 # Like `ulimit -v`, but set after the libraries are loaded, because they alone map gigabytes.
 LIMITED = """
 import resource, sys
-import heedful.kernels.attention_kernels, heedful.kernels.dropout_norm, heedful.kernels.label_smoothing
+import heedful.kernels.attention_kernels, heedful.kernels.dropout_norm, heedful.kernels.logits
 import heedful.training.run, heedful.translation.translator
 from pathlib import Path
 from heedful.cli.commands import main

@@ -180,8 +180,8 @@ def same_bits(left: Mapping[str, Tensor], right: Mapping[str, Tensor]) -> bool:
 def plain_log() -> Iterator[None]:
     """Neither TensorBoard nor pictures, which take longer than a tiny training."""
     with (
-        mock.patch("heedful.training.event_log._open_tensorboard", return_value=None),
-        mock.patch("heedful.training.event_log.draw_curve"),
+        mock.patch("heedful.training.events._open_tensorboard", return_value=None),
+        mock.patch("heedful.training.events.draw_curve"),
         mock.patch("heedful.training.run.draw_curve"),
     ):
         yield

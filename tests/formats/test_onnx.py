@@ -13,10 +13,10 @@ from engine_examples import POST, untrained_run
 from model_examples import SMALL, sentences
 
 from heedful.config import ModelConfig
+from heedful.decoding.torch_engine import token_log_probs
 from heedful.errors import ConfigError, HeedfulError
 from heedful.formats.export import export
 from heedful.formats.onnx import OnnxCopy, export_onnx
-from heedful.models.likelihood import token_log_probs
 from heedful.text import Tokenizer
 
 ODD_HEADS = replace(SMALL, encoder_heads=(2,), decoder_heads=(1, 3), cross_heads=(3, 2))

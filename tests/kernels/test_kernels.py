@@ -17,7 +17,7 @@ from heedful.config import ModelConfig
 from heedful.kernels import matmul, scalars
 from heedful.models.transformer import Transformer
 from heedful.nn import attention as attention_module
-from heedful.nn import compiled_attention, fused, noise
+from heedful.nn import compiled_attention, noise, residual
 from heedful.nn import loss as objective
 from heedful.nn.attention import CrossAttention, SelfAttention
 from heedful.nn.dropout import Dropout
@@ -33,7 +33,7 @@ def plain(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Call it, and from then on nothing compiled is used."""
 
     def switch() -> None:
-        monkeypatch.setattr(fused, "can_use_kernels", lambda x: False)
+        monkeypatch.setattr(residual, "can_use_kernels", lambda x: False)
         monkeypatch.setattr(attention_module, "can_use_kernels", lambda x: False)
         monkeypatch.setattr(objective, "_compiled_gradient", objective._plain_gradient)
 
@@ -125,8 +125,8 @@ class TestRows:
         x, y, weights = random(8, width), random(8, width, seed=1), random(8, width, seed=2)
         inputs = (x.requires_grad_(), y.requires_grad_(), norm.weight, norm.bias)
         for compiled, expected, known in (
-            (fused.dropout_add(x, y, dropout, keys), x + dropout(y, keys), inputs[:2]),
-            (fused.dropout_add_norm(x, y, dropout, keys, norm), norm(x + dropout(y, keys)), inputs),
+            (residual.dropout_add(x, y, dropout, keys), x + dropout(y, keys), inputs[:2]),
+            (residual.dropout_add_norm(x, y, dropout, keys, norm), norm(x + dropout(y, keys)), inputs),
         ):
             torch.testing.assert_close(compiled, expected, rtol=1e-4, atol=1e-5)
             ours = torch.autograd.grad((compiled * weights).sum(), known)

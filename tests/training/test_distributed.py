@@ -21,8 +21,8 @@ from resume_examples import WHOLE, assert_same, steps_logged
 from heedful.data.batching import Batching, Position, epoch_batches
 from heedful.data.corpus import Corpus
 from heedful.training import process_group
+from heedful.training.loop import UpdateSplit, make_updates
 from heedful.training.process_group import join_process_group
-from heedful.training.updates import UpdateSplit, make_updates
 from heedful.translation.translator import Translator
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at processes through /proc")

@@ -19,8 +19,8 @@ from heedful.tasks import make_experiment
 from heedful.tasks.translation import TRANSLATION
 from heedful.training.autoconfig import CorpusStatistics, choose_finetuning_settings
 from heedful.training.finetune import copy_parent_model, inherit_languages, inherit_settings
+from heedful.training.model_selection import compute_validation_loss
 from heedful.training.prepare import count_pieces_per_word
-from heedful.training.validation import compute_validation_loss
 
 SHORT = ("train.threads=1", "train.max_steps=12", "train.validate_every=4")
 

@@ -145,7 +145,7 @@ SCRIPT = {2: 5.0, 4: 4.0, 6: 4.5, 8: 4.6, 10: 4.7, 12: 1.0}  # the loss at each 
 @pytest.fixture
 def scripted(monkeypatch: pytest.MonkeyPatch) -> Callable[[Drive], None]:
     def follow(drive: Drive) -> None:
-        monkeypatch.setattr("heedful.training.validation.compute_validation_loss", lambda *_: SCRIPT[drive.step])
+        monkeypatch.setattr("heedful.training.model_selection.compute_validation_loss", lambda *_: SCRIPT[drive.step])
 
     return follow
 

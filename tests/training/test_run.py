@@ -30,8 +30,8 @@ from heedful.text import learn_tokenizer
 from heedful.training import prepare as preparing
 from heedful.training.autoconfig import CorpusStatistics, choose_finetuning_settings, choose_settings, measure_corpus
 from heedful.training.events import Event, Finished, StepDone, Validated
+from heedful.training.model_selection import compute_validation_loss, sample_evenly, use_weights
 from heedful.training.run import resume_run, start_run
-from heedful.training.validation import compute_validation_loss, sample_evenly, use_weights
 
 TINY = (
     *("train.threads=1", "model.d_model=16", "model.d_ff=24", "model.num_heads=2", "model.dropout=0.1"),
@@ -146,7 +146,7 @@ class Script:
 
 
 def test_the_best_validation_is_the_model(pairs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("heedful.training.validation.compute_validation_loss", Script(3.0, 2.0, 2.5))
+    monkeypatch.setattr("heedful.training.model_selection.compute_validation_loss", Script(3.0, 2.0, 2.5))
     run = tmp_path / "run"
     more = ("train.average_checkpoints=1", "train.save_every=3", "train.ema_decay=0.5")
     events = trained_in(run, wanted(pairs, *more))
@@ -161,14 +161,14 @@ def test_the_best_validation_is_the_model(pairs: Path, tmp_path: Path, monkeypat
 def test_the_mean_stays_only_if_it_is_as_good_as_the_best(
     pairs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loss: float, note: str
 ) -> None:
-    monkeypatch.setattr("heedful.training.validation.compute_validation_loss", Script(3.0, 2.0, 2.5, loss))
+    monkeypatch.setattr("heedful.training.model_selection.compute_validation_loss", Script(3.0, 2.0, 2.5, loss))
     events = trained_in(tmp_path / "run", wanted(pairs, "train.average_checkpoints=2"))
     assert last(events).model.startswith(note)
 
 
 def test_the_best_can_be_chosen_by_bleu(pairs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("heedful.training.validation.compute_validation_loss", Script(3.0, 2.0, 1.0))
-    monkeypatch.setattr("heedful.training.validation.compute_validation_score", Script(10.0, 30.0, 20.0))
+    monkeypatch.setattr("heedful.training.model_selection.compute_validation_loss", Script(3.0, 2.0, 1.0))
+    monkeypatch.setattr("heedful.training.model_selection.compute_validation_score", Script(10.0, 30.0, 20.0))
     events = trained_in(tmp_path / "run", wanted(pairs, "train.best_by=bleu", "train.average_checkpoints=1"))
     assert [event.score for event in events if isinstance(event, Validated)] == [10.0, 30.0, 20.0]
     assert last(events).model == "best validation, step 6"
@@ -187,11 +187,11 @@ def test_a_validation_that_is_no_number_stops_and_is_never_the_best(
     pairs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     more = ("train.average_checkpoints=1",)
-    monkeypatch.setattr("heedful.training.validation.compute_validation_loss", Script(math.nan))
+    monkeypatch.setattr("heedful.training.model_selection.compute_validation_loss", Script(math.nan))
     with pytest.raises(Diverged, match=r"^the validation loss at step 3 is nan; lower train\.learning_rate and resume"):
         trained_in(tmp_path / "stop", wanted(pairs, *more))
     assert not (tmp_path / "stop" / "model.safetensors").exists()
-    monkeypatch.setattr("heedful.training.validation.compute_validation_loss", Script(math.nan, 4.0, math.inf))
+    monkeypatch.setattr("heedful.training.model_selection.compute_validation_loss", Script(math.nan, 4.0, math.inf))
     events = trained_in(tmp_path / "skip", wanted(pairs, *more, "train.on_non_finite=skip"))
     assert last(events).model == "best validation, step 6"
 

@@ -36,7 +36,7 @@ def best_log_probs(
     logits: Float[Tensor, "rows vocabulary"], banned: Int[Tensor, " banned"], k: int
 ) -> tuple[Float[Tensor, "rows k"], Int[Tensor, "rows k"]]:
     """`top_log_probs` of the log-softmax without the banned tokens, in one pass over memory."""
-    from heedful.kernels.top_tokens import find_top_tokens
+    from heedful.kernels.logits import find_top_tokens
 
     rows, vocabulary = logits.shape
     forbidden = torch.zeros(vocabulary, dtype=torch.bool).index_fill_(0, banned, True)

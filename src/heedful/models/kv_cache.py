@@ -13,9 +13,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from heedful.nn.attention import CrossAttention, SelfAttention
-from heedful.nn.fused import Rows
 from heedful.nn.key_values import CachedKeyValues, PooledKeyValues, SpanKeyValues
-from heedful.nn.layout import Layout
+from heedful.nn.layout import Layout, Rows
 from heedful.nn.masks import key_mask
 from heedful.nn.multi_head import split_position
 

@@ -1,4 +1,4 @@
-"""The interface of every sequence-to-sequence model, and the laws that it keeps.
+"""Sequence-to-sequence models: their interface, the laws that they keep, and the parts that all families share.
 
 Sentences are packed: `source` and `target_in` hold the ids of all sentences end to end, `lengths` their lengths.
 
@@ -19,7 +19,9 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from heedful.config import ModelConfig
 from heedful.nn.dropout import DropoutKeys
+from heedful.nn.embedding import Embedding
 from heedful.nn.multi_head import Kind, MultiHeadAttention
 
 
@@ -107,3 +109,39 @@ class Seq2Seq(nn.Module, ABC, Generic[M, S]):
 
 
 AnySeq2Seq = Seq2Seq[Any, Any]
+
+
+class EncoderDecoder(Seq2Seq[M, S], Generic[M, S]):
+    """A model of any family, whose embeddings and output layer are shared as `model.sharing` says."""
+
+    def __init__(
+        self, config: ModelConfig, source_vocabulary: int, target_vocabulary: int, pad_id: int, scale: float
+    ) -> None:
+        """Looking up an embedding multiplies it by `scale`."""
+        super().__init__()
+        self.config = config
+        self.pad_id = pad_id
+        self.target_embedding = Embedding(target_vocabulary, config.d_model, pad_id, scale)
+        # A shared matrix exists once, under the target's name.
+        self.own_source = None
+        if config.sharing != "all":
+            self.own_source = Embedding(source_vocabulary, config.d_model, pad_id, scale)
+        self.own_output = None
+        if config.sharing == "none":
+            self.own_output = Embedding(target_vocabulary, config.d_model, pad_id, scale)
+        self.own_bias = nn.Parameter(torch.zeros(target_vocabulary)) if config.output_bias else None
+
+    @property
+    def source_embedding(self) -> Embedding:
+        """The embedding of source tokens: the target's unless they are separate."""
+        return self.own_source or self.target_embedding
+
+    @property
+    def output_weight(self) -> Float[Tensor, "vocabulary d_model"]:
+        """The output layer: the target embedding itself unless nothing is shared."""
+        return (self.own_output or self.target_embedding).as_output
+
+    @property
+    def output_bias(self) -> Float[Tensor, " vocabulary"] | None:
+        """The bias of the output layer, if `model.output_bias` is true."""
+        return self.own_bias

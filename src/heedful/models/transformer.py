@@ -9,14 +9,12 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from heedful.config import ModelConfig
-from heedful.models.encoder_decoder import EncoderDecoder
 from heedful.models.kv_cache import KVCache, PooledKVCache, start_cache
-from heedful.models.seq2seq import SentenceKeys
+from heedful.models.seq2seq import EncoderDecoder, SentenceKeys
 from heedful.nn.attention import CrossAttention, SelfAttention
 from heedful.nn.dropout import Dropout, number_sites
 from heedful.nn.feed_forward import FeedForward
-from heedful.nn.fused import Rows
-from heedful.nn.layout import Layout
+from heedful.nn.layout import Layout, Rows
 from heedful.nn.multi_head import Kind, MultiHeadAttention
 from heedful.nn.positions import LearnedPositions, SinusoidalPositions
 from heedful.nn.residual import Residual, layer_norm

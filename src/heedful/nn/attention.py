@@ -13,9 +13,9 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from heedful.kernels import can_use_kernels
 from heedful.nn.compiled_attention import attend_compiled, attend_pooled
 from heedful.nn.dropout import Dropout
-from heedful.nn.fused import Rows, can_use_kernels
 from heedful.nn.key_values import (
     CachedKeyValues,
     HeadRows,
@@ -25,7 +25,7 @@ from heedful.nn.key_values import (
     QueryRows,
     Values,
 )
-from heedful.nn.layout import Layout
+from heedful.nn.layout import Layout, Rows
 from heedful.nn.linear import glorot_linear
 from heedful.nn.multi_head import HeadSizes, ScaledDotProductAttention, Weights, split_heads
 from heedful.nn.noise import HEAD_STRIDE, keep_mask

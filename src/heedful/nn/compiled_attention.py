@@ -7,7 +7,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from heedful.nn.fused import DropoutArguments, as_array
+from heedful.kernels import as_array
+from heedful.nn.dropout import DropoutArguments
 from heedful.nn.key_values import HeadRows, PackedKeyValues, PooledKeyValues, QueryRows, SpanKeyValues
 from heedful.nn.layout import Layout
 from heedful.nn.multi_head import HeadSizes, ScaledDotProductAttention

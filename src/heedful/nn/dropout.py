@@ -1,7 +1,9 @@
 """Dropout (section 5.4)."""
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
@@ -47,3 +49,25 @@ def number_sites(model: nn.Module) -> None:
     """Number the dropouts of a model, so that no two of them drop the same numbers."""
     for number, part in enumerate(part for part in model.modules() if isinstance(part, Dropout)):
         part.site = number
+
+
+@dataclass(frozen=True, slots=True)
+class DropoutArguments:
+    """A dropout in the form that the compiled loops take."""
+
+    active: bool
+    site: np.uint32
+    threshold: np.uint32
+    scale: np.float32
+
+    @classmethod
+    def of(cls, dropout: Dropout) -> "DropoutArguments":
+        """The arguments for this dropout."""
+        p = dropout.p
+        return cls(
+            dropout.active, np.uint32(dropout.site), np.uint32(noise.threshold(p)), np.float32(noise.keep_scale(p))
+        )
+
+    def with_keys(self, dropout_keys: Tensor) -> tuple[Any, ...]:
+        """The arguments of a call for rows with these keys."""
+        return dropout_keys.numpy(), self.site, self.threshold, self.scale

@@ -8,6 +8,8 @@ from torch import Tensor
 
 from heedful.nn.noise import row_keys
 
+Rows = Float[Tensor, "rows d_model"]  # a vector for each position of all sentences, end to end
+
 
 @dataclass(frozen=True, slots=True)
 class Layout:

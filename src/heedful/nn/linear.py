@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from heedful.nn.fused import can_use_kernels
+from heedful.kernels import can_use_kernels
 
 
 class Linear(nn.Linear):

@@ -15,11 +15,10 @@ from heedful.models.seq2seq import SentenceKeys
 from heedful.models.transformer import DecoderLayer, EncoderLayer, Memory, Transformer
 from heedful.nn.attention import CrossAttention, SelfAttention
 from heedful.nn.dropout import DropoutKeys
-from heedful.nn.fused import Rows, dropout_add
-from heedful.nn.layout import Layout
+from heedful.nn.layout import Layout, Rows
 from heedful.nn.linear import Linear
 from heedful.nn.positions import SinusoidalPositions
-from heedful.nn.residual import Residual
+from heedful.nn.residual import Residual, dropout_add
 
 _RESIDUALS = ("attention_residual", "cross_attention_residual", "feed_forward_residual")
 

@@ -32,12 +32,18 @@ from heedful.studies.study import StudyInterrupted, StudyPlan
 from heedful.tasks import make_experiment
 from heedful.training.events import StepDone
 from heedful.training.gradients import Objective, make_gradients
-from heedful.training.loop import TrainingState, explain_out_of_memory, set_up_layers, training_steps
+from heedful.training.loop import (
+    TrainingState,
+    UpdateSplit,
+    explain_out_of_memory,
+    make_updates,
+    set_up_layers,
+    training_steps,
+)
+from heedful.training.model_selection import compute_validation_loss, use_weights
 from heedful.training.optimizer import MovingAverage, make_optimizer
 from heedful.training.precision import Precision
 from heedful.training.prepare import Prepared
-from heedful.training.updates import UpdateSplit, make_updates
-from heedful.training.validation import compute_validation_loss, use_weights
 from heedful.translation.translator import Translator
 
 

@@ -23,7 +23,7 @@ from heedful.studies.row_training import train_row
 from heedful.studies.rows import TableRow
 from heedful.studies.study import StudyPlan
 from heedful.tasks import Question, ScoringOptions, find_task
-from heedful.training.validation import compute_validation_loss
+from heedful.training.model_selection import compute_validation_loss
 from heedful.translation.translator import Translator
 
 _FILE = "scored.json"

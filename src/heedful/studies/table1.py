@@ -13,13 +13,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from heedful.device import choose_device
+from heedful.models.convolutional import GatedConvolution
 from heedful.models.flops import count_attention_pairs
+from heedful.models.recurrent import RecurrentEncoderLayer
 from heedful.nn.attention import SelfAttention, attend, attend_in_blocks
-from heedful.nn.convolution import GatedConvolution
 from heedful.nn.key_values import PackedKeyValues
 from heedful.nn.layout import Layout
 from heedful.nn.multi_head import join_heads
-from heedful.nn.recurrent_layers import RecurrentEncoderLayer
 from heedful.process_memory import keep_freed_memory
 from heedful.progress import Reporter
 from heedful.studies.charts import Series, can_draw, lines

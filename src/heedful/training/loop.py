@@ -1,8 +1,8 @@
-"""The training loop: a generator of events that the caller drives."""
+"""The training loop: the corpus as updates, and updates as events, in generators that the caller drives."""
 
 import math
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from heedful.config import TrainConfig
-from heedful.data.batching import Position
+from heedful.data.batching import Batching, Position, epoch_batches, split_batch
+from heedful.data.corpus import Corpus
 from heedful.errors import Diverged, OutOfSpace, out_of_memory
 from heedful.models.seq2seq import AnySeq2Seq
 from heedful.storage.sharded_tensors import gather_tensor
@@ -32,6 +33,47 @@ class TrainingState:
     skipped: int = 0
     position: Position = field(default_factory=Position)
     precision: Precision = field(default_factory=Precision)
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateSplit:
+    """How an update is split: every process gets so many parts of about the same cost."""
+
+    parts: int
+    rank: int = 0
+    processes: int = 1
+
+
+def make_updates(
+    corpora: Sequence[Corpus],
+    start: Position,
+    batching: Batching,
+    split: UpdateSplit,
+    pad_id: int,
+    device: torch.device,
+) -> Iterator[Update]:
+    """Endless updates from this position on; each epoch takes the next corpus.
+
+    The pairs of an update are the same for any split, so a training can continue with other processes or threads.
+    """
+    epoch, skip = start.epoch, start.update
+    while True:
+        corpus = corpora[epoch % len(corpora)]
+        source, target = corpus.lengths()
+        batches = epoch_batches(source, target, batching, epoch)
+        for number in range(skip, len(batches)):
+            pairs, end = batches[number], number + 1 == len(batches)
+            parts = split_batch(pairs, split.parts * split.processes)
+            mine = [part for part in parts[split.rank :: split.processes] if len(part)]
+            target_tokens = int(target[pairs].sum())
+            yield Update(
+                [corpus.batch(part, pad_id).to(device) for part in mine],
+                target_tokens,
+                target_tokens + int(source[pairs].sum()),
+                epoch,
+                Position(epoch + 1) if end else Position(epoch, number + 1),
+            )
+        epoch, skip = epoch + 1, 0
 
 
 def training_steps(

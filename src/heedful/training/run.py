@@ -28,8 +28,7 @@ from heedful.storage.run_folder import RunFolder, refuse_checkpoint, software_ve
 from heedful.tasks import find_task, make_experiment
 from heedful.training.checkpointing import Checkpointing, RunProgress
 from heedful.training.distributed import make_distributed_gradients
-from heedful.training.event_log import EventLog, draw_curve
-from heedful.training.events import STOP_SIGNALS, Event, Finished, Started, StepDone
+from heedful.training.events import STOP_SIGNALS, Event, EventLog, Finished, Started, StepDone, draw_curve
 from heedful.training.finetune import (
     NOT_VALIDATED,
     copy_parent_model,
@@ -38,14 +37,19 @@ from heedful.training.finetune import (
     warn_about_vocabulary,
 )
 from heedful.training.gradients import Objective, make_gradients
-from heedful.training.loop import TrainingState, explain_out_of_memory, set_up_layers, training_steps
-from heedful.training.model_selection import ModelSelection
+from heedful.training.loop import (
+    TrainingState,
+    UpdateSplit,
+    explain_out_of_memory,
+    make_updates,
+    set_up_layers,
+    training_steps,
+)
+from heedful.training.model_selection import ModelSelection, Validator
 from heedful.training.optimizer import MovingAverage, make_optimizer
 from heedful.training.precision import Precision
 from heedful.training.prepare import Prepared, describe_data, load_prepared, prepare
 from heedful.training.process_group import ProcessGroup
-from heedful.training.updates import UpdateSplit, make_updates
-from heedful.training.validation import Validator
 from heedful.translation.translator import Translator
 from heedful.translation.word_alignment import save_best_aligner
 
