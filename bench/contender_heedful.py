@@ -30,7 +30,7 @@ def heedful_step(folder: Path, shape: Shape, threads: int) -> Step:
     """One update of the product's loop, with batches from its own corpus."""
     import torch
 
-    from heedful.data.batching import Batching, Position
+    from heedful.data.batch import Batching, Position
     from heedful.device import use_threads
     from heedful.kernels.threads import count_workers
     from heedful.models.build import Vocabulary, build_model

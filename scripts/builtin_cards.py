@@ -12,7 +12,7 @@ from heedful.storage.files import write_atomically
 from heedful.storage.model_card import make_model_card
 from heedful.storage.model_names import built_in_models
 from heedful.storage.run_folder import RunFolder
-from heedful.text.language_names import language_name
+from heedful.text.languages import language_name
 
 _ENDING = """
 ## Data and licence

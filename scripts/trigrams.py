@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from heedful.data.pairs import read_lines
-from heedful.text.language_detection import count_trigrams
+from heedful.text.languages import count_trigrams
 
 KEPT = 3000  # of each language, the most frequent
 OUT = Path(__file__).resolve().parent.parent / "src/heedful/text/trigrams.json"

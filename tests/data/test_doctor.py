@@ -12,8 +12,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heedful.data.corpus_profile import guess_divergence
-from heedful.data.doctor import CleanedCorpus, Diagnosis, clean_corpus, doctor
-from heedful.data.findings import FINDING_KINDS, Finding, FindingKind, describe_finding, severity_of, tidy_line
+from heedful.data.doctor import (
+    FINDING_KINDS,
+    CleanedCorpus,
+    Diagnosis,
+    Finding,
+    FindingKind,
+    clean_corpus,
+    describe_finding,
+    doctor,
+    severity_of,
+    tidy_line,
+)
 from heedful.data.pairs import MAX_LINE_BYTES, read_lines, read_parallel
 from heedful.errors import DataError, OutOfSpace
 

@@ -11,7 +11,7 @@ import pytest
 import toy
 
 from heedful.data import stream
-from heedful.data.stream import Arriving, at_once
+from heedful.data.stream import TextStream, map_in_threads
 
 
 def test_what_has_arrived_is_not_kept_waiting() -> None:
@@ -22,7 +22,7 @@ def test_what_has_arrived_is_not_kept_waiting() -> None:
         go_on.wait()
         yield "three"
 
-    arriving = Arriving(slow()).windows()
+    arriving = TextStream(slow()).read_windows()
     texts = next(arriving)
     if texts == ["one"]:
         texts += next(arriving)
@@ -41,7 +41,7 @@ def test_arriving_texts_come_in_windows_of_a_bounded_size(monkeypatch: pytest.Mo
             read += 1
             yield str(read)
 
-    found = Arriving(endless()).windows()
+    found = TextStream(endless()).read_windows()
     texts: list[str] = []
     while len(texts) < 100:
         window = next(found)
@@ -57,7 +57,7 @@ def test_an_error_of_who_reads_reaches_who_asks_after_all_that_came_before() -> 
         yield "one"
         raise UnicodeError("not text")
 
-    found = Arriving(broken()).windows()
+    found = TextStream(broken()).read_windows()
     assert next(found) == ["one"]
     with pytest.raises(UnicodeError, match="not text"):
         next(found)
@@ -65,13 +65,13 @@ def test_an_error_of_who_reads_reaches_who_asks_after_all_that_came_before() -> 
 
 @pytest.mark.parametrize("workers", [1, 3])
 def test_all_work_is_done_and_errors_are_passed_on(workers: int) -> None:
-    assert sorted(at_once(lambda number: number * 2, range(10), workers)) == list(range(0, 20, 2))
+    assert sorted(map_in_threads(lambda number: number * 2, range(10), workers)) == list(range(0, 20, 2))
 
     def fail(number: int) -> int:
         raise ValueError(f"not {number}")
 
     with pytest.raises(ValueError, match=r"not \d"):
-        list(at_once(fail, range(10), workers))
+        list(map_in_threads(fail, range(10), workers))
 
 
 def test_who_stops_listening_is_not_worked_for() -> None:
@@ -82,7 +82,7 @@ def test_who_stops_listening_is_not_worked_for() -> None:
         time.sleep(0.01)
         return number
 
-    found = at_once(work, range(1000), 2)
+    found = map_in_threads(work, range(1000), 2)
     next(found)
     found.close()  # type: ignore[attr-defined]
     assert len(begun) < 100

@@ -13,9 +13,8 @@ from heedful.decoding.hypothesis import Hypothesis
 from heedful.decoding.search import run_search
 from heedful.decoding.token_constraints import TreeLeaves
 from heedful.decoding.tree_constraints import constrain_to_trees
-from heedful.text.linearisation import linearise, tree_over, with_words, without_words
 from heedful.text.tokenizer_training import learn_tokenizer
-from heedful.text.trees import read_tree
+from heedful.text.trees import build_tree, linearise, linearise_with_words, read_tree, remove_words
 from heedful.translation.constraint_encoding import TreeConstraintEncoder
 
 VOCABULARY = 14
@@ -122,7 +121,7 @@ def test_what_is_legal_shares_all_probability_and_a_word_has_that_of_all_in_the_
     assert after(4) == {EOS: 1.0}
 
 
-LINES = [with_words(read_tree("(S (NP (DT the) (NN cat)) (VP (VBZ sees) (NP (PRP me))) (. .))"))] * 20
+LINES = [linearise_with_words(read_tree("(S (NP (DT the) (NN cat)) (VP (VBZ sees) (NP (PRP me))) (. .))"))] * 20
 TOKENIZER = learn_tokenizer(LINES, TextConfig(kind="bpe", vocabulary_size=283))
 
 
@@ -147,7 +146,7 @@ def test_where_a_word_looks_like_a_bracket_or_there_are_none_nothing_is_required
 def test_a_word_that_looks_like_a_bracket_is_still_a_word() -> None:
     tree = read_tree("(S (NP (X ᐸVP)) (VP (X -LRB-)))")
     words = tree.texts()
-    assert without_words(words, with_words(tree).split()) == linearise(tree).split()
-    assert tree_over(words, without_words(words, ["ᐸS", "quite", "wrong", "ᐳS"])) == tree_over(
+    assert remove_words(words, linearise_with_words(tree).split()) == linearise(tree).split()
+    assert build_tree(words, remove_words(words, ["ᐸS", "quite", "wrong", "ᐳS"])) == build_tree(
         words, ["(S", "XX", "XX", ")S"]
     )

@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 for needed in ("lxml", "polib", "markdown_it"):
     pytest.importorskip(needed, reason="needs heedful[documents]")
 
-from heedful.documents import safe_parsing
+from heedful.documents import read_document, safe_parsing
 from heedful.documents.document import InlineRun
-from heedful.documents.file_types import read_document
 from heedful.documents.markup_transfer import RunSpan, transfer_markup
 from heedful.documents.segmentation import SegmentedDocument, TranslatedSentence
 from heedful.errors import DataError

@@ -20,9 +20,8 @@ for needed in ("lxml", "polib", "markdown_it"):
 from test_documents import HTML, JSON, MARKDOWN, PO, SUBTITLES, VTT, XLIFF, XLIFF2, backwards, open_file, translated
 
 import heedful.documents
-from heedful.documents import markdown, safe_parsing
+from heedful.documents import markdown, read_document, safe_parsing
 from heedful.documents.document import InlineRun
-from heedful.documents.file_types import read_document
 from heedful.documents.markup_transfer import RunSpan, transfer_markup
 from heedful.documents.safe_parsing import DocumentLimits, DocumentTooLarge
 from heedful.errors import DataError

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from heedful.config import Activation, ModelConfig, Norm, Positions, Sharing
-from heedful.data.batch import Batch, pack
-from heedful.data.batching import Position
+from heedful.data.batch import Batch, Position, pack
 from heedful.models.build import Vocabulary, build_model
 from heedful.models.seq2seq import AnySeq2Seq
 from heedful.models.transformer import Transformer

@@ -185,8 +185,8 @@ def test_a_pickle_is_not_loaded(folder: Path, tmp_path: Path) -> None:
     ("name", "content", "message"),
     [
         ("source.spm", b"", "is not a SentencePiece model: it has no pieces"),
-        ("source.spm", b"\x0a\x7fshort", r"is not a SentencePiece model, or is damaged \(it ends too early\)"),
-        ("source.spm", b"\xff" * 40, "is not a SentencePiece model, or is damaged"),
+        ("source.spm", b"\x0a\x7fshort", r"is not a SentencePiece model, or it is damaged \(it ends too early\)"),
+        ("source.spm", b"\xff" * 40, "is not a SentencePiece model, or it is damaged"),
         ("target.spm", None, "has neither tokenizer.json nor target.spm; copy it there"),
         ("vocab.json", b'{"</s>": 0, "<unk>": 1}', "has no piece <pad>"),
         ("vocab.json", b'{"</s>": 0, "<unk>": 1, "<pad>": 3}', "the ids of the 3 pieces of .* are not 0 to 2"),
@@ -212,8 +212,8 @@ def test_damaged_and_unsupported_folders_are_refused(
     ("options", "message"),
     [
         ({"model_type": "bpe"}, "is not a unigram model"),
-        ({"user_defined_symbols": ["the"]}, "has the piece 'the' of kind 4"),
-        ({"treat_whitespace_as_suffix": True}, "writes spaces in another way"),
+        ({"user_defined_symbols": ["the"]}, "has the piece 'the' of type 4"),
+        ({"treat_whitespace_as_suffix": True}, "does not write spaces before words"),
     ],
 )
 def test_other_kinds_of_sentencepiece_are_refused(options: dict[str, object], message: str) -> None:

@@ -10,8 +10,7 @@ from tree_examples import labels, trees
 from heedful.errors import DataError
 from heedful.metrics import Score
 from heedful.metrics.brackets import BracketCounts, Parse, count_brackets, score_brackets
-from heedful.text.linearisation import tree_over
-from heedful.text.trees import Tree, read_tree, write_tree
+from heedful.text.trees import Tree, build_tree, read_tree, write_tree
 
 GOLD = "(TOP (S (NP (DT the) (NN cat)) (VP (VBD sat) (PP (IN on) (NP (DT the) (NN mat)))) (. .)))"
 
@@ -43,7 +42,7 @@ def test_a_tree_is_a_perfect_parse_of_itself(tree: Tree) -> None:
 @settings(deadline=None)
 @given(trees, st.lists(st.one_of(labels.map("({}".format), labels.map("){}".format), st.just("XX")), max_size=30))
 def test_changing_sides_changes_precision_and_recall(tree: Tree, symbols: list[str]) -> None:
-    other = tree_over(tree.texts(), symbols)
+    other = build_tree(tree.texts(), symbols)
     assert other is not None
     ours = Parse(tuple(other.brackets()), tree.tags())
     there, back = count_brackets(ours, parse(tree)), count_brackets(parse(tree), ours)

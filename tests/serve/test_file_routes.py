@@ -20,8 +20,7 @@ import httpx
 from serve_examples import client_of, service_of
 from starlette.requests import ClientDisconnect
 
-from heedful.documents import safe_parsing
-from heedful.documents.file_types import read_document
+from heedful.documents import read_document, safe_parsing
 from heedful.documents.segmentation import TranslatedSentence
 from heedful.serve import file_routes
 from heedful.serve import libretranslate_routes as libre

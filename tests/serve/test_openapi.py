@@ -16,7 +16,7 @@ from schemathesis.generation import GenerationMode
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 from serve_examples import listening, service_of
 
-from heedful.documents.file_types import SUFFIXES
+from heedful.documents import SUFFIXES
 from heedful.serve.service import ServiceLimits
 
 # A text that is too long and languages that no model is for are well-formed, and refused all the same.

@@ -12,8 +12,7 @@ from heedful.config.experiment import DataConfig
 from heedful.data.pairs import Pair
 from heedful.errors import ConfigError, DataError
 from heedful.tasks import TASKS, Question, ScoringOptions, Task, find_task, make_experiment
-from heedful.text.linearisation import untagged
-from heedful.text.trees import Tree, read_tree, write_tree
+from heedful.text.trees import Tree, read_tree, remove_tags, write_tree
 
 TREE = "(TOP (S (NP (PRP I)) (VP (VBP see)) (. .)))"
 ANSWERS: dict[str, tuple[str, str]] = {
@@ -73,11 +72,11 @@ def test_two_kinds_of_tokenizers_cannot_share_a_vocabulary() -> None:
 def test_what_a_parser_should_write_is_finished_to_the_tree(tree: Tree) -> None:
     line = write_tree(tree)
     output = find_task("parsing").target_symbols(line)
-    assert find_task("parsing").finish(" ".join(tree.texts()), output) == write_tree(untagged(tree))
+    assert find_task("parsing").finish(" ".join(tree.texts()), output) == write_tree(remove_tags(tree))
     tagged = find_task("tagged-parsing").target_symbols(line)
     assert find_task("tagged-parsing").finish(" ".join(tree.texts()), tagged) == line
     lexical = find_task("lexical-parsing").target_symbols(line)
-    assert find_task("lexical-parsing").finish(" ".join(tree.texts()), lexical) == write_tree(untagged(tree))
+    assert find_task("lexical-parsing").finish(" ".join(tree.texts()), lexical) == write_tree(remove_tags(tree))
 
 
 @settings(deadline=None)

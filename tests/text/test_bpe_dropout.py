@@ -109,13 +109,13 @@ def test_a_probability_outside_nought_and_one_is_an_error(probability: float) ->
 def test_another_kind_of_tokenizer_is_an_error_with_the_way_out() -> None:
     words = learn_tokenizer(corpus(), TextConfig(kind="words"))
     message = (
-        r"^text\.bpe_dropout is 0\.1, but a tokenizer of kind 'words' has no merges of ours to leave out; "
-        r"set it to 0 or text\.kind to 'bpe'$"
+        r"^text\.bpe_dropout is 0\.1, but a tokenizer of kind 'words' has no merges to skip; "
+        r"set it to 0, or text\.kind to 'bpe'$"
     )
     with pytest.raises(ConfigError, match=message):
         BpeDropout(words, 0.1)
 
 
-def test_half_a_character_is_an_error() -> None:
-    with pytest.raises(DataError, match=r"^a text holds U\+DC00"):
+def test_half_of_a_surrogate_pair_is_an_error() -> None:
+    with pytest.raises(DataError, match=r"^a text contains U\+DC00"):
         BpeDropout(tokenizer(), 0.1).encode_all(["\udc00"], seed=1)

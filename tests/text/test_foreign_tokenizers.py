@@ -143,27 +143,27 @@ def test_a_missing_file_is_an_error_that_names_it(tmp_path: Path) -> None:
 
 def test_a_file_that_is_not_text_is_an_error_that_names_it(tmp_path: Path) -> None:
     (tmp_path / "weights.bin").write_bytes(b"\xff\xfe\x80")
-    with pytest.raises(DataError, match=r"weights\.bin is not JSON \(it is not UTF-8\); a tokenizer\.json is needed$"):
+    with pytest.raises(DataError, match=r"weights\.bin is not JSON \(it is not UTF-8\); give a tokenizer\.json$"):
         reuse_tokenizer(tmp_path / "weights.bin")
 
 
 @pytest.mark.parametrize("text", ["", "not json", "[" * 100_000, '{"model": '])
 def test_what_is_not_json_is_an_error_with_its_name(text: str) -> None:
-    with pytest.raises(DataError, match=r"^my\.json is not JSON \(.*\); a tokenizer\.json is needed$"):
+    with pytest.raises(DataError, match=r"^my\.json is not JSON \(.*\); give a tokenizer\.json$"):
         Ours.from_json(text, "my.json")
 
 
 @pytest.mark.parametrize("text", ["{}", "[]", "3", '{"model": 5}', '{"model_type": "bert"}'])
 def test_what_is_not_a_tokenizer_is_an_error_with_its_name(text: str) -> None:
-    with pytest.raises(DataError, match=r"^my\.json is not a tokenizer, it has no model; a tokenizer\.json is needed$"):
+    with pytest.raises(
+        DataError, match=r"^my\.json is not a tokenizer, because it has no model; give a tokenizer\.json$"
+    ):
         Ours.from_json(text, "my.json")
 
 
 def test_another_version_is_an_error_that_names_both() -> None:
     text = json.dumps({**json.loads(gpt2().to_str()), "version": "2.0"})
-    with pytest.raises(
-        DataError, match=r'^my\.json is a tokenizer of version "2\.0", but heedful reads version "1\.0"$'
-    ):
+    with pytest.raises(DataError, match=r'^my\.json has tokenizer version "2\.0", but heedful reads version "1\.0"$'):
         Ours.from_json(text, "my.json")
 
 
@@ -200,21 +200,21 @@ SPLIT = {"type": "Split", "behavior": "Isolated", "invert": False}
             {"type": "Sequence", "normalizers": [{"type": "Precompiled", "precompiled_charsmap": charsmap()}] * 2},
             "its normalizer has more than one Precompiled",
         ),
-        ("normalizer", {**REPLACE, "content": "aa"}, 'its normalizer replaces {"String": "a"} by something longer'),
+        ("normalizer", {**REPLACE, "content": "aa"}, 'its normalizer replaces {"String": "a"} with something longer'),
         (
             "normalizer",
             {**REPLACE, "pattern": {"String": ""}},
-            'its normalizer has the pattern {"String": ""}, which is not a known one',
+            'its normalizer has the pattern {"String": ""}, which is not on the allow-list',
         ),
         (
             "pre_tokenizer",
             {**SPLIT, "pattern": {"Regex": "((a*)*)*b"}},
-            'its pre_tokenizer has the pattern {"Regex": "((a*)*)*b"}, which is not a known one',
+            'its pre_tokenizer has the pattern {"Regex": "((a*)*)*b"}, which is not on the allow-list',
         ),
         (
             "pre_tokenizer",
             {**SPLIT, "pattern": "a"},
-            'its pre_tokenizer has the pattern "a", which is not a known one',
+            'its pre_tokenizer has the pattern "a", which is not on the allow-list',
         ),
         (
             "normalizer",
@@ -224,13 +224,13 @@ SPLIT = {"type": "Split", "behavior": "Isolated", "invert": False}
         (
             "normalizer",
             {"type": "Precompiled", "precompiled_charsmap": "AAAA"},
-            "its normalizer has a precompiled_charsmap that is damaged",
+            "its normalizer has a damaged precompiled_charsmap",
         ),
-        ("normalizer", {"type": "Precompiled"}, "its normalizer has a precompiled_charsmap that is damaged"),
+        ("normalizer", {"type": "Precompiled"}, "its normalizer has a damaged precompiled_charsmap"),
         (
             "normalizer",
             {"type": "Precompiled", "precompiled_charsmap": 5},
-            "its normalizer has a precompiled_charsmap that is damaged",
+            "its normalizer has a damaged precompiled_charsmap",
         ),
         (
             "normalizer",
@@ -238,11 +238,11 @@ SPLIT = {"type": "Split", "behavior": "Isolated", "invert": False}
                 "type": "Precompiled",
                 "precompiled_charsmap": base64.b64encode(b"\x04\0\0\0" + bytes(4) + b"a" * 65).decode(),
             },
-            "its normalizer makes more than 64 bytes of one character",
+            "its normalizer turns one character into more than 64 bytes",
         ),
         ("added_tokens", {}, "its added_tokens are not a list of at most 20000"),
-        ("added_tokens", [{"content": ""}], "an added token has no content of 1 to 256 characters"),
-        ("added_tokens", ["</s>"], "an added token has no content of 1 to 256 characters"),
+        ("added_tokens", [{"content": ""}], "an added token does not have 1 to 256 characters"),
+        ("added_tokens", ["</s>"], "an added token does not have 1 to 256 characters"),
         ("type", "Python", "its model is 'Python', and known ones are BPE, Unigram, WordLevel, WordPiece"),
         ("vocab", {}, "its vocabulary does not have 1 to 1000000 pieces"),
         ("vocab", {"a": 0, "b": 2}, "the ids of its 2 pieces are not 0 to 1"),
@@ -302,7 +302,7 @@ def test_a_real_panic_is_an_error_that_names_the_file(tmp_path: Path) -> None:
 
 
 def test_a_panic_of_the_library_is_an_error_of_ours() -> None:
-    from heedful.text.rust_errors import rust_errors
+    from heedful.text.tokenizer import rust_errors
 
     panic = type("PanicException", (BaseException,), {})
     with pytest.raises(DataError, match=r"^x\.json is broken: index out of range$"), rust_errors("x.json is broken"):

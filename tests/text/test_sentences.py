@@ -16,7 +16,7 @@ LETTERS = st.text(alphabet="aB .!?\n\t\r\u2028\u00a0。、,\"')3Mr", max_size=20
 @given(LETTERS, st.sampled_from(["", "en", "de", "zh"]), st.integers(5, 60))
 def test_a_text_that_is_put_together_again_is_the_same(text: str, language: str, longest: int) -> None:
     sentences = Sentences(text, language, longest)
-    assert sentences.joined(sentences.texts, "zh") == text
+    assert sentences.join(sentences.texts, "zh") == text
     assert all(sentence == sentence.strip() and 0 < len(sentence) <= longest for sentence in sentences.texts)
 
 
@@ -44,7 +44,7 @@ def test_where_sentences_end(language: str, text: str, expected: list[str]) -> N
 
 
 def test_a_language_with_spaces_gets_them_between_sentences_that_had_none() -> None:
-    assert Sentences("你好。再见。", "zh").joined(["Hello.", "Bye."], "en") == "Hello. Bye."
+    assert Sentences("你好。再见。", "zh").join(["Hello.", "Bye."], "en") == "Hello. Bye."
 
 
 def test_what_has_no_end_is_cut_between_clauses_or_words() -> None:
@@ -58,7 +58,7 @@ def test_what_has_no_end_is_cut_between_clauses_or_words() -> None:
 
 def upper(html: str) -> str:
     page = Markup(html)
-    return page.joined([text.upper() for text in page.texts])
+    return page.join([text.upper() for text in page.texts])
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_a_page_keeps_its_structure(html: str, expected: str) -> None:
 )
 def test_nothing_that_a_browser_would_run_comes_out(html: str) -> None:
     page = Markup(html)
-    made = page.joined(page.texts)
+    made = page.join(page.texts)
     tags = re.findall(r"<[^>]*>", made)
     assert not re.search(r"(?i)<(?:script|svg|iframe|style|link|meta|form|input)|javascript:|data:", "".join(tags))
     # Names of attributes, outside of quotes.
@@ -116,9 +116,9 @@ def test_nothing_that_a_browser_would_run_comes_out(html: str) -> None:
 @given(st.text(alphabet="<>/!-\"'= abpscript&;#x", max_size=120))
 def test_what_comes_out_is_read_as_it_was_meant(html: str) -> None:
     page = Markup(html)
-    made = page.joined(page.texts)
+    made = page.join(page.texts)
     again = Markup(made)
-    assert again.joined(again.texts) == made  # all of it is known and balanced
+    assert again.join(again.texts) == made  # all of it is known and balanced
 
 
 @pytest.mark.timeout(60)  # html.parser needs minutes
@@ -127,7 +127,7 @@ def test_what_comes_out_is_read_as_it_was_meant(html: str) -> None:
 )
 def test_a_hostile_page_comes_to_an_end(part: str) -> None:
     page = Markup(part * (60_000 // len(part)))
-    made = page.joined(page.texts)
+    made = page.join(page.texts)
     assert made.count("<i>") == made.count("</i>")
     assert "<a" not in made
 
@@ -137,12 +137,12 @@ def test_a_hostile_page_comes_to_an_end(part: str) -> None:
 def test_a_hostile_text_comes_to_an_end(part: str) -> None:
     text = part * (200_000 // len(part))
     sentences = Sentences(text, "de")
-    assert sentences.joined(sentences.texts) == text
+    assert sentences.join(sentences.texts) == text
     assert max(map(len, sentences.texts), default=0) <= LONGEST
 
 
 def test_translations_are_escaped() -> None:
-    assert Markup("<p>a</p>").joined(["<script>&"]) == "<p>&lt;script&gt;&amp;</p>"
+    assert Markup("<p>a</p>").join(["<script>&"]) == "<p>&lt;script&gt;&amp;</p>"
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from tokenizers import Tokenizer as RustTokenizer
 from heedful.config.experiment import TextConfig, TokenizerKind
 from heedful.errors import DataError
 from heedful.text import Tokenizer, learn_tokenizer
-from heedful.text.alphabet import byte_characters
+from heedful.text.tokenizer_kinds import byte_characters
 
 KINDS: tuple[TokenizerKind, ...] = get_args(TokenizerKind)
 STEMS = ("über", "gross", "hund", "läuf", "spiel", "wasser", "straße", "kind", "blau", "schnell", "berg", "stadt")
@@ -178,6 +178,6 @@ def test_an_id_outside_the_vocabulary_is_an_error_that_names_it(number: int) -> 
         tokenizer("bytes").piece_at(number)
 
 
-def test_half_a_character_is_an_error_that_names_it() -> None:
-    with pytest.raises(DataError, match=r"^a text holds U\+D83D, half a character that no file can hold; remove it$"):
+def test_half_of_a_surrogate_pair_is_an_error_that_names_it() -> None:
+    with pytest.raises(DataError, match=r"^a text contains U\+D83D, half of a surrogate pair; remove it$"):
         tokenizer("bpe").encode_all(["fine", "x\ud83d"])

@@ -12,9 +12,19 @@ from tree_examples import labels, trees
 
 from heedful.data.pairs import read_lines
 from heedful.errors import DataError
-from heedful.text.linearisation import linearise, tree_over, untagged
 from heedful.text.tree_svg import tree_svg
-from heedful.text.trees import DEEPEST, TOP, Tree, Word, read_tree, read_trees, write_tree
+from heedful.text.trees import (
+    DEEPEST,
+    TOP,
+    Tree,
+    Word,
+    build_tree,
+    linearise,
+    read_tree,
+    read_trees,
+    remove_tags,
+    write_tree,
+)
 
 words = st.lists(st.text("ab()*-.0é木", min_size=1, max_size=5), max_size=7)
 # As a model writes them, and worse: labels that cannot be, brackets inside, no label, TOP and traces.
@@ -55,14 +65,14 @@ def test_trees_may_be_broken_into_lines_anywhere(several: list[Tree], space: str
 @settings(deadline=None)
 @given(trees)
 def test_a_linear_form_over_its_words_is_its_tree_without_tags(tree: Tree) -> None:
-    assert tree_over(tree.texts(), linearise(tree).split()) == untagged(tree)
-    assert tree_over(tree.texts(), linearise(tree, tags=True).split()) == tree
+    assert build_tree(tree.texts(), linearise(tree).split()) == remove_tags(tree)
+    assert build_tree(tree.texts(), linearise(tree, tags=True).split()) == tree
 
 
 @settings(deadline=None, max_examples=400)
 @given(words, symbols)
 def test_any_symbols_give_a_sound_tree_over_exactly_the_words(sentence: list[str], sequence: list[str]) -> None:
-    tree = tree_over(sentence, sequence)
+    tree = build_tree(sentence, sequence)
     if tree is None:
         assert not sentence
         return
@@ -77,7 +87,7 @@ def test_any_symbols_give_a_sound_tree_over_exactly_the_words(sentence: list[str
 def test_a_linear_form_that_breaks_off_keeps_the_brackets_that_were_closed(tree: Tree, data: st.DataObject) -> None:
     whole = linearise(tree).split()
     cut = data.draw(st.integers(0, len(whole)))
-    found = tree_over(tree.texts(), whole[:cut])
+    found = build_tree(tree.texts(), whole[:cut])
     assert found is not None
     closed = sum(symbol.startswith(")") for symbol in whole[:cut])
     # All but the last phrase, which the rest of the words may be put into, are where they were.
@@ -122,13 +132,13 @@ def test_the_linear_form_is_that_of_vinyals() -> None:
     ],
 )
 def test_malformed_output_is_mended(sequence: str, mended: str) -> None:
-    tree = tree_over(["a", "b", "c"], sequence.split())
+    tree = build_tree(["a", "b", "c"], sequence.split())
     assert tree is not None
     assert write_tree(tree) == mended
 
 
 def test_endless_opening_brackets_are_bounded() -> None:
-    tree = tree_over(["a"], ["(NP"] * 9000 + ["XX"])
+    tree = build_tree(["a"], ["(NP"] * 9000 + ["XX"])
     assert tree is not None
     assert read_tree(write_tree(tree)) == tree
     assert DEEPEST - 3 < len(tree.brackets()) <= DEEPEST
@@ -178,9 +188,9 @@ def test_headers_and_comments_stand_between_trees() -> None:
     ("lines", "sentence"),
     [
         (["", "(S (NP (NN a))"], "f.mrg, line 2: the tree that begins here lacks 1 closing brackets"),
-        (["(NP (NN a)))"], "f.mrg, line 1: ')' stands outside of all trees; is there a closing bracket too many?"),
-        (["(NP (NN a)) b"], "f.mrg, line 1: 'b' stands outside of all trees; is there a closing bracket too many?"),
-        (["(" * 201], "f.mrg, line 1: more than 200 brackets inside each other; is a closing one missing?"),
+        (["(NP (NN a)))"], "f.mrg, line 1: ')' is outside of all trees; is there a closing bracket too many?"),
+        (["(NP (NN a)) b"], "f.mrg, line 1: 'b' is outside of all trees; is there a closing bracket too many?"),
+        (["(" * 201], "f.mrg, line 1: more than 200 nested brackets; is a closing bracket missing?"),
     ],
 )
 def test_each_mistake_in_a_file_is_named(lines: list[str], sentence: str) -> None:
@@ -190,7 +200,7 @@ def test_each_mistake_in_a_file_is_named(lines: list[str], sentence: str) -> Non
 
 
 def test_a_text_that_is_not_one_tree_is_refused() -> None:
-    with pytest.raises(DataError, match=r"output 3 must be one tree in brackets, but holds 2: '\(A a\) \(B b\)'"):
+    with pytest.raises(DataError, match=r"output 3 must be one tree in brackets, but has 2: '\(A a\) \(B b\)'"):
         read_tree("(A a) (B b)", "output 3")
 
 
@@ -214,7 +224,7 @@ def test_a_picture_is_xml_with_every_label_and_word_inside_of_it(tree: Tree) -> 
 @settings(deadline=None)
 @given(trees)
 def test_in_a_picture_words_stand_in_their_order(tree: Tree) -> None:
-    picture = ElementTree.fromstring(tree_svg(untagged(tree)))
+    picture = ElementTree.fromstring(tree_svg(remove_tags(tree)))
     blue = [e for e in picture.iter() if e.attrib.get("fill") == "#06c"]
     assert [e.text for e in blue] == list(tree.texts())
     places = [float(e.attrib["x"]) for e in blue]
@@ -234,7 +244,7 @@ def test_real_treebanks_go_there_and_back(shared_data: Path, pattern: str) -> No
     assert len(some) > 100
     for tree in some:
         assert read_tree(write_tree(tree)) == tree
-        assert tree_over(tree.texts(), linearise(tree).split()) == untagged(tree)
+        assert build_tree(tree.texts(), linearise(tree).split()) == remove_tags(tree)
 
 
 @pytest.mark.slow

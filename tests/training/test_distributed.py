@@ -18,7 +18,7 @@ import torch
 import toy
 from resume_examples import WHOLE, assert_same, steps_logged
 
-from heedful.data.batching import Batching, Position, epoch_batches
+from heedful.data.batch import Batching, Position, epoch_batches
 from heedful.data.corpus import Corpus
 from heedful.training import process_group
 from heedful.training.loop import UpdateSplit, make_updates

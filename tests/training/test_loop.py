@@ -24,8 +24,7 @@ from model_examples import (
 from torch import Tensor, nn
 
 from heedful.config import ModelConfig, OnNonFinite, TrainConfig
-from heedful.data.batch import Batch
-from heedful.data.batching import Position
+from heedful.data.batch import Batch, Position
 from heedful.errors import Diverged
 from heedful.models.transformer import Transformer
 from heedful.training.events import Finished, Saved, Started, StepDone, Validated, event_to_json

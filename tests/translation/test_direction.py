@@ -12,12 +12,12 @@ import pytest
 import toy
 from builtin_examples import NAMES, stand_ins
 
-from heedful.data.stream import Arriving
+from heedful.data.stream import TextStream
 from heedful.errors import ConfigError, DataError, FolderError
 from heedful.storage import model_names as names
 from heedful.storage.model_names import built_in_models, find_model, is_built_in, is_model, looks_like_model
 from heedful.storage.run_folder import RunFolder
-from heedful.text.language_detection import Detector, known_languages
+from heedful.text.languages import Detector, known_languages
 from heedful.translation.confidence import LOW_CONFIDENCE, is_low_confidence
 from heedful.translation.direction import choose_direction
 from heedful.translation.translator import Translator
@@ -173,11 +173,11 @@ def test_a_text_fits_its_own_language() -> None:
 
 def test_a_pipe_tells_how_it_begins_and_loses_nothing() -> None:
     lines = iter(["", " ", "one", "two"])
-    arriving = Arriving(lines)
-    assert arriving.begun() == ["", " ", "one"]
+    arriving = TextStream(lines)
+    assert arriving.peek() == ["", " ", "one"]
     assert next(lines) == "two"  # nothing beyond was waited for
-    assert [text for window in arriving.windows() for text in window] == ["", " ", "one"]
-    assert Arriving(iter(())).begun() == []
+    assert [text for window in arriving.read_windows() for text in window] == ["", " ", "one"]
+    assert TextStream(iter(())).peek() == []
 
 
 # The command

@@ -91,7 +91,7 @@ def test_a_glossary_has_two_columns() -> None:
         (["a\tb", "c"], "t.tsv, line 2 must be a source term, a tab and a target term, but is 'c'"),
         (["a\tb\tc"], "t.tsv, line 1 must be a source term, a tab and a target term, but is 'a\\tb\\tc'"),
         (["a\t "], "t.tsv, line 1 must be a source term, a tab and a target term, but is 'a\\t '"),
-        (["a\tb", "a\tc"], "t.tsv, line 2: 'a' has another translation above; keep one of them"),
+        (["a\tb", "a\tc"], "t.tsv, line 2: 'a' has a different translation above; keep one of them"),
     ],
 )
 def test_a_glossary_that_is_none_is_refused(lines: list[str], message: str) -> None:

@@ -28,14 +28,14 @@ _UNSUPPORTED = (
 
 def is_document(path: Path) -> bool:
     """Whether a file has structure beyond lines of text."""
-    from heedful.documents.file_types import SUFFIXES, suffix_of
+    from heedful.documents import SUFFIXES, suffix_of
 
     return suffix_of(path.name) in SUFFIXES and suffix_of(path.name) != ".txt"
 
 
 def refuse_unsupported_file(path: Path | None) -> None:
     """Refuse files with a structure that would break if they were read as text."""
-    from heedful.documents.file_types import SUFFIXES, suffix_of
+    from heedful.documents import SUFFIXES, suffix_of
 
     if path and suffix_of(path.name) in _UNSUPPORTED:
         raise ConfigError(
@@ -53,7 +53,7 @@ def refuse_line_options(path: Path, given: Mapping[str, object]) -> None:
 
 def check_document_output(source: Path, target: Path | None) -> Path:
     """The file to write to; an error if it is missing or has a different type."""
-    from heedful.documents.file_types import suffix_of
+    from heedful.documents import suffix_of
 
     if target is None:
         raise ConfigError(f"{source} is a document; name a file for its translation with --output")
@@ -65,7 +65,7 @@ def check_document_output(source: Path, target: Path | None) -> Path:
 
 def read_document_file(path: Path) -> "Document":
     """The passages of a document; an error if it is too large or damaged."""
-    from heedful.documents.file_types import read_document
+    from heedful.documents import read_document
 
     try:
         if path.stat().st_size > _MAX_BYTES:

@@ -38,7 +38,7 @@ from heedful.cli.low_confidence import LowConfidenceWarnings
 from heedful.errors import ConfigError, did_you_mean
 
 if TYPE_CHECKING:
-    from heedful.data.stream import Arriving
+    from heedful.data.stream import TextStream
     from heedful.metrics.alignment import Link
     from heedful.storage.run_folder import RunFolder
     from heedful.text.constraints import Constraints
@@ -194,7 +194,7 @@ def _split_arguments(arguments: Sequence[str], source: str, target: str) -> tupl
     word before other arguments is a mistake, too: a misspelt name, or a sentence without quotes.
     """
     from heedful.storage.model_names import built_in_models, find_model, is_model, looks_like_model
-    from heedful.text.language_names import language_code
+    from heedful.text.languages import language_code
 
     first, *texts = arguments or [""]
     if not is_model(first) and not looks_like_model(first):
@@ -249,13 +249,13 @@ def _make_constraints(glossary: Path | None, keep: list[str] | None, prefix: str
     return Constraints(listed | kept, prefix)
 
 
-def _read_beginning(lines: "Iterable[str] | Arriving", source: Path | None) -> list[str]:
+def _read_beginning(lines: "Iterable[str] | TextStream", source: Path | None) -> list[str]:
     """Enough to detect the language by; from a pipe, which may stay open, only the first text."""
     from heedful.data.pairs import read_lines
-    from heedful.data.stream import Arriving
+    from heedful.data.stream import TextStream
 
-    if isinstance(lines, Arriving):
-        return lines.begun()
+    if isinstance(lines, TextStream):
+        return lines.peek()
     return list(islice(lines if isinstance(lines, list) or not source else read_lines(source), _DETECTION_LINES))
 
 
@@ -268,22 +268,22 @@ def _count(texts: list[str] | None, source: Path | None) -> int:
     return sum(1 for _ in read_lines(source)) if source and source.is_file() else 0
 
 
-def _read_lines(source: Path | None) -> "Iterable[str] | Arriving":
+def _read_lines(source: Path | None) -> "Iterable[str] | TextStream":
     from heedful.data.pairs import read_lines
-    from heedful.data.stream import Arriving
+    from heedful.data.stream import TextStream
 
     refuse_unsupported_file(source)
     if source is None and sys.stdin.isatty():
         console.say("reading from the keyboard, one text a line; end with Ctrl-D")
     lines = read_lines(source or Path("-"))
-    return lines if source and source.is_file() else Arriving(lines)
+    return lines if source and source.is_file() else TextStream(lines)
 
 
-def _require_one(lines: "Iterable[str] | Arriving") -> list[str]:
+def _require_one(lines: "Iterable[str] | TextStream") -> list[str]:
     """The only text, whose tree is drawn; an error if there are more or none."""
-    from heedful.data.stream import windows
+    from heedful.data.stream import read_windows
 
-    texts = list(chain.from_iterable(windows(lines)))
+    texts = list(chain.from_iterable(read_windows(lines)))
     if len(texts) != 1:
         raise ConfigError(f"--draw draws the tree of one text, but there are {len(texts)}; give one")
     if not texts[0].strip():

@@ -1,35 +1,26 @@
 """Find problems in a parallel corpus, and write a cleaned copy.
 
-The files are read twice: first a sample, to learn what is usual (corpus_profile.py), then everything, pair by pair
-(findings.py). A pair takes 20 bytes of memory (a hash of each side and a set of flags), and about 35 more while hashes
-are sorted: 36 million pairs need about 2 GB.
+The files are read twice: first a sample, to learn what is usual (corpus_profile.py), then everything. A pair takes 20
+bytes of memory (a hash of each side and a set of flags), and about 35 more while hashes are sorted: 36 million pairs
+need about 2 GB.
 """
 
 import errno
 import gzip
 import os
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
+from typing import Literal, assert_never, get_args
 
 import numpy as np
 from jaxtyping import Bool, Int, UInt32, UInt64
 
 from heedful.data import corpus_profile as profiles
-from heedful.data.findings import (
-    FINDING_KINDS,
-    LONG_WORDS,
-    Finding,
-    FindingKind,
-    Severity,
-    describe_finding,
-    flag_of,
-    severity_of,
-    tidy_line,
-)
 from heedful.data.pairs import (
     MAX_LINE_BYTES,
     STANDARD_INPUT,
@@ -40,6 +31,47 @@ from heedful.data.pairs import (
     read_raw_lines,
 )
 from heedful.errors import DataError, OutOfSpace
+
+FindingKind = Literal[
+    "unreadable",
+    "line-counts",
+    "empty-file",
+    "encoding",
+    "binary",
+    "oversized",
+    "empty",
+    "copy",
+    "swapped",
+    "same-language",
+    "ratio",
+    "long",
+    "duplicate",
+    "overlap-pair",
+    "overlap-source",
+    "overlap-target",
+    "mojibake",
+    "replacement",
+    "control",
+    "white-space",
+    "many-targets",
+    "markup",
+]
+Severity = Literal["error", "warning", "note"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One problem. Lines are counted from 1 through all files in a row; `lines` has the first few."""
+
+    kind: FindingKind
+    message: str
+    count: int
+    lines: tuple[int, ...]
+    severity: Severity
+
+
+FINDING_KINDS: tuple[FindingKind, ...] = get_args(FindingKind)
+_LONG_WORDS = 250
 
 _BLOCK = 4096  # pairs that are examined at a time
 _SAMPLE = 100_000  # pairs to learn the profile from
@@ -132,7 +164,7 @@ def doctor(
     if scan.same_language:
         findings.append(_finding("same-language", scan.same_language, pairs, ()))
     for kind in FINDING_KINDS:
-        places = np.flatnonzero(scan.flags & np.uint32(flag_of(kind)))
+        places = np.flatnonzero(scan.flags & np.uint32(_flag(kind)))
         if len(places):
             findings.append(_finding(kind, len(places), pairs, tuple(int(n) + 1 for n in places[:_MAX_LINES])))
     order: tuple[Severity, ...] = ("error", "warning", "note")
@@ -179,11 +211,7 @@ def _scan(sources: Sequence[str], targets: Sequence[str], test_sets: Sequence[tu
             raise DataError("standard input (-) cannot be examined, because files are read twice; write it to a file")
     profile = _learn(sources, targets)
     scan = _Scan(same_language=profile.pairs if profile.same_language else 0)
-    flags, source_hashes, target_hashes = (
-        bytearray(),
-        bytearray(),
-        bytearray(),
-    )  # these grow without copies
+    flags, source_hashes, target_hashes = bytearray(), bytearray(), bytearray()  # these grow without copies
     for source, target in zip(sources, targets, strict=True):
         for block in _examine_files(source, target, scan.file_errors):
             flags += (block.flags | _flag_unusual(block, profile)).tobytes()
@@ -228,14 +256,14 @@ def _leave_out(block: _Block, kinds: Sequence[FindingKind]) -> _Block:
 
 
 def _has_any(flags: UInt32[np.ndarray, " pairs"], kinds: Sequence[FindingKind]) -> Bool[np.ndarray, " pairs"]:
-    return (flags & np.uint32(sum(map(flag_of, kinds)))) != 0
+    return (flags & np.uint32(sum(map(_flag, kinds)))) != 0
 
 
 def _flag_unusual(block: _Block, profile: profiles.CorpusProfile) -> UInt32[np.ndarray, " pairs"]:
     judged = ~_has_any(block.flags, ("encoding", "oversized", "empty", "copy"))
     swapped = profile.find_swapped(block.sources, block.targets) & judged
     unequal = profile.find_unequal(block.characters, block.words) & judged
-    return swapped * np.uint32(flag_of("swapped")) | unequal * np.uint32(flag_of("ratio"))
+    return swapped * np.uint32(_flag("swapped")) | unequal * np.uint32(_flag("ratio"))
 
 
 def _examine_files(source: str, target: str, file_errors: list[Finding]) -> Iterator[_Block]:
@@ -266,7 +294,7 @@ def _read_lines(name: str, file_errors: list[Finding]) -> Iterator[bytes]:
 
 def _examine_pairs(sources: list[bytes], targets: list[bytes]) -> _Block:
     flags, characters, words = [], [], []
-    empty, copy, long, oversized = flag_of("empty"), flag_of("copy"), flag_of("long"), flag_of("oversized")
+    empty, copy, long, oversized = _flag("empty"), _flag("copy"), _flag("long"), _flag("oversized")
     for place, (raw_source, raw_target) in enumerate(zip(sources, targets, strict=True)):
         source, source_flags = tidy_line(raw_source)
         target, target_flags = tidy_line(raw_target)
@@ -278,7 +306,7 @@ def _examine_pairs(sources: list[bytes], targets: list[bytes]) -> _Block:
         if len(raw_source) > MAX_LINE_BYTES or len(raw_target) > MAX_LINE_BYTES:
             found |= oversized
         source_words, target_words = len(source.split()), len(target.split())
-        if source_words > LONG_WORDS or target_words > LONG_WORDS:
+        if source_words > _LONG_WORDS or target_words > _LONG_WORDS:
             found |= long
         flags.append(found)
         characters.append((len(source), len(target)))
@@ -322,17 +350,17 @@ def _mark_repeats(flags: UInt32[np.ndarray, " pairs"], hashes: _Hashes) -> None:
     """Flag pairs that repeat an earlier one, and sources that have several targets."""
     places = np.flatnonzero(~_has_any(flags, _NOT_COMPARED))
     _, again = _neighbours(hashes.pairs[places])
-    flags[places[again]] |= np.uint32(flag_of("duplicate"))
+    flags[places[again]] |= np.uint32(_flag("duplicate"))
     places = np.flatnonzero(~_has_any(flags, (*_NOT_COMPARED, "duplicate")))
     before, after = _neighbours(hashes.sources[places])
     for alike in (before, after):
-        flags[places[alike]] |= np.uint32(flag_of("many-targets"))
+        flags[places[alike]] |= np.uint32(_flag("many-targets"))
 
 
 def _neighbours(
     hashes: UInt64[np.ndarray, " pairs"],
 ) -> tuple[Int[np.ndarray, " repeats"], Int[np.ndarray, " repeats"]]:
-    """Places of equal hashes, each with the next place that has the same hash."""
+    """Indices of equal hashes, each with the next index that has the same hash."""
     order = np.argsort(hashes, kind="stable")
     ranked = hashes[order]
     equal = ranked[1:] == ranked[:-1]
@@ -344,9 +372,9 @@ def _mark_overlap(flags: UInt32[np.ndarray, " pairs"], hashes: _Hashes, tests: _
         return
     compared = ~_has_any(flags, _NOT_COMPARED)
     pair = compared & _member(hashes.pairs, tests.pairs)
-    flags[pair] |= np.uint32(flag_of("overlap-pair"))
-    flags[compared & ~pair & _member(hashes.sources, tests.sources)] |= np.uint32(flag_of("overlap-source"))
-    flags[compared & ~pair & _member(hashes.targets, tests.targets)] |= np.uint32(flag_of("overlap-target"))
+    flags[pair] |= np.uint32(_flag("overlap-pair"))
+    flags[compared & ~pair & _member(hashes.sources, tests.sources)] |= np.uint32(_flag("overlap-source"))
+    flags[compared & ~pair & _member(hashes.targets, tests.targets)] |= np.uint32(_flag("overlap-target"))
 
 
 def _member(hashes: UInt64[np.ndarray, " pairs"], known: UInt64[np.ndarray, " tests"]) -> Bool[np.ndarray, " pairs"]:
@@ -361,7 +389,7 @@ def _finding(kind: FindingKind, count: int, pairs: int, lines: tuple[int, ...]) 
 
 
 def _find_reasons(flags: UInt32[np.ndarray, " pairs"]) -> Int[np.ndarray, " pairs"]:
-    """For each pair, the place in `_DROPPED` of the reason to drop it; -1: the pair is kept."""
+    """For each pair, the index in `_DROPPED` of the reason to drop it, or -1 to keep it."""
     reasons = np.full(len(flags), -1, np.int8)
     for place in reversed(range(len(_DROPPED))):
         reasons[_has_any(flags, (_DROPPED[place],))] = place
@@ -405,3 +433,107 @@ def _copy_kept(names: Sequence[str], kept: Bool[np.ndarray, " pairs"], drafts: S
                         file.write(tidy_line(raw)[0].encode() + b"\n")
             disk.flush()
             os.fsync(disk.fileno())
+
+
+_BREAKS = re.compile("[\\r\\v\\f\x1c-\x1e\x85\u2028\u2029]+")
+_CONTROLS = re.compile("[\x00-\x08\\v\\f\\r\x0e-\x1f\x7f-\x9f\u200b\u2028\u2029\ufeff]")
+# UTF-8 read as Windows-1252: "ä" turns into "Ã¤", a closing apostrophe into "â€™".
+_MOJIBAKE = re.compile("[ÃÂ][\x80-\xbf€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ]|â€|ï»¿")
+_MARKUP = re.compile(r"</?[A-Za-z][^<>]*>|&(?:[A-Za-z]{2,8}|#\d{1,6}|#x[0-9A-Fa-f]{1,6});")
+
+
+def _flag(kind: FindingKind) -> int:
+    """The bit of this kind in the flags of a pair."""
+    return 1 << FINDING_KINDS.index(kind)
+
+
+_ENCODING, _BINARY = _flag("encoding"), _flag("binary")
+_MOJI, _REPLACEMENT, _CONTROL = _flag("mojibake"), _flag("replacement"), _flag("control")
+_WHITE_SPACE, _MARKED = _flag("white-space"), _flag("markup")
+
+
+def tidy_line(raw: bytes) -> tuple[str, int]:
+    """The line without repairable problems, and flags for all problems that were found."""
+    try:
+        text, flags = raw.decode(), 0
+    except UnicodeDecodeError:
+        text, flags = raw.decode(errors="replace"), _ENCODING
+    if not text.isascii():
+        flags |= _flag_non_ascii(text, flags)
+    if not text.isprintable() and _CONTROLS.search(text):
+        flags |= _CONTROL | (_BINARY if "\0" in text else 0)
+        text = _CONTROLS.sub("", _BREAKS.sub(" ", text))
+    if ("<" in text or "&" in text) and _MARKUP.search(text):
+        flags |= _MARKED
+    stripped = text.strip()
+    return stripped, flags | (_WHITE_SPACE if len(stripped) != len(text) else 0)
+
+
+def _flag_non_ascii(text: str, flags: int) -> int:
+    found = _MOJI if _MOJIBAKE.search(text) else 0
+    # If the bytes were not UTF-8, decoding has just inserted the replacement characters.
+    return found | (_REPLACEMENT if "\ufffd" in text and not flags & _ENCODING else 0)
+
+
+def severity_of(kind: FindingKind) -> Severity:
+    """An error makes the files unreadable; a warning makes the model worse or its score wrong."""
+    match kind:
+        case "unreadable" | "line-counts" | "empty-file" | "encoding" | "binary" | "oversized":
+            return "error"
+        case "many-targets" | "markup" | "white-space" | "overlap-target":
+            return "note"
+        case (
+            "empty" | "copy" | "swapped" | "same-language" | "ratio" | "long" | "duplicate" | "overlap-pair"
+            | "overlap-source" | "mojibake" | "replacement" | "control"
+        ):  # fmt: skip
+            return "warning"
+        case _:
+            assert_never(kind)
+
+
+def describe_finding(kind: FindingKind, count: int, pairs: int) -> str:  # noqa: PLR0912  one branch a kind
+    """One sentence about a finding."""
+    some = f"{count} of {pairs} pairs"
+    match kind:
+        case "encoding":
+            return f"{some} hold bytes that are not UTF-8"
+        case "binary":
+            return f"{some} hold NUL bytes, as in a binary or UTF-16 file"
+        case "oversized":
+            return f"{some} hold a line of more than a megabyte"
+        case "empty":
+            return f"{some} have an empty side"
+        case "copy":
+            return f"{some} have a target that is the source itself"
+        case "swapped":
+            return f"{some} seem to have source and target swapped"
+        case "same-language":
+            return f"source and target look like the same language in a sample of {count} pairs"
+        case "ratio":
+            return f"{some} have lengths too different for a sentence and its translation"
+        case "long":
+            return f"{some} have more than {_LONG_WORDS} words on a side"
+        case "duplicate":
+            return f"{some} repeat an earlier pair"
+        case "overlap-pair":
+            return f"{some} are in a test set, too"
+        case "overlap-source":
+            return f"{some} have a source that is in a test set, too"
+        case "overlap-target":
+            return f"{some} have a target that is in a test set, too"
+        case "mojibake":
+            return f"{some} hold UTF-8 that was read as Windows-1252 ('Ã¤' for 'ä')"
+        case "replacement":
+            return f"{some} hold the replacement character U+FFFD, which stands for lost text"
+        case "control":
+            return f"{some} hold control characters"
+        case "white-space":
+            return f"{some} begin or end with white space"
+        case "many-targets":
+            return f"{some} have a source that has a different target elsewhere"
+        case "markup":
+            return f"{some} hold HTML tags or entities"
+        case "unreadable" | "line-counts" | "empty-file":
+            return f"{count} files cannot be paired"  # the callers that know the file names write these messages
+        case _:
+            assert_never(kind)

@@ -1,4 +1,4 @@
-"""Texts as a stream: taken as they arrive, sorted by length, worked on by several threads, none of it without bound."""
+"""Streams of texts in bounded memory: read them as they arrive, batch them by length, process them in threads."""
 
 import queue
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -9,22 +9,22 @@ from typing import TypeVar
 
 WINDOW = 4096  # texts that are sorted by length together
 
-_SMALLEST_SHARE = 8  # of a batch for several workers
+_SMALLEST_SHARE = 8  # the last batches for several workers have at least 1/8 of the tokens of a full one
 
 Text = TypeVar("Text")
 Work = TypeVar("Work")
 Result = TypeVar("Result")
 
 
-class Arriving:
-    """Texts of a pipe that may stay open: a thread reads ahead, so that what is there is known without waiting."""
+class TextStream:
+    """Texts from a pipe that may stay open. A thread reads ahead, so that arrived texts are available at once."""
 
     def __init__(self, texts: Iterable[str]) -> None:
         self._texts = texts
         self._queue: queue.Queue[str | BaseException | None] = queue.Queue(2 * WINDOW)
 
-    def begun(self) -> list[str]:
-        """The texts up to the first that says something, which is waited for; they are still to arrive, too."""
+    def peek(self) -> list[str]:
+        """Wait for the first text that is not empty; returns all texts up to it, and leaves them in the stream."""
         texts = iter(self._texts)
         taken: list[str] = []
         while not (taken and taken[-1].strip()) and (text := next(texts, None)) is not None:
@@ -32,8 +32,8 @@ class Arriving:
         self._texts = chain(taken, texts)
         return taken
 
-    def windows(self) -> Iterator[list[str]]:
-        """What has arrived since, at least one text."""
+    def read_windows(self) -> Iterator[list[str]]:
+        """All texts that have arrived since the last window; waits for at least one."""
         Thread(target=self._read, daemon=True).start()
         while True:
             window: list[str] = []
@@ -55,15 +55,15 @@ class Arriving:
         try:
             for text in self._texts:
                 self._queue.put(text)
-        except BaseException as error:  # it is for who asks for the texts
+        except BaseException as error:  # passed on to the thread that reads the windows
             end = error
         self._queue.put(end)
 
 
-def windows(texts: Iterable[Text] | Arriving) -> Iterator[list[Text] | list[str]]:
-    """Texts to be worked on together: as many as may be, or those that have arrived."""
-    if isinstance(texts, Arriving):
-        yield from texts.windows()
+def read_windows(texts: Iterable[Text] | TextStream) -> Iterator[list[Text] | list[str]]:
+    """Lists of texts to process together: `WINDOW` texts, or all that have arrived from a stream."""
+    if isinstance(texts, TextStream):
+        yield from texts.read_windows()
         return
     iterator = iter(texts)
     while window := list(islice(iterator, WINDOW)):
@@ -73,10 +73,10 @@ def windows(texts: Iterable[Text] | Arriving) -> Iterator[list[Text] | list[str]
 def batches_by_length(
     indices: Sequence[int], sources: Sequence[Sequence[int]], beam: int, tokens: int, workers: int = 1
 ) -> Iterator[list[int]]:
-    """Sentences of about the same length together, the longest first: if memory is short, it shows at once.
+    """Batches of sentences of similar length, the longest first, so that a lack of memory shows at once.
 
-    A batch has at most so many source tokens times beam. Where several work, the last batches are smaller, so that
-    nobody waits long for who is last.
+    A batch has at most `tokens` source tokens times beam. With several workers, the last batches are smaller, so that
+    all workers finish at about the same time.
     """
     left = beam * sum(len(sources[index]) for index in indices)
     batch: list[int] = []
@@ -93,13 +93,13 @@ def batches_by_length(
         yield batch
 
 
-def at_once(work: Callable[[Work], Result], items: Iterable[Work], workers: int) -> Iterator[Result]:
-    """What so many threads make of the items, as they get done."""
+def map_in_threads(work: Callable[[Work], Result], items: Iterable[Work], workers: int) -> Iterator[Result]:
+    """Apply `work` to all items in so many threads; results come in the order in which they are ready."""
     if workers == 1:
         yield from map(work, items)
         return
     with ThreadPoolExecutor(workers) as pool:
         try:
             yield from (future.result() for future in as_completed([pool.submit(work, item) for item in items]))
-        finally:  # who stops listening does not want the rest
+        finally:  # if the caller stops early, the rest is not needed
             pool.shutdown(cancel_futures=True)

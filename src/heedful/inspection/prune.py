@@ -16,8 +16,7 @@ from heedful.attention.head_names import Head, all_heads
 from heedful.attention.importance import estimate_importance
 from heedful.attention.pruning import choose_least_important, remove_heads
 from heedful.config import BleuTokens, ModelConfig, SearchConfig
-from heedful.data.batch import Batch
-from heedful.data.batching import Batching, epoch_batches
+from heedful.data.batch import Batch, Batching, epoch_batches
 from heedful.data.corpus import PairLimits, write_corpus
 from heedful.data.pairs import Pair
 from heedful.errors import ConfigError, DataError, FolderError

@@ -17,7 +17,7 @@ from fastapi.responses import StreamingResponse
 from pydantic import TypeAdapter, ValidationError
 from starlette.types import Receive, Scope, Send
 
-from heedful.documents.file_types import read_document
+from heedful.documents import read_document
 from heedful.documents.safe_parsing import DocumentLimits, DocumentTooLarge
 from heedful.documents.segmentation import SegmentedDocument, TranslatedSentence
 from heedful.errors import HeedfulError, UserError

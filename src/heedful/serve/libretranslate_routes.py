@@ -7,7 +7,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request
 
-from heedful.documents.file_types import SUFFIXES
+from heedful.documents import SUFFIXES
 from heedful.documents.segmentation import TranslatedSentence
 from heedful.serve.batcher import JobItem
 from heedful.serve.http_errors import RequestError
@@ -29,7 +29,7 @@ from heedful.serve.schemas import (
 from heedful.serve.segments import SegmentedTexts
 from heedful.serve.service import Service, ServiceDependency, can_translate_files, run_in_thread_if_long
 from heedful.text.html_fragments import Markup
-from heedful.text.language_names import language_name
+from heedful.text.languages import language_name
 from heedful.translation.result import Translation
 
 _MOST_ALIGNED = 100  # sentences; alignment takes longer than translation
@@ -185,7 +185,7 @@ def _pick_rank(translation: Translation, rank: int) -> TranslatedSentence:
 def _sanitise(page: str) -> str:
     """An HTML page that is not translated, without scripts and the like."""
     markup = Markup(page)
-    return markup.joined(markup.texts)
+    return markup.join(markup.texts)
 
 
 def detect_source(service: Service, texts: Sequence[str], target: str) -> DetectedLanguage:

@@ -15,7 +15,7 @@ from heedful.serve.http_errors import RequestError
 from heedful.storage.model_names import find_model
 from heedful.storage.run_folder import RunFolder
 from heedful.tasks import find_task
-from heedful.text.language_detection import count_trigrams, known_languages
+from heedful.text.languages import count_trigrams, known_languages
 from heedful.translation.translator import Translator
 
 if TYPE_CHECKING:

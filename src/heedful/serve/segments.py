@@ -40,7 +40,7 @@ class SegmentedTexts:
     def join(self, translations: Sequence[str], language: str, mixed: Sequence[TranslatedSentence] = ()) -> list[str]:
         """The texts or pages with their sentences replaced by these translations."""
         plain_left, mixed_left = iter(translations), iter(mixed)
-        texts = [text.joined(list(islice(plain_left, len(text.spans))), language) for text in self.by_text]
+        texts = [text.join(list(islice(plain_left, len(text.spans))), language) for text in self.by_text]
         return texts if self._pages is None else list(self._write_pages(iter(texts), plain_left, mixed_left, language))
 
     def _write_pages(
@@ -48,7 +48,7 @@ class SegmentedTexts:
     ) -> Iterator[str]:
         for page, counted in zip(self._pages or (), self._documents, strict=True):
             if not counted:
-                yield page.markup.joined(list(islice(texts, len(page.markup.texts))))
+                yield page.markup.join(list(islice(texts, len(page.markup.texts))))
             elif document := page.parse_if_mixed():  # again, because a document can be written only once
                 own = [TranslatedSentence(text) for text in islice(plain, len(document.plain))]
                 yield document.write(own, list(islice(mixed, len(document.mixed))), language).decode()
@@ -64,7 +64,7 @@ class _HtmlPage:
         """The page as a document if a sentence has inline markup, otherwise None."""
         if not self._may_be_mixed:
             return None
-        harmless = self.markup.joined(self.markup.texts).encode()
+        harmless = self.markup.join(self.markup.texts).encode()
         try:
             document = SegmentedDocument(read_html(harmless, DEFAULT_LIMITS, attributes=False), self._language)
         except DataError:  # nested too deeply, or too many attributes

@@ -10,14 +10,14 @@ from typing import Annotated, Any, TypeVar
 
 from fastapi import Depends, Request
 
-from heedful.documents.file_types import libraries_installed
+from heedful.documents import libraries_installed
 from heedful.errors import HeedfulError, UserError
 from heedful.serve.api_keys import ApiKeys
 from heedful.serve.batcher import Batcher, BatchJob, JobItem, PendingJob, QueueFull
 from heedful.serve.http_errors import RequestError
 from heedful.serve.model_registry import ModelRegistry
 from heedful.serve.monitoring import ServiceMetrics
-from heedful.text.language_detection import Detector
+from heedful.text.languages import Detector
 
 Result = TypeVar("Result")
 _LOG = logging.getLogger(__name__)

@@ -16,8 +16,7 @@ import torch
 from torch import Tensor
 
 from heedful.config import BleuTokens, Experiment, flat, merge
-from heedful.data.batch import pack
-from heedful.data.batching import Batching
+from heedful.data.batch import Batching, pack
 from heedful.data.stream import batches_by_length
 from heedful.device import choose_device, use_threads
 from heedful.errors import Diverged, FolderError

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from heedful.data.batching import Batching, epoch_batches
+from heedful.data.batch import Batching, epoch_batches
 from heedful.models.flops import training_flops
 from heedful.models.size import model_size
 from heedful.studies.corpus_facts import CorpusFacts

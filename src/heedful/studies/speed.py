@@ -10,8 +10,7 @@ from statistics import median
 import torch
 
 from heedful.config import ModelConfig, TrainConfig
-from heedful.data.batch import Batch
-from heedful.data.batching import Position
+from heedful.data.batch import Batch, Position
 from heedful.kernels.threads import divide_threads
 from heedful.models.build import Vocabulary, build_model
 from heedful.process_memory import keep_freed_memory

@@ -10,8 +10,17 @@ from heedful.data.pairs import Pair, read_lines
 from heedful.errors import DataError
 from heedful.metrics import Score
 from heedful.tasks.task import References, ScoringOptions, Task
-from heedful.text.linearisation import linearise, tree_over, with_words, without_words
-from heedful.text.trees import NO_TAG, Tree, read_tree, read_trees, write_tree
+from heedful.text.trees import (
+    NO_TAG,
+    Tree,
+    build_tree,
+    linearise,
+    linearise_with_words,
+    read_tree,
+    read_trees,
+    remove_words,
+    write_tree,
+)
 
 if TYPE_CHECKING:
     from heedful.metrics.brackets import Parse
@@ -35,18 +44,18 @@ def _write_brackets_and_tags(tree: str) -> str:
 
 
 def _write_brackets_and_words(tree: str) -> str:
-    return with_words(read_tree(tree))
+    return linearise_with_words(read_tree(tree))
 
 
 def _finish(source: str, output: str) -> str:
     """A tree over exactly the words of the source, however wrong the output is; nothing if there are no words."""
-    tree = tree_over(source.split(), output.split())
+    tree = build_tree(source.split(), output.split())
     return write_tree(tree) if tree else ""
 
 
 def _finish_with_words(source: str, output: str) -> str:
     words = source.split()
-    tree = tree_over(words, without_words(words, output.split()))
+    tree = build_tree(words, remove_words(words, output.split()))
     return write_tree(tree) if tree else ""
 
 

@@ -1,6 +1,6 @@
-"""BPE dropout (Provilkov et al. 2020): merges are left out at random, so that a model sees a word cut in many ways.
+"""BPE dropout (Provilkov et al. 2020): merges are skipped at random, so that a model sees a word split in many ways.
 
-The library's own dropout cannot be seeded, so the merges are replayed here.
+The dropout of the `tokenizers` library cannot be seeded, so this module applies the merges itself.
 """
 
 import heapq
@@ -12,47 +12,47 @@ from random import Random
 from tokenizers import Tokenizer as RustTokenizer
 
 from heedful.errors import ConfigError
-from heedful.text.rust_errors import rust_errors
-from heedful.text.tokenizer import Tokenizer, require_unicode
+from heedful.text.tokenizer import Tokenizer, require_unicode, rust_errors
 
-# Segmentations kept of one word and seed. At the paper's p = 0.1 a word has few that are at all likely, and a seed is
-# for one pass over the corpus, in which most words come less often than this. A power of two, to index by a byte.
+# Segmentations of a word that are kept for one seed. At the paper's p = 0.1 a word has few likely ones, and a seed is
+# for one pass over the corpus, in which most words occur less often than this. A power of two, to index by a byte.
 VARIANTS = 8
 
-# Words whose segmentations are kept, and the longest of them: text without spaces has no words that come again.
+# The number of words whose segmentations are kept, and their greatest length: "words" of text without spaces do not
+# occur again.
 MAX_WORDS = 1_000_000
 MAX_WORD_LENGTH = 64
 
-# What the library's regular expressions call a space; Python's `\s` has four more. GPT-2's pre-tokeniser never joins
-# a character and the space after it, so a text falls apart between the two into parts that can be cut alone.
+# White space as the library's regular expressions define it; Python's `\s` has four characters more. GPT-2's
+# pre-tokenizer never joins a character and the space after it, so the text can be split there.
 _SPACES = "\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
 _WORD = re.compile(f"[{_SPACES}]*[^{_SPACES}]+|[{_SPACES}]+")
 
-Merges = Mapping[tuple[int, int], tuple[int, int]]  # two ids next to each other: the merge's rank, and what it makes
+Merges = Mapping[tuple[int, int], tuple[int, int]]  # from two neighbouring ids to the rank and the result of the merge
 
 
 class BpeDropout:
     """Seeded BPE dropout: the same texts and seed give the same ids, and any seed gives the same text."""
 
     def __init__(self, tokenizer: Tokenizer, probability: float) -> None:
-        """Leave out each possible merge with a probability: 0 is `Tokenizer.encode_all`, 1 leaves single bytes."""
+        """Skip each possible merge with this probability: 0 is `Tokenizer.encode_all`, 1 leaves single bytes."""
         if not 0 <= probability <= 1:
             raise ConfigError(f"text.bpe_dropout must be between 0 and 1, but is {probability}")
         if tokenizer.kind != "bpe":
             raise ConfigError(
-                f"text.bpe_dropout is {probability}, but a tokenizer of kind '{tokenizer.kind}' has no merges of ours "
-                "to leave out; set it to 0 or text.kind to 'bpe'"
+                f"text.bpe_dropout is {probability}, but a tokenizer of kind '{tokenizer.kind}' has no merges "
+                "to skip; set it to 0, or text.kind to 'bpe'"
             )
         self._probability = probability
         self._eos_id = tokenizer.eos_id
         serialised = tokenizer.to_json()
-        self._cutter = RustTokenizer.from_str(serialised).pre_tokenizer
+        self._pre_tokenizer = RustTokenizer.from_str(serialised).pre_tokenizer
         self._ids, self._merges = _read_merges(serialised)
         self._seed: int | None = None
         self._known: dict[str, list[list[int] | None]] = {}
 
     def encode_all(self, texts: Sequence[str], seed: int) -> list[list[int]]:
-        """Give the ids of each text, cut at random, and EOS."""
+        """The ids of each text, split at random, and EOS."""
         require_unicode(texts)
         if seed != self._seed:
             self._seed, self._known = seed, {}
@@ -62,7 +62,7 @@ class BpeDropout:
     def _encode(self, text: str, picks: Random) -> list[int]:
         if not text:
             return [self._eos_id]
-        words = _WORD.findall(" " + text)  # the space that every text of ours starts with
+        words = _WORD.findall(" " + text)  # the space that our tokenizers put before every text
         ids: list[int] = []
         for word, pick in zip(words, picks.randbytes(len(words)), strict=True):
             known = self._known.get(word)
@@ -72,7 +72,7 @@ class BpeDropout:
         return ids
 
     def _draw(self, word: str, number: int) -> list[int]:
-        """Draw one variant of a word; it hangs on seed, word and number alone, so what is kept never matters."""
+        """Draw a segmentation of a word. It depends only on seed, word and number, never on what is in the cache."""
         drawn = self._segment(word, Random(f"{self._seed} {number} {word}"))
         if len(word) <= MAX_WORD_LENGTH:
             if len(self._known) >= MAX_WORDS:
@@ -82,7 +82,7 @@ class BpeDropout:
 
     def _segment(self, word: str, generator: Random) -> list[int]:
         with rust_errors("this text cannot be encoded"):
-            stretches = self._cutter.pre_tokenize_str(word)
+            stretches = self._pre_tokenizer.pre_tokenize_str(word)
         drops = lambda: generator.random() < self._probability  # noqa: E731
         return [
             number
@@ -92,15 +92,15 @@ class BpeDropout:
 
 
 def merge(ids: Sequence[int], merges: Merges, drops: Callable[[], bool]) -> list[int]:
-    """Apply merges, lowest rank first and leftmost first, until none is possible or `drops()` left out all that are.
+    """Apply merges, lowest rank first and leftmost first, until none is possible or `drops()` has skipped all of them.
 
-    After each merge every one that was left out is a candidate again, as in the paper's algorithm 1.
+    After each merge, all skipped merges are candidates again, as in the paper's algorithm 1.
     """
     pieces: list[int | None] = list(ids)
     after = list(range(1, len(pieces) + 1))
     before = list(range(-1, len(pieces) - 1))
     queue: list[tuple[int, int, int, int, int]] = []
-    left_out: list[tuple[int, int, int, int, int]] = []
+    skipped: list[tuple[int, int, int, int, int]] = []
 
     def offer(left: int, right: int) -> None:
         if left >= 0 and right < len(pieces):
@@ -115,16 +115,16 @@ def merge(ids: Sequence[int], merges: Merges, drops: Callable[[], bool]) -> list
         _, left, made, first, second = candidate
         right = after[left]
         if pieces[left] != first or right >= len(pieces) or pieces[right] != second:
-            continue  # one of the two has become part of something else since
+            continue  # one of the two has been merged with another piece since
         if drops():
-            left_out.append(candidate)
+            skipped.append(candidate)
             continue
         pieces[left], pieces[right], after[left] = made, None, after[right]
         if after[left] < len(pieces):
             before[after[left]] = left
-        for dropped in left_out:
+        for dropped in skipped:
             heapq.heappush(queue, dropped)
-        left_out.clear()
+        skipped.clear()
         offer(before[left], left)
         offer(left, after[left])
     return [piece for piece in pieces if piece is not None]

@@ -1,4 +1,4 @@
-"""Constraints on translations: required terms and a prefix; and where words begin and end."""
+"""Constraints on translations, required terms and a prefix, as text and as ids."""
 
 import re
 import unicodedata
@@ -19,7 +19,7 @@ class Constraints:
     prefix: str = ""
 
     def find_terms(self, source: str) -> list[str]:
-        """The target terms for a text, each once. Where source terms overlap, only the longest counts."""
+        """The target terms for a text, each once. If source terms overlap, only the longest counts."""
         taken = [False] * len(source)
         found: dict[int, str] = {}
         for term in sorted(self.glossary, key=len, reverse=True):
@@ -41,13 +41,13 @@ def read_glossary(lines: Iterable[str], origin: str) -> dict[str, str]:
         if len(rest) != 1 or not source or not rest[0]:
             raise DataError(f"{origin}, line {number} must be a source term, a tab and a target term, but is {line!r}")
         if glossary.setdefault(source, rest[0]) != rest[0]:
-            raise DataError(f"{origin}, line {number}: {source!r} has another translation above; keep one of them")
+            raise DataError(f"{origin}, line {number}: {source!r} has a different translation above; keep one of them")
     return glossary
 
 
 @dataclass(frozen=True, slots=True)
 class TermIds:
-    """A term as ids: after a space, and right after an opening bracket (empty: not possible)."""
+    """A term as ids: after a space, and directly after an opening bracket (empty if that is not possible)."""
 
     spaced: tuple[int, ...]
     close: tuple[int, ...]
@@ -63,7 +63,7 @@ def encode_term(tokenizer: Tokenizer, term: str) -> TermIds:
 
 
 def find_word_boundaries(tokenizer: Tokenizer) -> tuple[frozenset[int], frozenset[int]]:
-    """The ids after which a word may begin without a space, and those that continue the word before them."""
+    """The ids after which a word may begin without a space, and the ids that continue the word before them."""
     opens, glues = set(), set()
     for number in range(tokenizer.vocabulary_size):
         (piece,) = _pieces(tokenizer, number)

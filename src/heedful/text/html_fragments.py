@@ -1,10 +1,10 @@
-"""HTML as texts, and back: the structure stays, and nothing that a browser would run does.
+"""The texts of an HTML fragment, and the fragment with translated texts: sanitised, balanced and escaped.
 
-What is kept is named here; all else is left out. Tags that are not known lose only themselves, those that hold no text
-for people (scripts, styles, embedded pages) all that is in them. What comes out is balanced and escaped.
+Only the tags and attributes on this page are kept. Unknown tags are removed, but not the text inside them. Elements
+without text for readers, such as scripts, styles and embedded pages, are removed with their content.
 
-Python's own html.parser takes minutes for some texts of 100 kB, and fails on others. Here every character is looked at
-a few times at most: what is not a tag beyond doubt is text, which is safe, for all text is escaped.
+Python's html.parser takes minutes for some texts of 100 kB, and fails on others. This parser visits every character a
+few times at most. Anything that is not clearly a tag is treated as text, which is safe, because all text is escaped.
 """
 
 import re
@@ -29,13 +29,13 @@ _SILENT = _set(
     "applet audio canvas frameset iframe math noembed noframes noscript object script select style svg template "
     "textarea video xmp"
 )
-_VERBATIM = _set("code kbd pre samp var")  # not written in any language
+_VERBATIM = _set("code kbd pre samp var")  # code, not prose
 _ATTRIBUTES = _set("alt cite class colspan dir height href id lang rowspan src start title translate width")
 _ADDRESSES = _set("cite href src")
 _SCHEME = re.compile(r"([^/?#]*?):")
 _SCHEMES = _set("http https mailto tel")
 
-# A tag, with > in quotes or else without quotes; or what a browser takes for a comment.
+# A tag, whose attributes may contain > in quotes; or the beginning of what a browser treats as a comment.
 _TAG = re.compile(r"""<(/?)([a-zA-Z][^\s/<>]*+)((?>[^<>"']|"[^"<]*"|'[^'<]*')*+|[^<>]*+)>|<([!?])""")
 _ATTRIBUTE = re.compile(r"""([^\s=/"'<>]++)(?:\s*+=\s*+("[^"]*"|'[^']*'|[^\s"'<>]++))?""")
 _REFERENCE = re.compile(r"&(?:#(?:[xX][0-9a-fA-F]++|[0-9]++);?+|[a-zA-Z][a-zA-Z0-9]*+(?:;|(?!=)))")
@@ -44,7 +44,7 @@ _DOCTYPE = re.compile(r"<!doctype\s+html\s*>", re.IGNORECASE)
 
 
 class Markup:
-    """A page or a part of one: the texts in it, and what stands around them."""
+    """A page or a part of one, split into its texts and the markup around them."""
 
     def __init__(self, html: str) -> None:
         writer = _Writer()
@@ -53,17 +53,17 @@ class Markup:
 
     @property
     def texts(self) -> list[str]:
-        """What is to be translated, with no entities in it."""
+        """The texts to translate, with entities resolved."""
         return [content for content, to_translate in self._parts if to_translate]
 
-    def joined(self, translations: Sequence[str]) -> str:
-        """The page with these in the places of its texts."""
+    def join(self, translations: Sequence[str]) -> str:
+        """The page with its texts replaced by these translations."""
         given = iter(translations)
         return "".join(escape(next(given), quote=False) if text else content for content, text in self._parts)
 
 
 def _read(html: str, writer: "_Writer") -> None:
-    """Tell a writer what a page is made of."""
+    """Pass the tags and texts of a page to a writer."""
     here = text_from = 0
     while found := _TAG.search(html, here):
         name = (found[2] or "").lower()
@@ -85,7 +85,7 @@ def _read(html: str, writer: "_Writer") -> None:
 
 
 def _after_declaration(html: str, start: int, writer: "_Writer") -> int:
-    """Pass over a comment or declaration, which is kept if it says that this is HTML."""
+    """Skip a comment or a declaration; the doctype of an HTML page is kept."""
     if html.startswith("<!--", start):
         end, length = html.find("-->", start + 4), 3
     else:
@@ -96,15 +96,15 @@ def _after_declaration(html: str, start: int, writer: "_Writer") -> int:
 
 
 class _Writer:
-    """Parts of a page, and whether they are to be translated."""
+    """Collects the parts of a page; the flag says whether a part is translated."""
 
     def __init__(self) -> None:
         self.parts: list[tuple[str, bool]] = []
-        self._open: list[tuple[str, bool]] = []  # tags, and whether what is in them is translated
+        self._open: list[tuple[str, bool]] = []  # tags, and whether their content is translated
         self._count: Counter[str] = Counter()
 
     def start(self, tag: str, attributes: dict[str, str]) -> None:
-        """A tag that is kept, with the attributes that are."""
+        """Write an opening tag with its allowed attributes, if the tag itself is allowed."""
         if tag not in _KEPT:
             return
         kept = (f' {name}="{escape(value)}"' for name, value in attributes.items() if _is_kept(name, value))
@@ -115,21 +115,21 @@ class _Writer:
             self._count[tag] += 1
 
     def end(self, tag: str) -> None:
-        """The end of a tag, and so of those that were opened in it; of one that is not open it is nothing."""
+        """Close an open tag and all tags inside it; ignore a tag that is not open."""
         if self._count[tag]:
             while self._end_last() != tag:
                 pass
 
     def text(self, html: str) -> None:
-        """What stands between tags."""
-        text = _unescaped(html)
+        """Write the text between two tags."""
+        text = _unescape(html)
         if text.strip() and self._translated:
             self.parts.append((text, True))
         elif text:
             self.parts.append((escape(text, quote=False), False))
 
     def end_all(self) -> None:
-        """End what was left open."""
+        """Close all open tags."""
         while self._open:
             self._end_last()
 
@@ -147,25 +147,25 @@ class _Writer:
 def _attributes(written: str) -> Iterator[tuple[str, str]]:
     for name, value in _ATTRIBUTE.findall(written):
         quoted = value[:1] in ("'", '"')
-        yield name.lower(), _REFERENCE.sub(_character, value[1:-1] if quoted else value)
+        yield name.lower(), _REFERENCE.sub(_resolve, value[1:-1] if quoted else value)
 
 
-def _unescaped(text: str) -> str:
-    """Without entities; numbers that are those of no character are long, and Python makes no number of them."""
+def _unescape(text: str) -> str:
+    """Resolve entities. A number too long for any character is replaced first, because Python refuses huge ones."""
     return unescape(_LONG_NUMBER.sub("\ufffd", text))
 
 
-def _character(reference: "re.Match[str]") -> str:
-    """What an entity in an attribute stands for; `&sect` in `?page=2&section=3` is none."""
+def _resolve(reference: "re.Match[str]") -> str:
+    """Resolve an entity in an attribute; `&sect` in `?page=2&section=3` is not one."""
     known = reference[0].startswith("&#") or reference[0][1:] in html5
-    return _unescaped(reference[0]) if known else reference[0]
+    return _unescape(reference[0]) if known else reference[0]
 
 
 def _is_kept(name: str, value: str) -> bool:
-    return name in _ATTRIBUTES and (name not in _ADDRESSES or _harmless(value))
+    return name in _ATTRIBUTES and (name not in _ADDRESSES or _is_harmless(value))
 
 
-def _harmless(address: str) -> bool:
-    """A browser ignores control characters and spaces in a scheme."""
+def _is_harmless(address: str) -> bool:
+    # A browser ignores control characters and spaces in a scheme.
     scheme = _SCHEME.match("".join(character for character in address if character > " " and character != "\x7f"))
     return scheme is None or scheme[1].lower() in _SCHEMES

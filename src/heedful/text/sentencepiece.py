@@ -1,15 +1,15 @@
-"""SentencePiece models as tokenizers of ours, whose ids a vocabulary of its own gives (as OPUS-MT's `vocab.json` does).
+"""SentencePiece models with a separate vocabulary of ids, such as OPUS-MT's `vocab.json`, as tokenizers.
 
-SentencePiece cuts text into pieces. The vocabulary numbers them; it may be shared with another language's pieces, and
-it may lack some, which are then unknown. So the pieces of our tokenizer are, in this order:
+SentencePiece splits text into pieces. The vocabulary numbers them; it may also have the pieces of another language, and
+it may lack some pieces, which are then unknown. So our tokenizer has these pieces, in this order:
 
-- those of the vocabulary, by their numbers; one that SentencePiece does not cut text into has `ELSEWHERE` after its
-  name, so that no text has it;
+- those of the vocabulary, by number; a piece that SentencePiece never splits text into gets the suffix `ELSEWHERE`, so
+  that no text contains it;
 - `ELSEWHERE` itself;
-- the pieces that SentencePiece cuts text into and the vocabulary lacks.
+- the pieces that SentencePiece splits text into but the vocabulary lacks.
 
-`Tokenizer` does the rest. The file of a model is a protocol buffer, of which only a few fields are needed. They are
-read here, and what comes of them passes the allow-list as any other tokenizer does.
+`Tokenizer` does the rest. A model file is a protocol buffer. This module reads the few fields that it needs, and the
+result has to pass the allow-list like any other tokenizer.
 """
 
 import base64
@@ -26,26 +26,26 @@ _UNIGRAM = 1
 _NORMAL, _UNKNOWN, _CONTROL, _UNUSED = 1, 2, 3, 5
 _SPACE = "▁"
 _EOS, _UNK, _PAD = "</s>", "<unk>", "<pad>"
-# What is read from no text: less than that of any piece, for it is taken only where nothing else could be. A character
-# that no piece has gets 10 less than the least, so it costs the same on every way through a text.
+# The score of pieces that no text may become. It is below that of every other piece, so they are chosen only if nothing
+# else fits. A character that is in no piece gets 10 less than the lowest score, whichever way the text is split.
 _NEVER = -10_000.0
 
 
 @dataclass(frozen=True, slots=True)
 class _Model:
-    """What a file says."""
+    """The content of a model file."""
 
-    pieces: Mapping[str, float]  # those that text is cut into, and their scores
+    pieces: Mapping[str, float]  # the pieces that text is split into, and their scores
     charsmap: bytes
     adds_space: bool
     joins_spaces: bool
 
 
 def sentencepiece_tokenizer(content: bytes, vocabulary: Mapping[str, int], origin: str) -> Tokenizer:
-    """Make a tokenizer of a file's content and the ids of its pieces; `origin` is the file's name in errors."""
+    """A tokenizer from the content of a model file and the ids of its pieces; `origin` names the file in errors."""
     for name in (_EOS, _UNK, _PAD):
         if name not in vocabulary:
-            raise DataError(f"the vocabulary of {origin} has no piece {name}; only Marian's can be used")
+            raise DataError(f"the vocabulary of {origin} has no piece {name}; give one of a Marian model")
     model = _read(content, origin)
     named = (_EOS, _UNK, _PAD)
     codes = [piece for piece in vocabulary if piece.startswith(">>") and piece.endswith("<<")]
@@ -82,7 +82,7 @@ def _entry(piece: str, model: _Model, is_named: bool) -> tuple[str, float]:
 
 
 def _added(name: str, vocabulary: Mapping[str, int], special: bool) -> dict[str, object]:
-    """Codes, which name a language before the text, are read from text; what is special is not."""
+    """Language codes, which stand before the text, are read from text; special tokens are not."""
     flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
     return {"id": vocabulary[name], "content": name, "special": special, **flags}
 
@@ -90,7 +90,7 @@ def _added(name: str, vocabulary: Mapping[str, int], special: bool) -> dict[str,
 def _normalizers(model: _Model) -> Iterator[dict[str, object]]:
     if model.charsmap:
         yield {"type": "Precompiled", "precompiled_charsmap": base64.b64encode(model.charsmap).decode()}
-    # The mark is no character, but a text can have it: here it becomes another one that is none.
+    # A text can contain the mark, although it is not a character: replace it with another such code point.
     yield _replace({"String": ELSEWHERE}, "\ufffe")
     if model.joins_spaces:
         yield _replace({"Regex": " {2,}"}, " ")
@@ -122,7 +122,7 @@ def _read(content: bytes, origin: str) -> _Model:
             if number == 1:
                 piece, score, kind = _piece(dict(_fields(_bytes(value))))
                 if kind not in (_NORMAL, _UNKNOWN, _CONTROL, _UNUSED):
-                    raise DataError(f"{origin} has the piece {piece!r} of kind {kind}, which heedful cannot use")
+                    raise DataError(f"{origin} has the piece {piece!r} of type {kind}, which heedful cannot use")
                 if kind == _NORMAL:
                     pieces[piece] = score
             elif number == 2:
@@ -130,13 +130,13 @@ def _read(content: bytes, origin: str) -> _Model:
             elif number == 3:
                 normalising |= _fields(_bytes(value))
     except (IndexError, ValueError, struct.error) as error:
-        raise DataError(f"{origin} is not a SentencePiece model, or is damaged ({error})") from error
+        raise DataError(f"{origin} is not a SentencePiece model, or it is damaged ({error})") from error
     if not pieces:
         raise DataError(f"{origin} is not a SentencePiece model: it has no pieces")
     if training.get(3, _UNIGRAM) != _UNIGRAM:
-        raise DataError(f"{origin} is not a unigram model, the only kind of SentencePiece's that heedful can use")
+        raise DataError(f"{origin} is not a unigram model, the only kind of SentencePiece model that heedful can use")
     if training.get(24, 0) or not normalising.get(5, 1):
-        raise DataError(f"{origin} writes spaces in another way than before a word, which heedful cannot use")
+        raise DataError(f"{origin} does not write spaces before words, so heedful cannot use it")
     charsmap = _bytes(normalising.get(2, b""))
     return _Model(pieces, charsmap, bool(normalising.get(3, 1)), bool(normalising.get(4, 1)))
 
@@ -156,7 +156,7 @@ def _bytes(value: bytes | int) -> bytes:
 
 
 def _fields(content: bytes) -> Iterator[tuple[int, bytes | int]]:
-    """Give the number and the value of each field of a protocol buffer; values of a fixed size as bytes."""
+    """Number and value of each field of a protocol buffer; values of fixed size are bytes."""
     place = 0
     while place < len(content):
         key, place = _varint(content, place)
@@ -178,7 +178,7 @@ def _fields(content: bytes) -> Iterator[tuple[int, bytes | int]]:
 
 
 def _varint(content: bytes, place: int) -> tuple[int, int]:
-    """Read a number of seven bits a byte, and where it ends."""
+    """A number with seven bits in each byte, and where it ends."""
     value = 0
     for shift in range(0, 70, 7):
         value |= (content[place] & 127) << shift

@@ -39,7 +39,7 @@ class Sentences:
         """What is to be translated."""
         return [self._text[start:end] for start, end in self.spans]
 
-    def joined(self, translations: Sequence[str], language: str = "") -> str:
+    def join(self, translations: Sequence[str], language: str = "") -> str:
         """The text with these in the places of its sentences."""
         parts: list[str] = []
         last = 0

@@ -1,50 +1,50 @@
-"""Raw text to ids and back. Text meets ids here and nowhere else."""
+"""Raw text to ids and back. This is the only place where text meets ids."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from tokenizers import Encoding, processors
 from tokenizers import Tokenizer as RustTokenizer
 
 from heedful.errors import DataError
-from heedful.text.alphabet import byte_characters, visible
-from heedful.text.rust_errors import rust_errors
-from heedful.text.tokenizer_allowlist import checked
-from heedful.text.tokenizer_kinds import CONTINUATION, EOS, PAD, kind_of
+from heedful.text.tokenizer_allowlist import check_tokenizer_json
+from heedful.text.tokenizer_kinds import CONTINUATION, EOS, PAD, byte_characters, find_kind
 
 PAD_NAMES = (PAD, "[PAD]", "<PAD>", "<|pad|>", "<|finetune_right_pad_id|>")
 EOS_NAMES = (EOS, "<eos>", "[EOS]", "<EOS>", "[SEP]", "<|endoftext|>", "<|end_of_text|>", "<|eos|>", "<|im_end|>")
 
-# Stands after the name of a piece that no text is cut into, for it is another language's. Alone it stands before the
-# pieces that text is cut into but that the model has no ids for. It is no character. See `heedful.text.sentencepiece`.
+# A suffix of pieces that no text is split into, because they belong to another language. On its own it stands before
+# the pieces that text is split into but for which the model has no ids. See `heedful.text.sentencepiece`. This code
+# point is not a character, so no text contains it.
 ELSEWHERE = "\ufdd0"
 
-# An Encoding holds offsets, masks and strings beside its ids: a million of them at a time would take gigabytes.
+# An Encoding holds offsets, masks and strings besides its ids: a million of them would take gigabytes.
 TEXTS_AT_A_TIME = 4096
 
 
 class Tokenizer:
-    """Raw text to ids and back, exactly: `decode(encode(x)) == x` for every text that Unicode allows.
+    """Raw text to ids and back, exactly: `decode(encode(x)) == x` for every valid Unicode text.
 
-    A tokenizer that somebody else made (`kind` "foreign") is as exact as its own normaliser lets it be.
+    A tokenizer from another program (`kind` "foreign") is only as exact as its normalizer.
     """
 
     def __init__(self, rust: RustTokenizer, origin: str) -> None:
-        """Take over a tokenizer that has a padding and an end-of-sentence piece; `origin` is for errors."""
+        """Wrap a tokenizer that has a padding and an end-of-sentence piece; `origin` names it in errors."""
         self._rust = rust
-        # Without this a literal "</s>" in a text becomes the end of the sentence; tokenizer.json does not keep it.
+        # Otherwise a literal "</s>" in a text would end the sentence. tokenizer.json does not store this setting.
         rust.encode_special_tokens = True
         self._pad_id = _id_of_one(rust, PAD_NAMES, "padding", origin)
         self._eos_id = _id_of_one(rust, EOS_NAMES, "end-of-sentence", origin)
-        self._kind = kind_of(rust)
+        self._kind = find_kind(rust)
         pieces = rust.get_vocab(with_added_tokens=True)
         self._size = pieces.get(ELSEWHERE, 1 + max(pieces.values()))
         self._elsewhere = {name[:-1]: number for name, number in pieces.items() if name.endswith(ELSEWHERE)}
         data = json.loads(rust.to_str())
         unknown = _unknown(data["model"])
-        self._unknown = pieces.get(unknown or "", -1)  # some models name one that they have not
-        # Only other people's files have models that can put a special id in the place of text.
+        self._unknown = pieces.get(unknown or "", -1)  # some models name a piece that they lack
+        # Only models of foreign files can turn text into a special id.
         never = _special_ids(rust, unknown) | {self._pad_id, self._eos_id}
         self._never = never if self._kind == "foreign" else frozenset()
         self._shown: dict[int, str] = {}
@@ -54,31 +54,31 @@ class Tokenizer:
         rust.post_processor = processors.TemplateProcessing(f"$A {eos}", special_tokens=[(eos, self._eos_id)])
 
     def __reduce__(self) -> tuple[object, tuple[str, str]]:
-        """Pickle and copy through JSON, because the Rust side forgets settings that are not in its file."""
+        """Pickle and copy through JSON, because the Rust object loses settings that are not in its file."""
         return Tokenizer.from_json, (self.to_json(), "a copied tokenizer")
 
     @property
     def vocabulary_size(self) -> int:
-        """The number of ids, special ones included."""
+        """The number of ids, including special ones."""
         return self._size
 
     @property
     def pad_id(self) -> int:
-        """What fills up a batch, and what a decoder starts from."""
+        """The id that fills up a batch and that a decoder starts from."""
         return self._pad_id
 
     @property
     def eos_id(self) -> int:
-        """What ends every sentence."""
+        """The id that ends every sentence."""
         return self._eos_id
 
     @property
     def kind(self) -> str:
-        """The kind as `text.kind` names it, or "foreign"."""
+        """A value of `text.kind`, or "foreign"."""
         return self._kind
 
     def encode(self, text: str) -> list[int]:
-        """Give the ids of a text and EOS; no other special id comes of any text (but a foreign file's unknown)."""
+        """The ids of a text and EOS. No text gives another special id, except the unknown id of a foreign file."""
         return self.encode_all([text])[0]
 
     def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
@@ -89,7 +89,7 @@ class Tokenizer:
         return ids
 
     def spans(self, text: str) -> list[tuple[int, int]]:
-        """Give where in the text each id of `encode` comes from, as start and end; EOS is empty and at the end."""
+        """Start and end in the text of each id of `encode`; EOS is an empty span at the end."""
         require_unicode([text])
         with rust_errors("this text cannot be encoded"):
             encoding = self._rust.encode(text, add_special_tokens=False)
@@ -97,7 +97,7 @@ class Tokenizer:
         return [*(span for number, span in found if number not in self._never), (len(text), len(text))]
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Give the text of any ids, without PAD and EOS; bytes that are no UTF-8 become U+FFFD."""
+        """The text of any ids, without PAD and EOS; bytes that are not UTF-8 become U+FFFD."""
         return self.decode_all([ids])[0]
 
     def decode_all(self, ids: Sequence[Sequence[int]]) -> list[str]:
@@ -108,25 +108,25 @@ class Tokenizer:
             return self._rust.decode_batch(kept, skip_special_tokens=True)
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
-        """Give what a person sees of each id: "▁" for a space, "<0xE4>" for a part of a character."""
+        """Each id in readable form: "▁" for a space, "<0xE4>" for a byte that is only part of a character."""
         for number in ids:
             if number not in self._shown:
-                self._shown[number] = self._visible(number)
+                self._shown[number] = self._show(number)
         return [self._shown[number] for number in ids]
 
     def piece_at(self, id: int) -> str:
-        """Give the raw entry of the vocabulary."""
+        """The raw entry of the vocabulary."""
         piece = self._rust.id_to_token(id) if id >= 0 else None
         if piece is None:
             raise DataError(f"there is no piece {id} in a vocabulary of {self._size} pieces")
         return piece
 
     def to_json(self) -> str:
-        """Give a tokenizer.json that other programs can read, too."""
+        """The tokenizer.json, which other programs can read, too."""
         return self._rust.to_str()
 
     def to_plain_json(self) -> str:
-        """The same without pieces that the model has no ids for, and that other programs do not know how to read."""
+        """Like `to_json`, without the pieces for which the model has no ids: other programs would misread them."""
         if not self._elsewhere:
             return self.to_json()
         data = json.loads(self.to_json())
@@ -134,8 +134,8 @@ class Tokenizer:
 
     @classmethod
     def from_json(cls, text: str, origin: str) -> "Tokenizer":
-        """Read a tokenizer.json, if all of it stands on the allow-list; `origin` is its name in errors."""
-        data = checked(text, origin)
+        """Read a tokenizer.json if all of it is on the allow-list; `origin` names it in errors."""
+        data = check_tokenizer_json(text, origin)
         with rust_errors(f"{origin} is not a tokenizer that heedful can use"):
             rust = RustTokenizer.from_str(json.dumps(data))
         return cls(rust, origin)
@@ -143,7 +143,7 @@ class Tokenizer:
     def _encode_some(self, texts: list[str]) -> list[list[int]]:
         require_unicode(texts)
         with rust_errors("this text cannot be encoded"):
-            if self._elsewhere:  # the fast way does not give the pieces
+            if self._elsewhere:  # the fast method does not return the pieces
                 encodings = self._rust.encode_batch(texts, add_special_tokens=False)
             else:
                 encodings = self._rust.encode_batch_fast(texts, add_special_tokens=False)
@@ -153,14 +153,14 @@ class Tokenizer:
         return [[*ids, self._eos_id] for ids in found]
 
     def _known(self, encoding: Encoding) -> list[int]:
-        """Give the ids that the model has: what is unknown here may be another language's, in all its length."""
+        """The ids that the model has: an unknown piece may be one of another language, taken whole."""
         found = zip(encoding.ids, encoding.tokens, strict=True)
         return [
             self._elsewhere.get(piece, self._unknown) if number == self._unknown or number > self._size else number
             for number, piece in found
         ]
 
-    def _visible(self, number: int) -> str:
+    def _show(self, number: int) -> str:
         if number == self._eos_id:
             return EOS
         piece = self.piece_at(number).removesuffix(ELSEWHERE)
@@ -168,11 +168,39 @@ class Tokenizer:
             return piece
         if self._kind == "wordpiece":
             piece = piece.removeprefix(CONTINUATION)
-        return visible(piece, self._byte_of)
+        return _show_bytes(piece, self._byte_of)
+
+
+# surrogateescape turns a stray byte b into U+DC00 + b, which no UTF-8 text contains.
+_SHOWN = {0x20: "▁"} | {0xDC00 + byte: f"<0x{byte:02X}>" for byte in range(0x80, 0x100)}
+
+
+def _show_bytes(piece: str, byte_of: Mapping[str, int]) -> str:
+    """A byte-level piece in readable form."""
+    if not all(character in byte_of for character in piece):
+        return piece  # an added token of a foreign file, which is written as it is
+    text = bytes(byte_of[character] for character in piece).decode("utf-8", errors="surrogateescape")
+    return text.translate(_SHOWN)
+
+
+@contextmanager
+def rust_errors(context: str) -> Iterator[None]:
+    """Turn an error or a panic of the Rust library into a DataError that starts with `context`."""
+    try:
+        yield
+    except BaseException as error:
+        if not _is_from_rust(error):
+            raise
+        raise DataError(f"{context}: {error}") from error
+
+
+def _is_from_rust(error: BaseException) -> bool:
+    # An error arrives as a bare Exception, a panic as a BaseException whose class no module exports.
+    return type(error) is Exception or type(error).__name__ == "PanicException"
 
 
 def first_of(names: Iterable[str], known: Iterable[str]) -> str | None:
-    """Give the first of some names that is among the known ones."""
+    """The first name that is known, or None."""
     known = frozenset(known)
     return next((name for name in names if name in known), None)
 
@@ -188,13 +216,13 @@ def _id_of_one(rust: RustTokenizer, names: Sequence[str], role: str, origin: str
 
 
 def _unknown(model: Mapping[str, Any]) -> str | None:
-    """What text becomes that the model does not know."""
+    """The piece that unknown text becomes."""
     name = model["vocab"][model["unk_id"]][0] if model.get("unk_id") is not None else model.get("unk_token")
     return name if isinstance(name, str) else None
 
 
 def _special_ids(rust: RustTokenizer, unknown: str | None) -> frozenset[int]:
-    """The ids that no text may become: all special ones but the unknown, which is what text becomes by right."""
+    """The ids that no text may become: all special ones except the unknown id."""
     return frozenset(
         number
         for number, token in rust.get_added_tokens_decoder().items()
@@ -203,9 +231,9 @@ def _special_ids(rust: RustTokenizer, unknown: str | None) -> frozenset[int]:
 
 
 def require_unicode(texts: Sequence[str]) -> None:
-    """Refuse half a surrogate pair, which Python can hold and UTF-8 cannot."""
+    """Refuse half a surrogate pair, which a Python string can hold but UTF-8 cannot."""
     try:
         "".join(texts).encode()
     except UnicodeEncodeError as error:
         stray = ord(error.object[error.start])
-        raise DataError(f"a text holds U+{stray:04X}, half a character that no file can hold; remove it") from error
+        raise DataError(f"a text contains U+{stray:04X}, half of a surrogate pair; remove it") from error

@@ -1,7 +1,7 @@
-"""The allow-list of a tokenizer.json.
+"""The allow-list for tokenizer.json files.
 
-Such a file is a program: a chain of replacements can fill the memory, a nested regular expression can panic or never
-end. So nothing reaches `tokenizers` but components, patterns and sizes that stand on this page.
+Such a file is a program: a chain of replacements can fill the memory, and a nested regular expression can panic or
+never end. So only the components, patterns and sizes on this page reach the `tokenizers` library.
 """
 
 import base64
@@ -13,20 +13,20 @@ from typing import Any, NoReturn
 from heedful.errors import DataError
 
 ANY_CHARACTER = r"[\s\S]"
-SYMBOL = r" [^ ]+| "  # every one has a space before it; see `shell` in kinds.py
-STRETCH = r"[\s\S]{1,64}"  # see `wordpiece` in kinds.py
+SYMBOL = r" [^ ]+| "  # each has a space before it; see `make_pipeline` in tokenizer_kinds.py
+STRETCH = r"[\s\S]{1,64}"  # see `wordpiece` in tokenizer_kinds.py
 STRETCH_LENGTH = 64
 
 VERSION = "1.0"
-MAX_FILE_CHARACTERS = 100_000_000  # the largest public ones (vocabularies of 256 000) have 35 million
+MAX_FILE_CHARACTERS = 100_000_000  # the largest public files, with 256 000 pieces, have 35 million
 MAX_PIECES = 1_000_000
 MAX_MERGES = 2_000_000
 MAX_ADDED_TOKENS = 20_000
-MAX_COMPONENTS = 16  # in one sequence; the longest public ones have about 8
+MAX_COMPONENTS = 16  # of a sequence; the longest in public files have about 8
 MAX_STRING = 256
 MAX_NUMBER = 1024
-MAX_WORD_CHARACTERS = 256  # WordPiece takes time that grows with the square of a word, or worse
-MAX_EXPANSION = 64  # bytes that one character is normalised to; NFKC's longest has 33
+MAX_WORD_CHARACTERS = 256  # WordPiece needs at least quadratic time in the length of a word
+MAX_EXPANSION = 64  # bytes that a character may be normalised to; NFKC needs at most 33
 
 _KNOWN = {
     "normalizer": (
@@ -63,11 +63,11 @@ _PATTERNS = frozenset(
 )
 
 
-def checked(text: str, origin: str) -> dict[str, Any]:
-    """Parse a tokenizer.json and give the parts of it that heedful runs, all of them on the allow-list.
+def check_tokenizer_json(text: str, origin: str) -> dict[str, Any]:
+    """Parse a tokenizer.json, and return the parts that heedful uses; an error if one is not on the allow-list.
 
-    Truncation and padding are left out because they change ids silently, and the post-processor because heedful
-    adds the end of sentence itself.
+    Truncation and padding are left out because they change ids silently, and the post-processor because heedful adds
+    the end of the sentence itself.
     """
     data = _parse(text, origin)
     for part in _KNOWN:
@@ -81,7 +81,7 @@ def checked(text: str, origin: str) -> dict[str, Any]:
         "added_tokens": added,
         **{part: data.get(part) for part in _KNOWN},
         "post_processor": None,
-        "model": _checked_model(data["model"], origin),
+        "model": _check_model(data["model"], origin),
     }
 
 
@@ -91,12 +91,12 @@ def _parse(text: str, origin: str) -> dict[str, Any]:
     try:
         data = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{origin} is not JSON ({error}); a tokenizer.json is needed") from error
+        raise DataError(f"{origin} is not JSON ({error}); give a tokenizer.json") from error
     if not isinstance(data, dict) or not isinstance(data.get("model"), dict):
-        raise DataError(f"{origin} is not a tokenizer, it has no model; a tokenizer.json is needed")
+        raise DataError(f"{origin} is not a tokenizer, because it has no model; give a tokenizer.json")
     if data.get("version") != VERSION:
         found = json.dumps(data.get("version"))[:MAX_STRING]
-        raise DataError(f"{origin} is a tokenizer of version {found}, but heedful reads version {json.dumps(VERSION)}")
+        raise DataError(f"{origin} has tokenizer version {found}, but heedful reads version {json.dumps(VERSION)}")
     return data
 
 
@@ -156,23 +156,23 @@ def _check_pattern(part: str, pattern: object, content: object, origin: str) -> 
         case [("Regex", str(expression))] if expression in _PATTERNS:
             longest = 1
         case _:
-            _refuse(origin, f"its {part} has the pattern {shown}, which is not a known one")
-    # A replacement that grows the text does so again at every link of a chain.
+            _refuse(origin, f"its {part} has the pattern {shown}, which is not on the allow-list")
+    # In a chain of replacements, each one that makes the text longer multiplies its length.
     if isinstance(content, str) and len(content) > longest:
-        _refuse(origin, f"its {part} replaces {shown} by something longer")
+        _refuse(origin, f"its {part} replaces {shown} with something longer")
 
 
 def _check_charsmap(charsmap: object, origin: str) -> None:
-    """Check the sizes inside SentencePiece's compiled map: 4 bytes of length, a trie, strings that end in NUL."""
+    """Check the sizes in SentencePiece's compiled map: a length of 4 bytes, a trie, and strings that end in NUL."""
     try:
         raw = base64.b64decode(charsmap if isinstance(charsmap, str) else "", validate=True)
     except (binascii.Error, ValueError):
         raw = b""
     trie_size = int.from_bytes(raw[:4], "little")
     if len(raw) < 8 or trie_size % 4 or not 4 <= trie_size <= len(raw) - 4:
-        _refuse(origin, "its normalizer has a precompiled_charsmap that is damaged")
+        _refuse(origin, "its normalizer has a damaged precompiled_charsmap")
     if max(map(len, raw[4 + trie_size :].split(b"\0"))) > MAX_EXPANSION:
-        _refuse(origin, f"its normalizer makes more than {MAX_EXPANSION} bytes of one character")
+        _refuse(origin, f"its normalizer turns one character into more than {MAX_EXPANSION} bytes")
 
 
 def _check_added_tokens(tokens: object, origin: str) -> None:
@@ -181,12 +181,12 @@ def _check_added_tokens(tokens: object, origin: str) -> None:
     for token in tokens:
         content = token.get("content") if isinstance(token, dict) else None
         if not isinstance(content, str) or not 0 < len(content) <= MAX_STRING:
-            _refuse(origin, f"an added token has no content of 1 to {MAX_STRING} characters")
+            _refuse(origin, f"an added token does not have 1 to {MAX_STRING} characters")
 
 
-def _checked_model(model: dict[str, Any], origin: str) -> dict[str, Any]:
-    """Check the model and name its type, which files of the first years leave out."""
-    kind = model.get("type") or _guessed_type(model)
+def _check_model(model: dict[str, Any], origin: str) -> dict[str, Any]:
+    """Check the model, and add its type, which old files leave out."""
+    kind = model.get("type") or _guess_type(model)
     if kind not in _MODELS:
         _refuse(origin, f"its model is {str(kind)[:MAX_STRING]!r}, and known ones are {', '.join(_MODELS)}")
     if kind == "Unigram":
@@ -199,11 +199,11 @@ def _checked_model(model: dict[str, Any], origin: str) -> dict[str, Any]:
     longest = model.get("max_input_chars_per_word", 1)
     if type(longest) is not int or not 0 < longest <= MAX_WORD_CHARACTERS:
         _refuse(origin, f"max_input_chars_per_word is {str(longest)[:MAX_STRING]}, not 1 to {MAX_WORD_CHARACTERS}")
-    # A file may ask for dropout, which would give other ids at every call.
+    # A file can turn on dropout, which would give different ids at every call.
     return {**model, "type": kind} | ({"dropout": None} if kind == "BPE" else {})
 
 
-def _guessed_type(model: dict[str, Any]) -> str:
+def _guess_type(model: dict[str, Any]) -> str:
     if "merges" in model:
         return "BPE"
     if isinstance(model.get("vocab"), list):

@@ -1,7 +1,7 @@
-"""How each kind of tokenizer cuts text into words before the model, and joins pieces after it.
+"""The kinds of tokenizers: how each splits text before its model, and joins pieces after it.
 
-All of it stands in tokenizer.json, so that other programs read text as heedful does. Every kind is over bytes: there
-is no text that it cannot write, and so no unknown piece.
+All of this is in tokenizer.json, so that other programs read text as heedful does. Every kind works on bytes, so it
+can write any text and needs no unknown piece.
 """
 
 import json
@@ -18,29 +18,39 @@ EOS = "</s>"
 CONTINUATION = "##"
 
 
-def shell(kind: TokenizerKind, model: Any) -> RustTokenizer:
-    """Put a model between the two ends of its kind; it has no special pieces yet."""
+def byte_characters() -> tuple[str, ...]:
+    """The printable character that stands for each byte, as in GPT-2, in the order of the bytes."""
+    printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
+    hidden = [byte for byte in range(256) if byte not in printable]
+    shifted = {byte: 256 + place for place, byte in enumerate(hidden)}
+    return tuple(chr(shifted.get(byte, byte)) for byte in range(256))
+
+
+def make_pipeline(kind: TokenizerKind, model: Any) -> RustTokenizer:
+    """A tokenizer of this kind around a model, without special pieces."""
     rust = RustTokenizer(model)
     rust.pre_tokenizer = _pre_tokenizer(kind)
     rust.decoder = decoders.ByteLevel()
     if not _is_by_characters(kind):
-        # One space more before every text, so that a first word is the same piece as anywhere else; the decoder takes
-        # away that one and no other. Empty text stays empty.
+        # Every text gets a space in front, so that its first word is the same piece as anywhere else. The decoder
+        # removes that space and no other. Empty text stays empty.
         rust.normalizer = normalizers.Prepend(" ")
         rust.decoder = decoders.Sequence([*_continuation(kind), decoders.ByteLevel(), decoders.Strip(" ", 1, 0)])
     return rust
 
 
-def kind_of(rust: RustTokenizer) -> str:
-    """Tell which kind of ours a tokenizer is, or "foreign"."""
+def find_kind(rust: RustTokenizer) -> str:
+    """The kind of a tokenizer, or "foreign" if heedful did not make it."""
     if (rust.token_to_id(PAD), rust.token_to_id(EOS)) != (0, 1):
         return "foreign"
     ends = _ends(rust)
-    return next((kind for kind in get_args(TokenizerKind) if _ends(shell(kind, empty_model(kind))) == ends), "foreign")
+    return next(
+        (kind for kind in get_args(TokenizerKind) if _ends(make_pipeline(kind, empty_model(kind))) == ends), "foreign"
+    )
 
 
 def empty_model(kind: TokenizerKind) -> Any:
-    """Give the model of this kind with nothing in it."""
+    """The model of this kind, with no pieces yet."""
     match kind:
         case "bpe" | "bytes":
             return models.BPE()
@@ -60,7 +70,7 @@ def _ends(rust: RustTokenizer) -> tuple[Any, ...]:
 
 
 def _is_by_characters(kind: TokenizerKind) -> bool:
-    """Whether no piece is longer than a character, so that a space before the text would only cost a position."""
+    """Whether no piece is longer than a character, so that a space in front would only cost a position."""
     return kind in ("characters", "bytes")
 
 
@@ -81,8 +91,8 @@ def _pre_tokenizer(kind: TokenizerKind) -> Any:
         case "characters":
             return pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(ANY_CHARACTER), "isolated"), whole])
         case "wordpiece":
-            # "#" stands alone, so that a "##" in a piece is always the mark and never text. Words are cut after 64
-            # bytes because the model's time grows with more than the square of a word.
+            # "#" is a word of its own, so that "##" in a piece is always the mark and never text. Words are cut after
+            # 64 bytes, because the model's time grows faster than the square of a word's length.
             hashes = pre_tokenizers.Split("#", "isolated")
             return pre_tokenizers.Sequence([hashes, gpt2, pre_tokenizers.Split(Regex(STRETCH), "isolated")])
     assert_never(kind)

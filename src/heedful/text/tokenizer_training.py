@@ -1,4 +1,4 @@
-"""Where a tokenizer comes from: learnt from text, or somebody else's file."""
+"""Learn a tokenizer from text, or reuse an existing tokenizer.json."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -11,42 +11,40 @@ from tokenizers import Tokenizer as RustTokenizer
 
 from heedful.config.experiment import TextConfig, TokenizerKind
 from heedful.errors import ConfigError, DataError
-from heedful.text.alphabet import byte_characters
-from heedful.text.rust_errors import rust_errors
-from heedful.text.tokenizer import EOS_NAMES, PAD_NAMES, Tokenizer, first_of
-from heedful.text.tokenizer_allowlist import STRETCH_LENGTH, checked
-from heedful.text.tokenizer_kinds import CONTINUATION, EOS, PAD, empty_model, shell
+from heedful.text.tokenizer import EOS_NAMES, PAD_NAMES, Tokenizer, first_of, rust_errors
+from heedful.text.tokenizer_allowlist import STRETCH_LENGTH, check_tokenizer_json
+from heedful.text.tokenizer_kinds import CONTINUATION, EOS, PAD, byte_characters, empty_model, make_pipeline
 
-SAMPLE_LINES = 2_000_000  # more lines hardly change a vocabulary
+SAMPLE_LINES = 2_000_000  # more lines would hardly change a vocabulary
 
 
 def learn_tokenizer(lines: Iterable[str], config: TextConfig) -> Tokenizer:
-    """Learn the pieces of a text from its first `SAMPLE_LINES` lines, which are read once and not kept.
+    """Learn a vocabulary from the first `SAMPLE_LINES` lines, which are read once and not kept in memory.
 
-    The same lines give the same tokenizer. Kinds that learn pieces have exactly `vocabulary_size` of them; "words",
-    "symbols", "characters" and "bytes" have at most as many.
+    The same lines give the same tokenizer. Kinds that learn subwords have exactly `vocabulary_size` pieces; "words",
+    "symbols", "characters" and "bytes" have at most that many.
     """
     _require_room(config)
-    sample = _with_text(islice(lines, SAMPLE_LINES))
+    sample = _require_text(islice(lines, SAMPLE_LINES))
     with rust_errors("no vocabulary could be learnt from this text"):
-        model = _learnt_model(sample, config)
-    rust = shell(config.kind, model)
+        model = _learn_model(sample, config)
+    rust = make_pipeline(config.kind, model)
     rust.add_special_tokens([PAD, EOS])
-    return Tokenizer(rust, "the tokenizer just learnt")
+    return Tokenizer(rust, "the new tokenizer")
 
 
 def reuse_tokenizer(path: Path) -> Tokenizer:
-    """Read any existing tokenizer.json for a new model; a padding or end-of-sentence piece that it lacks is added."""
+    """Read a tokenizer.json for a new model, and add a padding and an end-of-sentence piece if it lacks them."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise DataError(f"{path} cannot be read ({error.strerror}); name an existing tokenizer.json") from error
     except UnicodeDecodeError as error:
-        raise DataError(f"{path} is not JSON (it is not UTF-8); a tokenizer.json is needed") from error
-    data = checked(text, str(path))
-    added = _with_pad_and_eos(data["added_tokens"])
+        raise DataError(f"{path} is not JSON (it is not UTF-8); give a tokenizer.json") from error
+    data = check_tokenizer_json(text, str(path))
+    added = _add_pad_and_eos(data["added_tokens"])
     specials = [token["content"] for token in added if token.get("special")]
-    stripped = {**data, "added_tokens": [], "model": _without_reach(data, specials)}
+    stripped = {**data, "added_tokens": [], "model": _hide_specials(data, specials)}
     with rust_errors(f"{path} is not a tokenizer that heedful can use"):
         rust = RustTokenizer.from_str(json.dumps(stripped))
         rust.add_tokens([_added_token(token) for token in added])
@@ -69,8 +67,8 @@ def _require_room(config: TextConfig) -> None:
         )
 
 
-def _with_text(lines: Iterable[str]) -> Iterator[str]:
-    """Pass lines on without holding them, if there is any text in them."""
+def _require_text(lines: Iterable[str]) -> Iterator[str]:
+    """Pass on the lines one by one; an error if none has text."""
     rest = iter(lines)
     first = next((line for line in rest if line), None)
     if first is None:
@@ -78,7 +76,7 @@ def _with_text(lines: Iterable[str]) -> Iterator[str]:
     return chain([first], rest)
 
 
-def _learnt_model(lines: Iterator[str], config: TextConfig) -> Any:
+def _learn_model(lines: Iterator[str], config: TextConfig) -> Any:
     match config.kind:
         case "bpe":
             return _learn_bpe(lines, config.vocabulary_size)
@@ -89,17 +87,17 @@ def _learnt_model(lines: Iterator[str], config: TextConfig) -> Any:
         case "words" | "symbols" | "characters":
             return _learn_whole(lines, config.kind, config.vocabulary_size)
         case "bytes":
-            return models.BPE(vocab=_numbered(_smallest("bytes")), merges=[])
+            return models.BPE(vocab=_number_pieces(_smallest("bytes")), merges=[])
     assert_never(config.kind)
 
 
 def _learn_bpe(lines: Iterator[str], size: int) -> Any:
     trainer = trainers.BpeTrainer(
         vocab_size=size,
-        special_tokens=_smallest("bpe"),  # named one by one, so that ids and ties never depend on the order of a hash
+        special_tokens=_smallest("bpe"),  # one by one, so that neither ids nor ties depend on the order of a hash table
         show_progress=False,
     )
-    rust = shell("bpe", empty_model("bpe"))
+    rust = make_pipeline("bpe", empty_model("bpe"))
     rust.train_from_iterator(lines, trainer)
     _require_pieces(rust.get_vocab_size(), size)
     return rust.model
@@ -107,10 +105,10 @@ def _learn_bpe(lines: Iterator[str], size: int) -> Any:
 
 def _learn_wordpiece(lines: Iterator[str], size: int) -> Any:
     trainer = trainers.WordPieceTrainer(vocab_size=size, special_tokens=_smallest("wordpiece"), show_progress=False)
-    rust = shell("wordpiece", empty_model("wordpiece"))
+    rust = make_pipeline("wordpiece", empty_model("wordpiece"))
     rust.train_from_iterator(lines, trainer)
     _require_pieces(rust.get_vocab_size(), size)
-    # The cut after `STRETCH_LENGTH` bytes keeps every word under the limit at which the model gives up.
+    # Words are cut after `STRETCH_LENGTH` bytes, so none is too long for the model.
     return models.WordPiece(
         vocab=rust.get_vocab(), continuing_subword_prefix=CONTINUATION, max_input_chars_per_word=STRETCH_LENGTH
     )
@@ -120,18 +118,18 @@ def _learn_unigram(lines: Iterator[str], size: int) -> Any:
     trainer = trainers.UnigramTrainer(
         vocab_size=size, special_tokens=[PAD, EOS], initial_alphabet=list(byte_characters()), show_progress=False
     )
-    rust = shell("unigram", empty_model("unigram"))
+    rust = make_pipeline("unigram", empty_model("unigram"))
     rust.train_from_iterator(lines, trainer)
     _require_pieces(rust.get_vocab_size(), size)
     learnt = [(piece, score) for piece, score in json.loads(rust.to_str())["model"]["vocab"] if piece not in (PAD, EOS)]
-    return models.Unigram([(PAD, 0.0), (EOS, 0.0), *_same_each_time(learnt)], unk_id=None, byte_fallback=False)
+    return models.Unigram([(PAD, 0.0), (EOS, 0.0), *_make_reproducible(learnt)], unk_id=None, byte_fallback=False)
 
 
-def _same_each_time(learnt: list[tuple[str, float]]) -> list[tuple[str, float]]:
-    """Take out of learnt scores what depends on the order of threads and hashes.
+def _make_reproducible(learnt: list[tuple[str, float]]) -> list[tuple[str, float]]:
+    """Remove from the scores whatever depends on the order of threads and hash tables.
 
-    The trainer adds up in any order, so the last digits differ; and it numbers the bytes that it has hardly seen in
-    any order, each 0.0001 above the last: here all of them get the lowest score.
+    The trainer adds in varying order, so the last digits differ. It also orders bytes that it has hardly seen at
+    random, each 0.0001 above the one before; here all of them get the lowest score.
     """
     lowest = min(score for _, score in learnt)
     unseen = lowest + 0.0001 * (256 + 1)
@@ -140,16 +138,16 @@ def _same_each_time(learnt: list[tuple[str, float]]) -> list[tuple[str, float]]:
 
 
 def _learn_whole(lines: Iterator[str], kind: TokenizerKind, size: int) -> Any:
-    """Take the most frequent words or characters whole; BPE without merges writes all others in bytes."""
-    rust = shell(kind, models.WordLevel())
+    """The most frequent words or characters are pieces; BPE without merges writes all others in bytes."""
+    rust = make_pipeline(kind, models.WordLevel())
     rust.train_from_iterator(lines, trainers.WordLevelTrainer(vocab_size=size, show_progress=False))
     found = rust.get_vocab()
     known = _smallest(kind)
     whole = [piece for piece in sorted(found, key=lambda piece: found[piece]) if len(piece) > 1]
-    return models.BPE(vocab=_numbered([*known, *whole][:size]), merges=[], ignore_merges=True)
+    return models.BPE(vocab=_number_pieces([*known, *whole][:size]), merges=[], ignore_merges=True)
 
 
-def _numbered(pieces: list[str]) -> dict[str, int]:
+def _number_pieces(pieces: list[str]) -> dict[str, int]:
     return {piece: number for number, piece in enumerate(pieces)}
 
 
@@ -160,21 +158,21 @@ def _require_pieces(found: int, size: int) -> None:
         )
 
 
-def _with_pad_and_eos(added: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Make sure that one padding and one end-of-sentence token are among the special ones."""
+def _add_pad_and_eos(added: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Make sure that a padding and an end-of-sentence token are among the special ones."""
     contents = [token["content"] for token in added]
     wanted = (first_of(PAD_NAMES, contents) or PAD, first_of(EOS_NAMES, contents) or EOS)
     marked = [{**token, "special": True} if token["content"] in wanted else token for token in added]
     return marked + [{"content": name, "special": True} for name in wanted if name not in contents]
 
 
-def _without_reach(data: dict[str, Any], specials: list[str]) -> dict[str, Any]:
-    """Rename special pieces in a model that would find them in text, so that a literal "</s>" is spelt instead.
+def _hide_specials(data: dict[str, Any], specials: list[str]) -> dict[str, Any]:
+    """Rename special pieces that the model would find in text, so that a literal "</s>" is spelt out instead.
 
-    The special token itself then gets an id of its own after the model's.
+    The special token itself then gets a new id after those of the model.
     """
     model: dict[str, Any] = data["model"]
-    # U+FFFF is no character: a text that has it anyway, just there, decodes to itself.
+    # U+FFFF is not a character; even a text that contains it in this place decodes to itself.
     renamed = {name: name + "\uffff" for name in specials if name != model.get("unk_token")}
     if model["type"] == "Unigram":
         unknown = model.get("unk_id")

@@ -1,4 +1,4 @@
-"""A tree as a picture that any browser shows."""
+"""Draw a parse tree as an SVG picture."""
 
 import re
 import unicodedata
@@ -8,7 +8,7 @@ from html import escape
 
 from heedful.text.trees import NO_TAG, Tree, Word
 
-_ROW = 44  # pixels from a node to its children
+_ROW = 44  # pixels between a node and its children
 _MARGIN = 10
 _GAP = 16  # between two words
 _NARROW, _WIDE = "fijlrtI.,:;!|'`()[]-/ ", "mwMW@%&"
@@ -17,7 +17,7 @@ _NOT_IN_XML = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]
 
 @dataclass(frozen=True, slots=True)
 class _Node:
-    """A label at its place, and what is below it; the children of a tag are its word."""
+    """A label with its position and its children; the child of a tag is its word."""
 
     text: str
     colour: str
@@ -27,9 +27,9 @@ class _Node:
 
 
 def tree_svg(tree: Tree) -> str:
-    """An SVG of the tree: phrases above their words, and these side by side in the last row, as one reads them."""
+    """An SVG picture of the tree: phrases above their words, and the words in the bottom row, in reading order."""
     width, height = _width(tree) + 2 * _MARGIN, _ROW * _rows(tree)
-    parts = list(_draw(_placed(tree, _MARGIN, 0, _rows(tree))))
+    parts = list(_draw(_place(tree, _MARGIN, 0, _rows(tree))))
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height}" '
         f'width="{width:g}" height="{height}" font-family="sans-serif" font-size="14" text-anchor="middle">\n'
@@ -37,18 +37,18 @@ def tree_svg(tree: Tree) -> str:
     )
 
 
-def _placed(node: Tree | Word, left: float, row: int, rows: int) -> _Node:
-    """The node over the middle of its children, within its own strip of the picture."""
+def _place(node: Tree | Word, left: float, row: int, rows: int) -> _Node:
+    """The node, centred above its children, within its own strip of the picture."""
     width = _width(node)
     if isinstance(node, Word):
         middle = left + width / 2
         word = _Node(node.text, "#06c", middle, rows - 1)
         return word if node.tag == NO_TAG else _Node(node.tag, "#666", middle, rows - 2, (word,))
-    # Where the label is wider than all below it, that stays in the middle.
+    # If the label is wider than everything below it, the children are centred.
     place = left + (width - sum(map(_width, node.children))) / 2
     children = []
     for child in node.children:
-        children.append(_placed(child, place, row + 1, rows))
+        children.append(_place(child, place, row + 1, rows))
         place += _width(child)
     room = (_text_width(node.label) + _GAP) / 2
     middle = min(max((children[0].x + children[-1].x) / 2, left + room), left + width - room)
@@ -61,7 +61,7 @@ def _draw(node: _Node) -> Iterator[str]:
     yield f'<text x="{node.x:g}" y="{node.row * _ROW + 26}" fill="{node.colour}">{allowed}</text>'
     top = node.row * _ROW + 32
     for child in node.children:
-        # Aslant to the next row, then straight down: so a line meets no other, however far below its word is.
+        # Diagonal to the next row, then straight down: so lines never cross, however far down a word is.
         corner, bottom = (node.row + 1) * _ROW + 12, child.row * _ROW + 12
         points = f"{node.x:g},{top} {child.x:g},{corner} {child.x:g},{bottom}"
         yield f'<polyline points="{points}" fill="none" stroke="#999"/>'
@@ -81,7 +81,7 @@ def _width(node: Tree | Word) -> float:
 
 
 def _text_width(text: str) -> float:
-    """About as wide as it will be: no font is asked."""
+    """An estimate of the width in pixels, without measuring a font."""
     return sum(map(_character_width, text))
 
 

@@ -1,4 +1,4 @@
-"""Which word each piece is a part of. Words are what white space parts, as `str.split` has it."""
+"""The word that each piece belongs to. Words are separated by white space, as in `str.split`."""
 
 import re
 from collections.abc import Sequence
@@ -12,9 +12,10 @@ _WORD = re.compile(r"\S+")
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """The words of a text, and the word of each of its pieces; None: white space alone, or the end of the sentence.
+    """The words of a text, and the index of the word of each piece.
 
-    A piece that holds parts of several words counts as one of the first.
+    The index is None for the end of the sentence and for a piece of white space only. A piece with parts of several
+    words belongs to the first of them.
     """
 
     texts: tuple[str, ...]
@@ -22,15 +23,15 @@ class Words:
 
 
 def words_of_text(tokenizer: Tokenizer, text: str) -> Words:
-    """The words of a text as its reader sees it, also where the tokenizer normalises it; pieces as by `encode`."""
+    """The words of a text before any normalisation by the tokenizer; the pieces are those of `encode`."""
     return _words(text, tokenizer.spans(text))
 
 
 def words_of_ids(tokenizer: Tokenizer, ids: Sequence[int]) -> Words:
-    """The words of what these ids decode to.
+    """The words of the text that these ids decode to.
 
-    How far the text goes at each piece is told by decoding all up to it: what a piece looks like may depend on those
-    before it, and a character may need several.
+    The end of each piece in the text is found by decoding all ids up to it, because the text of a piece can depend on
+    the pieces before it, and a character can consist of several pieces.
     """
     text = tokenizer.decode(ids)
     ends = [_end(tokenizer.decode(ids[:count]), text) for count in range(len(ids) + 1)]
@@ -38,7 +39,7 @@ def words_of_ids(tokenizer: Tokenizer, ids: Sequence[int]) -> Words:
 
 
 def _end(prefix: str, text: str) -> tuple[int, int]:
-    """How many characters a prefix has of a text: all of them, and with the one that it may have only a part of."""
+    """The number of characters that a prefix shares with a text, without and with one that may be incomplete."""
     if text.startswith(prefix):
         return len(prefix), len(prefix)
     whole = next((place for place, (a, b) in enumerate(zip(prefix, text, strict=False)) if a != b), len(text))

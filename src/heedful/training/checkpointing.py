@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from heedful.config import TrainConfig
-from heedful.data.batching import Position
+from heedful.data.batch import Position
 from heedful.errors import Diverged, FolderError
 from heedful.progress import Reporter
 from heedful.storage.checkpoint import Checkpoint, Checkpoints

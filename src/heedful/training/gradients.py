@@ -8,8 +8,7 @@ from typing import Protocol, runtime_checkable
 
 from torch import Tensor
 
-from heedful.data.batch import Batch
-from heedful.data.batching import Position
+from heedful.data.batch import Batch, Position
 from heedful.kernels.threads import divide_threads
 from heedful.models.seq2seq import AnySeq2Seq
 from heedful.nn.loss import smoothed_loss

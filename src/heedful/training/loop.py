@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from heedful.config import TrainConfig
-from heedful.data.batching import Batching, Position, epoch_batches, split_batch
+from heedful.data.batch import Batching, Position, epoch_batches, split_batch
 from heedful.data.corpus import Corpus
 from heedful.errors import Diverged, OutOfSpace, out_of_memory
 from heedful.models.seq2seq import AnySeq2Seq

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from heedful.config import Experiment
-from heedful.data.batching import Batching, epoch_batches
+from heedful.data.batch import Batching, epoch_batches
 from heedful.data.corpus import Corpus
 from heedful.errors import Diverged, FolderError
 from heedful.models.build import build_model

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from heedful.config import Experiment, flat, merge
-from heedful.data.batching import Batching
+from heedful.data.batch import Batching
 from heedful.device import measure_memory, use_threads
 from heedful.errors import ConfigError, FolderError, out_of_memory
 from heedful.kernels.threads import count_workers

@@ -7,8 +7,7 @@ from itertools import accumulate, chain
 from heedful.decoding.token_constraints import NO_BOUNDARIES, Phrase, TokenConstraints, TreeLeaves, WordBoundaries
 from heedful.text import Tokenizer
 from heedful.text.constraints import Constraints, encode_term, find_word_boundaries
-from heedful.text.linearisation import CLOSE, OPEN
-from heedful.text.trees import is_label
+from heedful.text.trees import CLOSE, OPEN, is_label
 
 
 class ConstraintEncoder:

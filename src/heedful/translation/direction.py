@@ -4,8 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from heedful.errors import ConfigError, DataError, did_you_mean
-from heedful.text.language_detection import Detector, known_languages
-from heedful.text.language_names import language_name
+from heedful.text.languages import Detector, known_languages, language_name
 
 _DEFAULT_TARGET = "fr"  # for English texts: of the languages here, it has most speakers
 _CERTAIN = 0.9

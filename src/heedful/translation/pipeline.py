@@ -7,7 +7,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from heedful.config import SearchConfig
-from heedful.data.stream import Arriving, at_once, batches_by_length, windows
+from heedful.data.stream import TextStream, batches_by_length, map_in_threads, read_windows
 from heedful.decoding.engine import Engine, Ids
 from heedful.decoding.hypothesis import Hypothesis
 from heedful.decoding.token_constraints import TokenConstraints
@@ -90,11 +90,14 @@ class Pipeline:
         self._task = task
 
     def translate(
-        self, texts: Iterable[str | TokenizedText] | Arriving, options: TranslationOptions, done: Callable[[int], None]
+        self,
+        texts: Iterable[str | TokenizedText] | TextStream,
+        options: TranslationOptions,
+        done: Callable[[int], None],
     ) -> Iterator[Translation]:
         """Each translation in the order of the texts, as soon as it is ready; `done` hears how many are decoded."""
         before = 0
-        for window in windows(texts):
+        for window in read_windows(texts):
             encoded = self.encode(window, options, first=before + 1)
             decoded: dict[int, DecodedText] = {}
             position = 0  # the next translation to return
@@ -156,7 +159,7 @@ class Pipeline:
             batches = list(batches_by_length(share, sources, options.rows, engine.batch_tokens, most))
             workers = min(most, len(batches))
             with engine.share_threads(workers):
-                yield from at_once(partial(self._decode_batch, engine, encoded, options), batches, workers)
+                yield from map_in_threads(partial(self._decode_batch, engine, encoded, options), batches, workers)
 
     def _decode_batch(
         self, engine: Engine, encoded: Sequence[EncodedText], options: TranslationOptions, numbers: Sequence[int]

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from heedful.config import Device, SearchConfig
-from heedful.data.stream import Arriving
+from heedful.data.stream import TextStream
 from heedful.decoding.engine import Engine, Ids
 from heedful.decoding.hypothesis import Hypothesis
 from heedful.errors import ConfigError, DataError
@@ -133,7 +133,7 @@ class Translator:
 
     def translate_lines(
         self,
-        texts: Iterable[str] | Arriving,
+        texts: Iterable[str] | TextStream,
         *,
         search: SearchConfig | None = None,
         n_best: int = 1,
@@ -144,7 +144,7 @@ class Translator:
     ) -> Iterator[Translation]:
         """Translate a stream, in its order and in bounded memory; `done` hears how many texts are decoded so far.
 
-        Texts of an `Arriving` stream are translated as they arrive, without waiting for more.
+        Texts of an `TextStream` stream are translated as they arrive, without waiting for more.
         """
         _require_several(texts)
         options = TranslationOptions(search or self.search, n_best, self._encoder(constraints), aligner, confidence)
@@ -198,6 +198,6 @@ class Translator:
         return ConstraintEncoder(self.tokenizers.target, constraints or Constraints(), self._trees)
 
 
-def _require_several(texts: Iterable[str | TokenizedText] | Arriving) -> None:
+def _require_several(texts: Iterable[str | TokenizedText] | TextStream) -> None:
     if isinstance(texts, str):  # which is an iterable of characters, too
         raise DataError("translate() takes a list of texts, but got one string; write translate([text])")

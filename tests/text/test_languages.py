@@ -2,7 +2,7 @@
 
 import pytest
 
-from heedful.text.language_detection import Detector, count_trigrams, known_languages
+from heedful.text.languages import Detector, count_trigrams, known_languages
 
 ENGLISH = ("Where is the station?", "I have never seen him before.", "How much does it cost?", "She's reading a book.")
 GERMAN = ("Wo ist der Bahnhof?", "Ich habe ihn noch nie gesehen.", "Wie viel kostet das?", "Sie liest gerade ein Buch.")

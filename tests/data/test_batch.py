@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from heedful.data.batching import Batching, Position, epoch_batches, padding_share, split_batch
+from heedful.data.batch import Batching, Position, epoch_batches, padding_share, split_batch
 
 LENGTHS = st.lists(st.tuples(st.integers(1, 30), st.integers(1, 30)), max_size=60)
 Lengths = NDArray[np.int32]
