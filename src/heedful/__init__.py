@@ -12,9 +12,8 @@ from heedful.config import Experiment
 from heedful.errors import ConfigError, DataError, Diverged, FolderError, HeedfulError, OutOfSpace, UserError
 
 if TYPE_CHECKING:
-    from heedful.attention.forced_decoding import Attention
     from heedful.attention.head_names import Head
-    from heedful.attention.record import AttentionRecord, record_attention
+    from heedful.attention.record import Attention, AttentionRecord, record_attention
     from heedful.data.doctor import CleanedCorpus, Diagnosis, clean_corpus, doctor
     from heedful.evaluation.compare import compare
     from heedful.evaluation.comparison_page import comparison_page
@@ -71,7 +70,7 @@ __all__ = [
 # These import PyTorch or other libraries that take seconds, so they are imported when they are first used.
 _LAZY = {
     "Alternative": "heedful.translation.result",
-    "Attention": "heedful.attention.forced_decoding",
+    "Attention": "heedful.attention.record",
     "AttentionRecord": "heedful.attention.record",
     "CleanedCorpus": "heedful.data.doctor",
     "Comparison": "heedful.metrics.comparison",

@@ -10,9 +10,9 @@ from heads_examples import dirichlet, looking_at, marked, measured, only, unifor
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heedful.attention.forced_decoding import Attention, HeadWeights
 from heedful.attention.head_names import KINDS, Head
 from heedful.attention.measures import AttentionShare, HeadMeasures, HeadStatistics, find_rare_pieces, mark_pieces
+from heedful.attention.record import Attention, HeadWeights
 from heedful.attention.roles import ROLE_COLOURS, name_role, name_roles
 from heedful.nn.multi_head import Kind
 

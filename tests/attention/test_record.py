@@ -21,10 +21,9 @@ from model_examples import (
 )
 from torch import Tensor
 
-from heedful.attention.forced_decoding import force_decode
 from heedful.attention.head_names import KINDS, Head, all_heads, find_heads
 from heedful.attention.pruning import apply_gates, open_gates, switch_off_heads
-from heedful.attention.record import AttentionRecord, record_attention
+from heedful.attention.record import AttentionRecord, force_decode, record_attention
 from heedful.config import SearchConfig
 from heedful.data.batch import pack
 from heedful.decoding.beam import beam_search

@@ -155,7 +155,7 @@ def test_lists_of_files_must_pair_up_too(tmp_path: Path) -> None:
         read_parallel([name, name], [name])
     with pytest.raises(DataError, match=r"standard input \(-\) can be read only once"):
         read_parallel(["-"], ["-"])
-    with pytest.raises(DataError, match=r"there is nothing to read; give data\.source and data\.target, or data\.tsv"):
+    with pytest.raises(DataError, match=r"names no training text; set data\.source and data\.target, or data\.tsv"):
         TRANSLATION.read_pairs(DataConfig())
 
 

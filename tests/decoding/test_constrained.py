@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from search_examples import EOS, PAD, SYMBOLS, Table, log_prob_of, random_table
 
 from heedful.config.experiment import SearchConfig
-from heedful.decoding.automaton import START as BEGINNING
-from heedful.decoding.automaton import PhraseAutomaton
 from heedful.decoding.beam import beam_search
+from heedful.decoding.constrained import START as BEGINNING
+from heedful.decoding.constrained import PhraseAutomaton
 from heedful.decoding.hypothesis import Hypothesis, length_penalty
 from heedful.decoding.search import run_search
 from heedful.decoding.token_constraints import Phrase, TokenConstraints, WordBoundaries

@@ -11,8 +11,8 @@ from search_examples import EOS, SYMBOLS, Clock, Table, by_position, log_prob_of
 from heedful.config.experiment import SearchConfig
 from heedful.decoding.beam import beam_search
 from heedful.decoding.diverse import diverse_search
-from heedful.decoding.ensemble import EnsembleState, make_ensemble_step
 from heedful.decoding.hypothesis import Hypothesis
+from heedful.decoding.step_function import EnsembleState, make_ensemble_step
 from heedful.errors import ConfigError
 
 

@@ -15,7 +15,7 @@ from heedful.decoding.token_constraints import TreeLeaves
 from heedful.decoding.tree_constraints import constrain_to_trees
 from heedful.text.tokenizer_training import learn_tokenizer
 from heedful.text.trees import build_tree, linearise, linearise_with_words, read_tree, remove_words
-from heedful.translation.constraint_encoding import TreeConstraintEncoder
+from heedful.translation.pipeline import TreeConstraintEncoder
 
 VOCABULARY = 14
 BRACKETS = {3: 4, 5: 6}  # two labels

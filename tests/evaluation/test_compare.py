@@ -15,7 +15,7 @@ from heedful.cli.console import table
 from heedful.evaluation.compare import short_names
 from heedful.evaluation.comparison_page import comparison_page
 from heedful.metrics import bleu as translation
-from heedful.metrics import significance
+from heedful.metrics import comparison
 from heedful.metrics.comparison import Comparison, EvaluationSet, System, compare_outputs
 from heedful.pages.inline import digest
 from heedful.tasks import make_experiment
@@ -27,7 +27,7 @@ HOSTILE = "</script><img src=x onerror=alert(1)>\"'&\u2028"
 def few_trials(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few trials, which take no time."""
     monkeypatch.setattr(translation, "_MAX_RESAMPLED_SENTENCES", 600)
-    monkeypatch.setattr(significance, "_MAX_SHUFFLED_SENTENCES", 600)
+    monkeypatch.setattr(comparison, "_MAX_SHUFFLED_SENTENCES", 600)
 
 
 @pytest.fixture(scope="module")

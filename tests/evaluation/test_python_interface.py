@@ -8,14 +8,14 @@ import pytest
 import toy
 
 import heedful
-from heedful.metrics import bleu, significance
+from heedful.metrics import bleu, comparison
 
 
 @pytest.fixture(autouse=True)
 def few_trials(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few trials, which take no time."""
     monkeypatch.setattr(bleu, "_MAX_RESAMPLED_SENTENCES", 600)
-    monkeypatch.setattr(significance, "_MAX_SHUFFLED_SENTENCES", 600)
+    monkeypatch.setattr(comparison, "_MAX_SHUFFLED_SENTENCES", 600)
 
 
 class RecordingReporter:

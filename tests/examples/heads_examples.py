@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from heedful.attention.forced_decoding import Attention, HeadWeights
 from heedful.attention.head_names import Head
 from heedful.attention.measures import HeadMeasures, HeadStatistics, PieceMarks
+from heedful.attention.record import Attention, HeadWeights
 from heedful.nn.multi_head import Kind
 
 PUNCTUATION, RARE = {2}, {1, 4}  # places in every sentence

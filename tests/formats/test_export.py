@@ -363,11 +363,11 @@ def test_an_export_of_older_weights_is_not_used(tmp_path: Path) -> None:
     weights = {name: tensor + 0.01 for name, tensor in run.model().named_parameters()}
     run.write_weights(weights, "trained on")
     assert Translator.load(run.path).engine.name == "torch"
-    with pytest.raises(ConfigError, match="is of an older model; export it again"):
+    with pytest.raises(ConfigError, match="belongs to an older model; export it again"):
         Translator.load(run.path, engine="ctranslate2")
     ran = toy.run("translate", run.path, TEXTS[0])
     assert ran.code == 0, ran.err
-    assert "engine: torch; the CTranslate2 export is of an older model, export it again" in ran.err
+    assert "engine: torch; the CTranslate2 export belongs to an older model" in ran.err
     export(run, "ctranslate2")
     assert Translator.load(run.path).engine.name == "ctranslate2"
 

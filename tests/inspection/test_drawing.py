@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from heads_examples import dirichlet, only
 
-from heedful.attention.forced_decoding import Attention
 from heedful.attention.head_names import Head
+from heedful.attention.record import Attention
 from heedful.attention.roles import ROLE_COLOURS, Role
 from heedful.errors import ConfigError
 from heedful.inspection import drawing

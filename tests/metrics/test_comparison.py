@@ -17,11 +17,17 @@ from sacrebleu.significance import PairedTest, Result
 
 from heedful.errors import DataError
 from heedful.metrics import bleu as translation
-from heedful.metrics import significance
+from heedful.metrics import comparison
 from heedful.metrics.bleu import bleu
 from heedful.metrics.breakdown import FREQUENCIES, LENGTHS, f1_by_frequency, make_buckets, name_bucket, partial_bleu
-from heedful.metrics.comparison import Comparison, EvaluationSet, SentenceWins, System, compare_outputs
-from heedful.metrics.significance import run_paired_tests
+from heedful.metrics.comparison import (
+    Comparison,
+    EvaluationSet,
+    SentenceWins,
+    System,
+    compare_outputs,
+    run_paired_tests,
+)
 
 WORDS = ["the", "a", "cat", "dog", "sat", "ran", "on", "under", "mat", "tree", ",", ".", "don't"]
 
@@ -50,7 +56,7 @@ SYSTEMS = [noisy(REFERENCE, 0.2, 3), noisy(REFERENCE, 0.4, 4), noisy(REFERENCE, 
 def few_trials(monkeypatch: pytest.MonkeyPatch) -> None:
     """So few that they take no time."""
     monkeypatch.setattr(translation, "_MAX_RESAMPLED_SENTENCES", 30 * 7)
-    monkeypatch.setattr(significance, "_MAX_SHUFFLED_SENTENCES", 30 * 9)
+    monkeypatch.setattr(comparison, "_MAX_SHUFFLED_SENTENCES", 30 * 9)
 
 
 # Significance

@@ -24,10 +24,9 @@ from model_examples import (
 )
 from torch import Tensor
 
-from heedful.attention.forced_decoding import force_decode
 from heedful.attention.head_names import Head, all_heads
 from heedful.attention.pruning import apply_gates, open_gates, switch_off_heads
-from heedful.attention.record import record_attention
+from heedful.attention.record import force_decode, record_attention
 from heedful.config import ModelConfig, TrainConfig
 from heedful.data.batch import Batch
 from heedful.models.seq2seq import AnySeq2Seq

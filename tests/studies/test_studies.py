@@ -20,17 +20,16 @@ from heedful.progress import SilentReporter
 from heedful.storage.run_folder import RunFolder
 from heedful.studies import row_training as trained
 from heedful.studies import table2, table3, table4
-from heedful.studies.corpus_facts import CorpusFacts
-from heedful.studies.row_results import (
+from heedful.studies.row_training import (
     FinishedRow,
     RowScores,
     TrainingCost,
     count_training_cost,
     read_validation_questions,
     score_row,
+    train_row,
 )
-from heedful.studies.row_training import train_row
-from heedful.studies.rows import TableRow, make_rival_row, make_row, select_rows
+from heedful.studies.rows import CorpusFacts, TableRow, make_rival_row, make_row, select_rows
 from heedful.studies.study import StudyInterrupted, StudyPlan
 from heedful.studies.synthetic import trees, write_treebank
 from heedful.tasks import Question, make_experiment
@@ -103,7 +102,7 @@ def test_a_finished_row_is_neither_trained_nor_scored_again(finished: Finished) 
     with (
         mock.patch("heedful.training.run.start_run", side_effect=AssertionError),
         mock.patch("heedful.training.run.resume_run", side_effect=AssertionError),
-        mock.patch("heedful.studies.row_results.evaluate_translator", side_effect=AssertionError),
+        mock.patch("heedful.studies.row_training.evaluate_translator", side_effect=AssertionError),
     ):
         again = train_row(one, plan)
         assert score_row(again, read_validation_questions(again), plan) == first
@@ -180,7 +179,7 @@ def test_processes_that_fail_are_told_of(tmp_path: Path) -> None:
 def test_only_the_rows_that_were_asked_for(tmp_path: Path) -> None:
     rows = [TableRow(name, Experiment()) for name in ("base", "A-h1", "big")]
     assert [one.name for one in select_rows(rows, a_plan(tmp_path, rows=("big", "base")))] == ["base", "big"]
-    with pytest.raises(ConfigError, match="--rows A-h2: no such row; did you mean 'A-h1'"):
+    with pytest.raises(ConfigError, match="--rows A-h2: there is no such row; did you mean 'A-h1'"):
         select_rows(rows, a_plan(tmp_path, rows=("A-h2",)))
 
 
@@ -261,7 +260,7 @@ def test_a_dry_run_counts_real_lengths_where_the_text_is_here(tmp_path: Path) ->
     plan = a_plan(tmp_path, recipe={"train": {"max_steps": 30}}, rows=("base", "C-N2"), dry_run=True)
     table = table3.table3(plan).tables[0]
     assert [one[0] for one in table.rows] == ["base", "C-N2"]
-    assert "real lengths of all 60 pairs" in table.notes[0]
+    assert "actual lengths of all 60 pairs" in table.notes[0]
     assert table.rows[0][4] > 2 * table.rows[1][4] > 0  # type: ignore[operator]
 
 
@@ -383,8 +382,14 @@ def test_a_signal_ends_a_study_as_it_ends_a_training(tmp_path: Path, name: str, 
         (("table1", "--dry-run"), "--rows, --processes and --dry-run are for table2, table3, table4"),
         (("all", "--rows", "base"), "leave them out for all"),
         (("table4", ROOT / "recipes/paper-base-en-de.toml", "--scale", "paper", "--dry-run"), "task is 'translation'"),
-        (("table3", ROOT / "recipes/cmudict.toml", "--scale", "laptop"), "of translation, but task is 'pronunciation'"),
-        (("parts", ROOT / "recipes/cmudict.toml", "--scale", "laptop"), "of translation, but task is 'pronunciation'"),
+        (
+            ("table3", ROOT / "recipes/cmudict.toml", "--scale", "laptop"),
+            "but task is 'pronunciation'",
+        ),
+        (
+            ("parts", ROOT / "recipes/cmudict.toml", "--scale", "laptop"),
+            "but task is 'pronunciation'",
+        ),
         (("table2", "--set", "model.preset=gru"), "needs a Transformer, but model.family is 'recurrent'"),
     ],
 )
@@ -408,7 +413,7 @@ def test_a_folder_with_files_of_the_user_is_left_alone(tmp_path: Path, name: str
 def test_a_recipe_without_a_test_set_is_told_of_before_any_training(tmp_path: Path) -> None:
     ran = studied("table2", "--set", "data.test_source=[]", "--set", "data.test_target=[]", "--out", tmp_path / "study")
     assert ran.code == 2
-    assert "study table2 scores a test set, but the recipe names none; set data.test_source" in ran.err
+    assert "study table2 needs a test set, but the recipe names none; set data.test_source" in ran.err
     assert not (tmp_path / "study/rows").exists()
 
 

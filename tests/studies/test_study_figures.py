@@ -60,7 +60,7 @@ def allowed(rule: Callable[[int, int], bool]) -> int:
 
 def test_masks_are_those_of_the_definitions_and_the_model_keeps_them() -> None:
     table = figures.show_masks().table
-    assert column(table, "pairs that may look") == [
+    assert column(table, "allowed pairs") == [
         allowed(lambda i, j: True),
         allowed(lambda i, j: j <= i),
         allowed(lambda i, j: abs(i - j) <= WINDOW),
@@ -178,7 +178,7 @@ def test_the_paper_sentences_have_a_picture_and_their_strongest_heads() -> None:
         ("figure-3", "making", "more difficult", "encoder.5.2", 40.0, 6.25),
     )
     assert column(table, "from") == ["making"] * 3 + ["its"] * 3
-    assert table.notes == ("Pages to look into them: heedful heads runs/en-de --paper FOLDER",)
+    assert table.notes == ("To see them on pages, type: heedful heads runs/en-de --paper FOLDER",)
 
 
 def test_a_larger_scale_needs_a_recipe_from_english(tmp_path: Path) -> None:

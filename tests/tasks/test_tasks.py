@@ -191,7 +191,7 @@ def test_parallel_files_do_as_well(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("task", "text", "sentence"),
     [
-        ("parsing", "no tree\n", "holds no tree; it must be in Penn brackets, such as"),
+        ("parsing", "no tree\n", "has no trees; write them in Penn brackets, such as"),
         ("parsing", "(S (NP\n", "line 1: the tree that begins here lacks 2 closing brackets"),
         ("pronunciation", "CAT  K AE T\nDOG\n", "line 2: 'DOG' must be a word, a tab and its phonemes"),
         ("pronunciation", "\tK AE T\n", "must be a word, a tab and its phonemes"),
@@ -210,17 +210,17 @@ def test_missing_files_are_named_before_anything_is_read(tmp_path: Path) -> None
     first = written(tmp_path / "words.txt", "a b\n")
     with pytest.raises(DataError, match=r"there is no file .*word\.txt; did you mean 'words.txt'"):
         find_task("copy").read_pairs(DataConfig(source=(first, str(tmp_path / "word.txt"))))
-    with pytest.raises(DataError, match=r"there is nothing to read; give data\.source"):
+    with pytest.raises(DataError, match=r"the recipe names no training text; set data\.source"):
         find_task("copy").read_pairs(DataConfig())
 
 
 def test_trees_have_no_second_file() -> None:
-    with pytest.raises(ConfigError, match=r"for parsing holds both sides, so b has no use; leave out the target files"):
+    with pytest.raises(ConfigError, match=r"for parsing contain both sides, so b has no use; leave out"):
         find_task("parsing").read_pairs(DataConfig(source=("a",), target=("b",)))
 
 
 def test_trees_of_other_sentences_are_refused() -> None:
-    with pytest.raises(DataError, match="tree 1 has 1 words but its reference 3; both must be of the same sentence"):
+    with pytest.raises(DataError, match="tree 1 has 1 words, but its reference has 3; both must be trees of the same"):
         find_task("parsing").score(["(NP (XX I))"], [[TREE]], ONCE)
     with pytest.raises(DataError, match="there are 2 trees but 1 references; they must pair up"):
         find_task("parsing").score([TREE, TREE], [[TREE]], ONCE)

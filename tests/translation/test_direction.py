@@ -18,8 +18,8 @@ from heedful.storage import model_names as names
 from heedful.storage.model_names import built_in_models, find_model, is_built_in, is_model, looks_like_model
 from heedful.storage.run_folder import RunFolder
 from heedful.text.languages import Detector, known_languages
-from heedful.translation.confidence import LOW_CONFIDENCE, is_low_confidence
 from heedful.translation.direction import choose_direction
+from heedful.translation.result import LOW_CONFIDENCE, is_low_confidence
 from heedful.translation.translator import Translator
 
 pytest.importorskip("ctranslate2", reason="needs CTranslate2")

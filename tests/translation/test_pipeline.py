@@ -16,9 +16,8 @@ from heedful.storage.run_folder import Tokenizers
 from heedful.tasks.translation import TRANSLATION
 from heedful.text.constraints import Constraints
 from heedful.text.tokenizer_training import learn_tokenizer
-from heedful.translation.constraint_encoding import ConstraintEncoder
 from heedful.translation.engines import Engines, _NotifyOnce, _refuse
-from heedful.translation.pipeline import Pipeline, TranslationOptions
+from heedful.translation.pipeline import ConstraintEncoder, Pipeline, TranslationOptions
 
 TOKENIZER = learn_tokenizer(["abcdefgh "], TextConfig(kind="characters"))
 TEXTS = ["aaaaaa", "", "bb", "cccc", "d", "eee"]

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heedful.config.experiment import TextConfig, TokenizerKind
-from heedful.decoding.automaton import START, PhraseAutomaton
+from heedful.decoding.constrained import START, PhraseAutomaton
 from heedful.errors import DataError
 from heedful.text import Tokenizer, learn_tokenizer
 from heedful.text.constraints import Constraints, encode_term, find_word_boundaries, read_glossary
-from heedful.translation.constraint_encoding import ConstraintEncoder
+from heedful.translation.pipeline import ConstraintEncoder
 
 KINDS: tuple[TokenizerKind, ...] = get_args(TokenizerKind)
 WORDS = ("haus", "hausboot", "boot", "über", "see", "(see)", "am", "ufer", "x-y", "42", "…")

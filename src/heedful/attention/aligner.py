@@ -1,9 +1,9 @@
-"""Word alignments from cross attention, read where a model's own heads align best.
+"""Word alignments from cross attention, read from the heads that align best.
 
-Nobody knows beforehand which head aligns words, and it differs from model to model. But one can measure what a target
-word depends on: leave out a source word, and the probability of each target word falls more or less (prediction
-difference, Li et al. 2019). That takes one pass for each source word. So it is done once, on some validation sentences,
-to find the head or average that agrees with it most often; alignments are read there from then on.
+Which heads align words differs from model to model. To find them, we measure what each target word depends on: leave
+out a source word, and see how far the probability of each target word falls (prediction difference, Li et al. 2019).
+That takes one pass per source word, so it is done only once, on some validation sentences. The head or the mean of
+heads that agrees with it most often gives the alignments from then on.
 """
 
 from collections.abc import Sequence
@@ -13,8 +13,7 @@ import numpy as np
 import torch
 from jaxtyping import Float
 
-from heedful.attention.forced_decoding import HeadWeights, force_decode
-from heedful.attention.record import record_attention
+from heedful.attention.record import HeadWeights, force_decode, record_attention
 from heedful.data.batch import pack
 from heedful.errors import ConfigError
 from heedful.metrics.alignment import Link
@@ -37,7 +36,7 @@ class WordPair:
 
 
 def make_word_pair(source: Tokenizer, target: Tokenizer, text: str, ids: Sequence[int]) -> WordPair:
-    """Pair a text with the ids of its translation; an output that was cut off gets EOS, to feed in its last piece."""
+    """Pair a text with the ids of its translation; EOS is added to an output that was cut off."""
     ended = [*ids] if ids and ids[-1] == target.eos_id else [*ids, target.eos_id]
     return WordPair(source.encode(text), ended, words_of_text(source, text), words_of_ids(target, ended))
 
@@ -46,14 +45,14 @@ def make_word_pair(source: Tokenizer, target: Tokenizer, text: str, ids: Sequenc
 class Aligner:
     """The source of alignments: one head of cross attention, or the mean of a layer's heads, or of all heads.
 
-    A target piece has two rows: the one that produced it, which may still search for what to say, and the next one,
-    into which it was fed ("shifted"; Chen et al. 2020).
+    A target piece has two rows of weights: the row that produced it, and the next row ("shifted"), which had it as its
+    input and often aligns better (Chen et al. 2020).
     """
 
-    layer: int | None  # None: all
-    head: int | None
+    layer: int | None  # None: all layers
+    head: int | None  # None: all heads of the layer
     shifted: bool
-    squared: bool = False  # the mean of squares, in which heads with a clear focus outweigh the others
+    squared: bool = False  # the mean of squares, which gives more weight to heads with a clear focus
 
     def __str__(self) -> str:
         numbers = [str(number + 1) for number in (self.layer, self.head) if number is not None]
@@ -65,7 +64,7 @@ class Aligner:
         layers = cross if self.layer is None else [cross[self.layer]]
         heads = np.concatenate(layers) if self.head is None else layers[0][self.head][None]
         mean = (heads**2 if self.squared else heads).mean(0)
-        # The row that wraps round is that of EOS, which belongs to no word.
+        # The row that wraps round becomes that of EOS, which belongs to no word.
         return np.roll(mean, -1 if self.shifted else 0, axis=0)
 
 
@@ -91,7 +90,7 @@ def list_aligners(model: AnySeq2Seq) -> list[Aligner]:
     return [replace(aligner, shifted=shifted) for aligner in (*heads, *means) for shifted in (False, True)]
 
 
-# For a model without validation pairs: all models that were measured came close to their best with it
+# For models without validation pairs: on every model that we measured, it came close to the best aligner
 # (docs/how-to/alignments.md).
 DEFAULT_ALIGNER = Aligner(None, None, shifted=False, squared=True)
 
@@ -103,14 +102,14 @@ def align_words(model: AnySeq2Seq, aligner: Aligner, pairs: Sequence[WordPair]) 
 
 
 def choose_aligner(model: AnySeq2Seq, pairs: Sequence[WordPair]) -> AlignerChoice:
-    """The aligner that agrees most often with the prediction difference; needs no manual alignments."""
+    """The aligner that agrees most often with the prediction difference; no manual alignments are needed."""
     known = list_aligners(model)
     agreed = np.zeros(len(known))
     words = 0
     for pair, cross in zip(pairs, _cross_attention(model, pairs), strict=True):
         difference = prediction_difference(model, pair)
         weights = word_weights(np.stack([aligner.read(cross) for aligner in known]), pair)
-        judged = difference.max(1) > 0.0  # the other words depend on no source word
+        judged = difference.max(1) > 0.0  # all other words depend on no source word
         agreed += (weights.argmax(2) == difference.argmax(1))[:, judged].sum(1)
         words += int(judged.sum())
     best = int(agreed.argmax())
@@ -118,7 +117,7 @@ def choose_aligner(model: AnySeq2Seq, pairs: Sequence[WordPair]) -> AlignerChoic
 
 
 def prediction_difference(model: AnySeq2Seq, pair: WordPair) -> WordWeights:
-    """How much each target word's log-probability falls when a source word is left out."""
+    """How far the log-probability of each target word falls when each source word is left out."""
     of_pieces = list(zip(pair.source, pair.source_words.of_pieces, strict=True))
     shorter = [
         [number for number, of_word in of_pieces if of_word != word] for word in range(len(pair.source_words.texts))
@@ -131,7 +130,7 @@ def prediction_difference(model: AnySeq2Seq, pair: WordPair) -> WordWeights:
 def word_weights(weights: PieceWeights, pair: WordPair) -> WordWeights:
     """The weights between words: the sum over a source word's pieces, the mean over a target word's.
 
-    Weight on EOS and on white space is left out, and the rest of each row is scaled to sum to one.
+    Weight on EOS and white space is left out, and the rest of each row is scaled to sum to one.
     """
     to_words = weights @ _membership(pair.source_words)
     to_words = to_words / np.maximum(to_words.sum(-1, keepdims=True), np.finfo(np.float32).tiny)
@@ -140,7 +139,7 @@ def word_weights(weights: PieceWeights, pair: WordPair) -> WordWeights:
 
 
 def strongest_links(weights: WordWeights) -> tuple[Link, ...]:
-    """Each target word with its strongest source word; a word without a piece of its own has no link."""
+    """Link each target word to its strongest source word; a word without a piece of its own gets no link."""
     return tuple(sorted((int(row.argmax()), target) for target, row in enumerate(weights) if row.max() > 0.0))
 
 

@@ -24,7 +24,7 @@ class Head:
 
     @classmethod
     def parse(cls, name: str) -> "Head":
-        """The head of this name."""
+        """The head with this name."""
         match name.strip().split("."):
             case [kind, layer, index] if kind in KINDS and _is_number(layer) and _is_number(index):
                 return cls(kind, int(layer) - 1, int(index) - 1)
@@ -51,8 +51,8 @@ def all_heads(model: AnySeq2Seq) -> list[Head]:
 
 
 def find_heads(model: AnySeq2Seq, names: Iterable[str]) -> list[Head]:
-    """The heads of these names; an error if the model does not have one."""
-    if isinstance(names, str):  # which is an iterable of characters, too
+    """The heads with these names; it is an error if the model does not have one of them."""
+    if isinstance(names, str):  # a string is an iterable too, of its characters
         raise ConfigError(f"give heads as a list of names, not as one string; write ['{names}']")
     heads = [Head.parse(name) for name in names]
     for head in heads:

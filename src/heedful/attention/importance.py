@@ -1,4 +1,4 @@
-"""The importance of each head: how far the loss of a corpus would rise without it."""
+"""The importance of each head: how far the loss on a corpus would rise without it."""
 
 from collections.abc import Callable, Collection, Sequence
 
@@ -10,7 +10,7 @@ from heedful.data.batch import Batch
 from heedful.models.seq2seq import AnySeq2Seq
 from heedful.nn.loss import Loss, smoothed_loss
 
-Progress = Callable[[int, int], None]  # hears how many are done, and the total
+Progress = Callable[[int, int], None]  # called with the number done, and the total
 
 
 def estimate_importance(
@@ -21,9 +21,9 @@ def estimate_importance(
 ) -> dict[Head, float]:
     """How far the loss per target token depends on each head, to first order; heads in `off` are switched off already.
 
-    Each head of each sentence has a gate of one, and the derivatives of the loss by the gates say what happens when
-    they close; one forward and backward pass gives all of them. Their absolute values are added, sentence by sentence
-    (Michel et al., 2019): training ends where their sum over a corpus is about zero for every head.
+    Each head has a gate of one in each sentence, and the derivative of the loss by a gate says what happens when it
+    closes. One forward and backward pass gives all derivatives. We add their absolute values, sentence by sentence
+    (Michel et al., 2019): without the absolute value, training makes their sum over a corpus about zero for every head.
     """
     opened = open_gates(model)
     for head in off:
@@ -49,7 +49,7 @@ def ablate_heads(
     heads: Collection[Head],
     done: Progress = lambda count, total: None,
 ) -> dict[Head, float]:
-    """The true rise of the loss per target token without each head; takes a pass over the batches for each."""
+    """The actual rise of the loss per target token without each head; this takes one pass over the batches per head."""
     whole = corpus_loss(model, batches)
     rises: dict[Head, float] = {}
     for head in heads:

@@ -1,17 +1,17 @@
-"""What heads attend to, in numbers: means over the sentences of a corpus, in any order.
+"""Measures of what heads attend to: means over the sentences of a corpus.
 
-The position of a query is that of the piece to which its row belongs. An offset is how far after it a key stands, in
-pieces:
+The position of a query is that of the piece to which its row belongs. An offset says how many pieces after the query a
+key is:
 
 - encoder: key - query. 0 is the same token, -1 the previous one, +1 the next one.
 - decoder: a row belongs to the piece that it produced, and a column to the piece that was fed in. So -1, the previous
-  token, is the piece just written, and offsets of 0 or more are masked. The start symbol stands before the first piece.
-- cross: sentences differ in length, so the first target piece stands at the first source piece, the last (EOS) at the
-  last (EOS), and the others in proportion. Offsets may be fractions; "previous", "same" and "next" then mean the
-  nearest whole number.
+  token, is the piece just written, and offsets of 0 or more are masked. The start symbol comes before the first piece.
+- cross: sentences differ in length, so positions are scaled: the first target piece is at the first source piece, the
+  last (EOS) at the last (EOS), and the others in proportion. Offsets may be fractions, and count as "previous", "same"
+  or "next" by the nearest whole number.
 
-All rows count, including those of EOS, because the model computes with them. Only a row that sees no more than one key
-says nothing about its head and is left out: the first row of every decoder.
+All rows count, including those of EOS, because the model computes with them. The only exception is a row that sees just
+one key, such as the first row of every decoder: it says nothing about its head.
 """
 
 import unicodedata
@@ -23,12 +23,12 @@ from typing import TypeVar
 import numpy as np
 from jaxtyping import Bool, Float
 
-from heedful.attention.forced_decoding import Attention, HeadWeights
 from heedful.attention.head_names import KINDS, Head
+from heedful.attention.record import Attention, HeadWeights
 from heedful.nn.multi_head import Kind
 from heedful.text.tokenizer_kinds import EOS
 
-RARE_SHARE = 0.1  # of the running pieces count as rare
+RARE_SHARE = 0.1  # the share of the running pieces that count as rare
 REACH = 8  # larger offsets are counted together
 WINDOW = 3  # neighbouring offsets
 
@@ -40,7 +40,7 @@ _OfHead = dict[str, Float[np.ndarray, "*_values"]]
 
 @dataclass(frozen=True, slots=True)
 class PieceMarks:
-    """Which pieces of a sentence are punctuation, EOS or rare."""
+    """Marks for the pieces of a sentence that are punctuation, EOS or rare."""
 
     punctuation: Bool[np.ndarray, " pieces"]
     end: Bool[np.ndarray, " pieces"]
@@ -49,29 +49,29 @@ class PieceMarks:
 
 @dataclass(frozen=True, slots=True)
 class AttentionShare:
-    """The share of its weight that a head gives to some keys, in the rows that see such a key; 0 where none does."""
+    """The share of its weight that a head gives to some keys, in rows that see such a key; 0 if no row does."""
 
     share: float
     chance: float  # the share with uniform attention
 
     @property
     def over_chance(self) -> float:
-        """1 for all weight, 0 for no more than chance, corrected for chance as in Cohen's kappa.
+        """The share, corrected for chance as in Cohen's kappa: 1 for all weight, 0 for no more than chance.
 
-        Where chance gives nearly everything, the rest would only be rounding, so it is 0.
+        Where chance already gives nearly everything, only rounding is left, so it is 0.
         """
         return (self.share - self.chance) / (1.0 - self.chance) if self.chance < 0.99 else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class HeadMeasures:
-    """What one head does; means over rows, unless a comment says otherwise."""
+    """Everything measured of one head; values are means over rows unless a comment says otherwise."""
 
     sentences: int
     rows: int
     entropy: float  # of a row, in nats
     spread: float  # entropy over its maximum, the log of the number of keys that the row sees
-    strongest: float  # the largest weight of a row
+    strongest: float  # the largest weight in a row
     distance: float  # the offset without its sign, weighted by attention
     direction: float  # the offset, weighted by attention: negative is back, positive is ahead
     previous: AttentionShare
@@ -90,9 +90,9 @@ class HeadMeasures:
 
 
 def find_rare_pieces(sentences: Iterable[Sequence[str]]) -> frozenset[str]:
-    """The rarest pieces of a corpus, up to a tenth of its running pieces, but at least the rarest of all.
+    """The rarest pieces, which make up at most a tenth of the corpus; the very rarest always count.
 
-    Equally frequent pieces are all rare, or none of them is.
+    Equally frequent pieces are either all rare or none of them is.
     """
     counts = Counter(piece for pieces in sentences for piece in pieces)
     of_count = Counter(counts.values())
@@ -118,11 +118,11 @@ def _is_punctuation(text: str) -> bool:
 
 
 class HeadStatistics:
-    """Sums over sentences; you may read `measures` at any time."""
+    """Adds up sentences; you can read `measures` at any time."""
 
     def __init__(self) -> None:
         self._layers: dict[tuple[Kind, int], _Sums] = {}
-        self._chance: dict[Kind, _Sums] = {}  # the same sums for uniform attention
+        self._chance: dict[Kind, _Sums] = {}  # the same sums under uniform attention
         self._rows: dict[Kind, _Sums] = {}  # rows that see each kind of key, all rows, sentences
 
     def add(self, attention: Attention, source: PieceMarks, target: PieceMarks) -> None:
@@ -137,7 +137,7 @@ class HeadStatistics:
                 _add(self._layers, (kind, layer), _sums(weights.astype(np.float64), view))
 
     def measures(self) -> dict[Head, HeadMeasures]:
-        """The measures of all heads that had more than one key to choose from, in order."""
+        """The measures, in order, of all heads that ever had more than one key to choose from."""
         places = sorted(self._layers, key=lambda place: (KINDS.index(place[0]), place[1]))
         return {
             Head(kind, layer, index): _measures(_of_head(sums, index), _of_head(self._chance[kind], 0), rows)
@@ -149,11 +149,11 @@ class HeadStatistics:
 
 @dataclass(frozen=True, slots=True)
 class _View:
-    """What the queries of one attention see in one sentence pair."""
+    """The keys that the queries of one attention see in one sentence pair."""
 
     visible: Bool[np.ndarray, "query key"]
     offset: Float[np.ndarray, "query key"]
-    shares: Float[np.ndarray, "shares query key"]  # 1 where a key is of this sort and visible
+    shares: Float[np.ndarray, "shares query key"]  # 1 where a key is visible and of this sort
     buckets: Float[np.ndarray, "buckets query key"]  # the same for each offset from -REACH to REACH
 
     @property
@@ -186,7 +186,7 @@ def _view(kind: Kind, source: PieceMarks, target: PieceMarks) -> _View:
             seen = _shift_right(target)
             special = key == 0
         case "cross":
-            own = query if queries > 1 else query + 1  # the only piece is the last
+            own = query if queries > 1 else query + 1  # a single piece counts as the last
             offset = key - own * (keys - 1) / max(1, queries - 1)
     step = np.rint(offset)
     sorts = (
@@ -280,8 +280,8 @@ def _stability(sums: _OfHead, sentences: float) -> float:
     """How similar the patterns of the sentences are, where a pattern is the weight of each offset from -8 to 8.
 
     It is one over the effective number of patterns: exp(-D), where D is the Jensen-Shannon divergence of all sentences,
-    the entropy of their mean pattern minus the mean entropy of their patterns. It is 1 where all sentences are alike,
-    1/n where n sentences have nothing in common, and it can be summed up sentence by sentence.
+    the entropy of their mean pattern minus the mean entropy of their patterns. It is 1 if all sentences are alike, and
+    1/n if n sentences have nothing in common. It can be added up sentence by sentence.
     """
     together = float(_entropy(sums["sentence pattern"][None] / sentences)[0])
     apart = float(sums["sentence entropy"]) / sentences

@@ -1,7 +1,7 @@
-"""Heads switched off for a while, and heads removed for good.
+"""Switch heads off temporarily, or remove them for good.
 
-A head is switched off by a gate: its result is multiplied by zero before the output layer adds the heads up. It is
-removed by cutting its rows and columns out of the matrices, which become smaller.
+A gate switches a head off: it multiplies the head's result by zero before the output layer adds up the heads. Removing
+a head cuts its rows and columns out of the matrices, which become smaller.
 """
 
 from collections import Counter, defaultdict
@@ -22,7 +22,7 @@ from heedful.nn.attention import CrossAttention, SelfAttention
 from heedful.nn.linear import Linear
 from heedful.nn.multi_head import Kind
 
-HeadGates = dict[tuple[Kind, int], Float[Tensor, "*sentences heads"]]  # of each layer of each attention
+HeadGates = dict[tuple[Kind, int], Float[Tensor, "*sentences heads"]]  # for each kind of attention and layer
 
 
 def open_gates(model: AnySeq2Seq) -> HeadGates:
@@ -51,7 +51,7 @@ def apply_gates(model: AnySeq2Seq, gates: HeadGates) -> Iterator[None]:
 
 @contextmanager
 def switch_off_heads(model: AnySeq2Seq, heads: Iterable[Head]) -> Iterator[None]:
-    """Within this context, the model runs without these heads; gates that are set already stay.
+    """Within this context, the model runs without these heads; gates that are already set stay.
 
     Layers that keep all their heads run as fast as before.
     """
@@ -66,7 +66,7 @@ def switch_off_heads(model: AnySeq2Seq, heads: Iterable[Head]) -> Iterator[None]
 
 
 def choose_least_important(importance: Mapping[Head, float], count: int) -> list[Head]:
-    """At most `count` of the least important heads; each layer of each attention keeps at least one."""
+    """The `count` least important heads, or fewer: each layer of each attention keeps at least one."""
     left = Counter((head.kind, head.layer) for head in importance)
     chosen: list[Head] = []
     for head in sorted(importance, key=lambda head: importance[head]):
@@ -77,7 +77,7 @@ def choose_least_important(importance: Mapping[Head, float], count: int) -> list
 
 
 def remove_heads(model: Transformer, heads: Collection[Head]) -> tuple[ModelConfig, dict[str, Tensor]]:
-    """Configuration and weights of the model without these heads: the same function as with `switch_off_heads`."""
+    """The configuration and weights without these heads; the model computes the same as with `switch_off_heads`."""
     weights = {name: weight.detach() for name, weight in model.named_parameters()}
     names = {module: name for name, module in model.named_modules()}
     counts: dict[Kind, list[int]] = defaultdict(list)
@@ -123,7 +123,7 @@ def _keep_heads(attention: SelfAttention | CrossAttention, kept: Sequence[int], 
 
 
 def _find_indices(kept: Sequence[int], heads: int, widths: Sequence[int]) -> Int[Tensor, " indices"]:
-    """The rows of these heads in matrices that stand one below the other, each with heads of its own width."""
+    """The rows of these heads in several stacked matrices, whose heads may differ in width."""
     indices: list[int] = []
     start = 0
     for width in widths:

@@ -1,24 +1,33 @@
-"""Attention weights as they are computed.
+"""Record attention weights while a model runs.
 
 >>> with record_attention(model) as record:                    # doctest: +SKIP
 ...     logits = model.decode(target_in, lengths, model.encode(source, source_lengths))
->>> record.weights("cross", 0)  # of layer 1: batch x heads x query x key; rows past a sentence's end mean nothing
+>>> record.weights("cross", 0)  # layer 1: batch x heads x query x key; rows past the end of a sentence mean nothing
+
+`force_decode` runs a model on finished translations. Given a whole target, a decoder computes exactly what it computed
+step by step during the search (law 1 of `heedful.models.seq2seq`), so the record shows what happened in the hypothesis
+that the search returned.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 
-from jaxtyping import Float
+import numpy as np
+import torch
+from jaxtyping import Float, Int
 from torch import Tensor
 
+from heedful.attention.head_names import Head
+from heedful.data.batch import pack
 from heedful.errors import ConfigError
 from heedful.models.seq2seq import AnySeq2Seq
 from heedful.nn.multi_head import Kind, WeightsHook
 
 
 class AttentionRecord:
-    """The recorded weights, call by call."""
+    """The recorded weights of every call."""
 
     def __init__(self) -> None:
         self.calls: dict[tuple[Kind, int], list[Float[Tensor, "batch heads query key"]]] = defaultdict(list)
@@ -37,9 +46,10 @@ class AttentionRecord:
 
 @contextmanager
 def record_attention(model: AnySeq2Seq, only: Kind | None = None) -> Iterator[AttentionRecord]:
-    """Within this context, record what every head attends to; `only` one kind of attention, or all.
+    """Within this context, record what every head attends to, in `only` one kind of attention or in all.
 
-    Fused kernels never form the weights, so the model takes the plain path meanwhile: the same results up to rounding.
+    Fused kernels never compute the weights, so meanwhile the model takes the plain path, with the same results up to
+    rounding.
     """
     record = AttentionRecord()
     watched = [
@@ -56,3 +66,81 @@ def record_attention(model: AnySeq2Seq, only: Kind | None = None) -> Iterator[At
     finally:
         for (attention, _), old in zip(watched, before, strict=True):
             attention.weights_hook = old
+
+
+START_PIECE = "<s>"  # how we show the symbol that a decoder starts from
+HeadWeights = Float[np.ndarray, "_heads _query _key"]  # sizes depend on the kind
+
+
+@dataclass(frozen=True, slots=True)
+class Attention:
+    """All attention weights of one sentence pair, one array per layer. Kinds that the model does not have are empty.
+
+    Each row of `decoder` and `cross` belongs to the position that produced a target piece. The columns of `decoder` are
+    the inputs: the start symbol, then all target pieces except the last.
+    """
+
+    encoder: tuple[HeadWeights, ...]
+    decoder: tuple[HeadWeights, ...]
+    cross: tuple[HeadWeights, ...]
+
+    def of(self, kind: Kind) -> tuple[HeadWeights, ...]:
+        """The layers of one kind of attention."""
+        match kind:
+            case "encoder":
+                return self.encoder
+            case "decoder":
+                return self.decoder
+            case "cross":
+                return self.cross
+
+    def __getitem__(self, head: Head) -> Float[np.ndarray, "_query _key"]:
+        return self.of(head.kind)[head.layer][head.index]
+
+
+@dataclass(frozen=True, slots=True)
+class ForcedDecoding:
+    """The attention weights and probabilities of a model as it reads a given target."""
+
+    attention: Attention
+    log_probs: Float[np.ndarray, " target"]  # of each target piece
+    best: Int[np.ndarray, "target ranks"]  # the likeliest pieces at each position
+    best_log_probs: Float[np.ndarray, "target ranks"]
+
+
+@torch.inference_mode()
+def force_decode(
+    model: AnySeq2Seq, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], ranks: int = 5
+) -> list[ForcedDecoding]:
+    """Run the model on these targets; all ids end in EOS, except targets that were cut off."""
+    device = next(model.parameters()).device
+    source, source_lengths = (tensor.to(device) for tensor in pack(sources))
+    target_in, lengths = (tensor.to(device) for tensor in pack([[model.pad_id, *target[:-1]] for target in targets]))
+    with record_attention(model) as record:
+        logits = model.decode(target_in, lengths, model.encode(source, source_lengths))
+    log_probs = logits.float().log_softmax(-1)
+    target_out, _ = pack(targets)
+    own = log_probs.gather(1, target_out.to(device)[:, None])[:, 0].cpu().numpy()
+    top = log_probs.topk(min(ranks, log_probs.shape[1]))
+    best, best_log_probs = top.indices.cpu().numpy(), top.values.cpu().numpy()
+    ends = np.cumsum(lengths.cpu().numpy())
+    parts = zip(*(np.split(rows, ends[:-1]) for rows in (own, best, best_log_probs)), strict=True)
+    return [
+        ForcedDecoding(_extract_sentence(record, number, len(sources[number]), len(targets[number])), *part)
+        for number, part in enumerate(parts)
+    ]
+
+
+def _extract_sentence(record: AttentionRecord, sentence: int, source: int, target: int) -> Attention:
+    """The weights of one sentence, without padding."""
+    sizes: dict[Kind, tuple[int, int]] = {
+        "encoder": (source, source),
+        "decoder": (target, target),
+        "cross": (target, source),
+    }
+    layers: dict[Kind, list[HeadWeights]] = {kind: [] for kind in sizes}
+    for kind, layer in sorted(record.calls):
+        queries, keys = sizes[kind]
+        weights = record.weights(kind, layer)[sentence, :, :queries, :keys]
+        layers[kind].append(weights.float().cpu().numpy())
+    return Attention(tuple(layers["encoder"]), tuple(layers["decoder"]), tuple(layers["cross"]))

@@ -1,13 +1,14 @@
 """Name each head by what it mostly does. The rules are tried in this order:
 
-1. previous token, next token, same token, delimiter, alignment, rare word: of those that reach their threshold, the one
-   furthest over chance. In cross attention, alignment takes the place of previous, next and same token.
+1. previous token, next token, same token, delimiter, alignment, rare word: among those that reach their threshold, the
+   one furthest above chance. In cross attention, alignment takes the place of previous, next and same token.
 2. positional: the same three neighbouring offsets in most sentences.
 3. broad: weight spread over many keys.
 4. mixed: none of these.
 
-Thresholds apply to `AttentionShare.over_chance`. So neither short sentences, in which every head must look at the
-neighbours, nor texts with much punctuation make roles. The thresholds were set by looking at heads; they are no law.
+Thresholds apply to `AttentionShare.over_chance`, so a head does not get a role just because sentences are short, where
+every head must look at the neighbours, or because a text has much punctuation. We set the thresholds by looking at many
+heads; they are conventions, not laws.
 """
 
 from collections.abc import Mapping
@@ -42,11 +43,11 @@ ROLE_COLOURS: dict[RoleName, str] = {
     "mixed": "#d5d5d5",
 }
 
-MOSTLY = 0.4  # about half of the weight, where chance alone gives a seventh
+MOSTLY = 0.4  # about half of the weight, if chance alone gives a seventh
 ALIGNED = 0.3  # lower, because word order differs: even a perfect alignment is not all on the diagonal
-FOR_RARE = 0.2  # lower, because a sentence may have only a part of one rare word
+FOR_RARE = 0.2  # lower, because a sentence may contain only part of one rare word
 STABLE = 0.85  # below it, a head follows the words more than the positions
-SPREAD = 0.75  # effectively 8 of 16 keys, since 16 ** 0.75 = 8
+SPREAD = 0.75  # as if spread evenly over 8 of 16 keys, since 16 ** 0.75 = 8
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,20 +25,19 @@ from heedful.cli.common import (
 
 if TYPE_CHECKING:
     from heedful.metrics.breakdown import BucketScore
-    from heedful.metrics.comparison import Comparison, Sentence
-    from heedful.metrics.significance import MetricTest, SystemTest
+    from heedful.metrics.comparison import Comparison, MetricTest, Sentence, SystemTest
 
 _SHOWN = 5  # sentences each way
 
 SystemsArgument = Annotated[
-    list[Path], typer.Argument(help="Models, or files of translations, one a line; the first is the baseline.")
+    list[Path], typer.Argument(help="Models, or files with one translation per line; the first is the baseline.")
 ]
 
 
 def compare(
     systems: SystemsArgument,
-    reference: Annotated[list[Path], typer.Option(help="Translation by people, one a line. Can be repeated.")],
-    source: Annotated[Path | None, typer.Option(help="The source text, one sentence a line; models need it.")] = None,
+    reference: Annotated[list[Path], typer.Option(help="Human translations, one per line. Can be repeated.")],
+    source: Annotated[Path | None, typer.Option(help="The source text, one sentence per line; models need it.")] = None,
     html: Annotated[Path | None, typer.Option(help="Write a page with every sentence to this file.")] = None,
     beam: BeamOption = None,
     settings: SearchOption = None,
@@ -81,7 +80,7 @@ def _facts(found: "Comparison") -> dict[str, object]:
 
 
 def _sections(found: "Comparison") -> Iterator[str]:
-    """The text for a terminal, part by part."""
+    """The parts of the text for a terminal."""
     for test in found.tests:
         yield _scores(test, found.names)
     yield _against_first(found)
@@ -120,7 +119,7 @@ def _against_first(found: "Comparison") -> str:
 
 
 def _parts(title: str, counted: str, parts: "Sequence[BucketScore]", names: Sequence[str]) -> str:
-    width = max(len(part.name) for part in parts)  # all to the left, numbers or not
+    width = max(len(part.name) for part in parts)  # align all of them to the left, even numbers
     rows = [(part.name.ljust(width), str(part.count), *(f"{value:.2f}" for value in part.values)) for part in parts]
     return f"{title}\n{console.table([('', counted, *names), *rows])}"
 

@@ -31,15 +31,15 @@ if TYPE_CHECKING:
 def evaluate(
     run: ModelArgument,
     source: Annotated[
-        Path | None, typer.Option(help="The test set, one sentence a line; default is the experiment's.")
+        Path | None, typer.Option(help="The test set, one sentence per line; default is the experiment's.")
     ] = None,
-    reference: Annotated[list[Path] | None, typer.Option(help="Its translation by people. Can be repeated.")] = None,
+    reference: Annotated[list[Path] | None, typer.Option(help="Its human translation. Can be repeated.")] = None,
     output: Annotated[Path | None, typer.Option(help="Write the translations here.")] = None,
     others: WithOption = None,
     beam: BeamOption = None,
     settings: SearchOption = None,
     tokenize: Annotated[str, typer.Option(help="sacreBLEU's tokenizer; default is the experiment's.")] = "",
-    language: Annotated[str, typer.Option(help="Target language, two letters; default is from the file name.")] = "",
+    language: Annotated[str, typer.Option(help="Target language, two letters; default is the file name's.")] = "",
     device: DeviceOption = "auto",
     engine: EngineOption = "auto",
     as_json: JsonOption = False,

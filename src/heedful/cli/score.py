@@ -27,18 +27,18 @@ if TYPE_CHECKING:
 
 def score(
     run: ModelArgument,
-    source: Annotated[Path, typer.Option(help="Texts, one a line.")],
+    source: Annotated[Path, typer.Option(help="Texts, one per line.")],
     target: Annotated[Path, typer.Option(help="Their translations, line by line.")],
-    output: Annotated[Path | None, typer.Option(help="Where to write; else standard output.")] = None,
+    output: Annotated[Path | None, typer.Option(help="Write to this file instead of standard output.")] = None,
     others: WithOption = None,
     device: DeviceOption = "auto",
     engine: EngineOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
-    """Score given translations: one line each with the log-probability that a model gives it and the mean per piece.
+    """Score given translations: one line each, with the log-probability and its mean per piece.
 
-    With --json, each piece and word has its own log-probability, and the last line is the total. The perplexity goes to
-    standard error.
+    With --json, every piece and word has its own log-probability, and the last line is for the whole file. The
+    perplexity is printed to standard error.
     """
     check_output(output, read=[source, target])
     from heedful.data.pairs import read_parallel

@@ -39,9 +39,9 @@ def study(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Run one of the paper's comparisons, and show our figures beside the paper's.
+    """Run one of the paper's comparisons, and show our figures next to the paper's.
 
-    Finished rows are kept: the same command continues where it stopped.
+    Finished rows are kept. If you interrupt a study, the same command continues it.
     """
     names = _named(name)
     if scale not in _SCALES:
@@ -102,7 +102,7 @@ def _run(name: Study, plan: "StudyPlan", as_json: bool) -> int:
         console.out(outcome.as_json())
     else:
         _show(outcome)
-    if not plan.dry_run:  # which must not take the place of results
+    if not plan.dry_run:  # its list must not replace results
         plan.report.say(f"written: {', '.join(map(str, outcome.write(plan.folder)))}")
     return 0
 

@@ -28,7 +28,7 @@ class ActiveHypotheses:
 class Candidates:
     """Hypotheses by sentence, best first; a slot with log-probability -inf is empty.
 
-    A hypothesis is `token` after `row`, the row of its parent among those that the step at `length` was given.
+    A hypothesis is its parent plus `token`. `row` is the row of the parent in the batch of the step at `length`.
     """
 
     score: Float[Tensor, "sentences slots"]
@@ -38,17 +38,17 @@ class Candidates:
     token: Int[Tensor, "sentences slots"]
 
     def keep(self, wanted: Bool[Tensor, "sentences slots"]) -> "Candidates":
-        """The same slots, with all but the wanted ones emptied."""
+        """Empty all slots except the wanted ones."""
         score = self.score.where(wanted, NEVER)
         return Candidates(score, self.log_prob.where(wanted, NEVER), self.length, self.row, self.token)
 
     def merge_by_score(self, more: "Candidates") -> "Candidates":
-        """The best of both, in as many slots as these have; of equal scores, these come first."""
+        """The best of both, in as many slots as `self` has; where scores are equal, those of `self` come first."""
         order = torch.cat([self.score, more.score], dim=1).sort(dim=1, descending=True, stable=True).indices
         return self._merge(more, order)
 
     def fill_up_with(self, more: "Candidates") -> "Candidates":
-        """These, and the others only in empty slots, whatever their scores."""
+        """Put the others into empty slots only, whatever their scores."""
         empty = torch.cat([self.score, more.score], dim=1) == NEVER
         return self._merge(more, empty.to(torch.uint8).sort(dim=1, stable=True).indices)
 
@@ -68,7 +68,7 @@ class Candidates:
 
 
 def empty_candidates(sentences: int, slots: int, device: torch.device) -> Candidates:
-    """Empty slots for each sentence."""
+    """The same number of empty slots for every sentence."""
     nothing = torch.full((sentences, slots), NEVER, device=device)
     zero = torch.zeros(sentences, slots, dtype=torch.long, device=device)
     return Candidates(nothing, nothing, zero, zero, zero)
@@ -82,7 +82,7 @@ class Backpointers:
     tokens: list[Int[Tensor, " rows"]] = field(default_factory=list)
 
     def append(self, parents: Int[Tensor, " rows"], tokens: Int[Tensor, " rows"]) -> None:
-        """Add the rows that the next step will be given."""
+        """Add the rows of the next step."""
         self.parents.append(parents)
         self.tokens.append(tokens)
 
@@ -115,17 +115,18 @@ def beam_search(
     n_best: int = 1,
     prefixes: Sequence[Sequence[int]] = (),
 ) -> list[list[Hypothesis]]:
-    """The best hypotheses of each sentence, best first; `state` has one row a sentence, `max_lengths` count EOS.
+    """The best hypotheses of each sentence, best first.
+
+    `state` has one row per sentence, and `max_lengths` count EOS.
 
     At each step the best 2 x beam continuations of a sentence are candidates. Those that end go to a pool; the best
     `beam` of the others stay active. An active hypothesis can at best keep its log-probability up to the maximum
     length. Once its score would be too low for the pool even then, it is dropped: everything that could follow from it
     would rank below everything that is kept. So dropping never changes the result, and the pool needs only `n_best`
-    slots.
-    Hypotheses that are cut off at the maximum length count only where fewer than `n_best` have finished.
+    slots. Hypotheses that are cut off at the maximum length count only where fewer than `n_best` have finished.
 
-    With a beam of 1 there is one candidate, which makes it greedy search: an EOS in second place is not taken.
-    Each output begins with its sentence's prefix, if there are any.
+    With a beam of 1 there is one candidate, so this is greedy search: an EOS in second place is not taken. If there are
+    `prefixes`, each output begins with its own.
     """
     check_search_options(config, n_best)
     device, sentences = max_lengths.device, len(max_lengths)
@@ -171,7 +172,7 @@ def penalty_table(longest: int, config: SearchConfig, device: torch.device) -> F
 
 
 def start_hypotheses(sentences: int, special: SpecialTokens, beam: int, device: torch.device) -> ActiveHypotheses:
-    """One empty hypothesis a sentence."""
+    """One empty hypothesis per sentence."""
     slots = torch.arange(sentences, device=device) * beam
     tokens = torch.full_like(slots, special.start)
     return ActiveHypotheses(slots, torch.zeros(sentences, device=device), tokens, tokens.new_empty(sentences, 0))
@@ -192,7 +193,7 @@ def extend_hypotheses(
     length: int,
     penalty: Float[Tensor, ""],
 ) -> Candidates:
-    """The best continuations of each sentence out of those of each row; ties go by the parent's rank, then by id."""
+    """The best continuations of each sentence, chosen from those of its rows; ties go by parent's rank, then by id."""
     count, each = count_candidates(beam), values.shape[1]
     # A slot without a row has no continuation, so sentences need not have equally many rows.
     totals = values.new_full((sentences * beam, each), NEVER)
@@ -226,7 +227,7 @@ def _activate(
     beam: int,
     history: Int[Tensor, "rows produced"],
 ) -> ActiveHypotheses:
-    """The survivors as rows, by sentence and then by rank."""
+    """Number the survivors as rows, by sentence and then by rank."""
     ranks = survives.cumsum(dim=1) - 1
     sentence = torch.arange(len(ranks), device=ranks.device).unsqueeze(1)
     slots = (sentence * beam + ranks)[survives]

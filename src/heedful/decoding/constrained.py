@@ -1,8 +1,10 @@
-"""Beam search whose outputs all contain the phrases that are required of them.
+"""Beam search whose outputs all contain the phrases that are required of them (Post and Vilar, 2018).
 
-After Post and Vilar (2018): the tokens that continue a phrase are always candidates, and the beam is shared between
-hypotheses that have more and those that have fewer tokens of their phrases. So the improbable first token of a phrase
-is not lost to hypotheses without it. Where the output has just enough room left, only phrases continue.
+The tokens that continue a phrase are always candidates. The beam is divided between hypotheses that have many tokens of
+their phrases and those that have few, so the improbable first token of a phrase is not crowded out by hypotheses
+without it. Once the output has only just enough room left, every token must continue a phrase.
+
+An automaton counts how far each hypothesis has come with its phrases.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,18 +16,137 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from heedful.config.experiment import SearchConfig
-from heedful.decoding.automaton import START, PhraseAutomaton
 from heedful.decoding.hypothesis import NOT_FINITE, Hypothesis, check_search_options, length_penalty
 from heedful.decoding.step_function import NEVER, S, SpecialTokens, StepFunction, select_rows
-from heedful.decoding.token_constraints import TokenConstraints, WordBoundaries, check_constraints, no_room_error
+from heedful.decoding.token_constraints import (
+    Phrase,
+    TokenConstraints,
+    WordBoundaries,
+    check_constraints,
+    no_room_error,
+)
 from heedful.decoding.token_rules import make_token_rules
 from heedful.decoding.topk import top_log_probs
 from heedful.errors import Diverged
 
+START = 0  # the state of an empty output
+
+
+@dataclass(frozen=True, slots=True)
+class _Spelling:
+    """One way to write a phrase."""
+
+    phrase: int
+    tokens: tuple[int, ...]
+    close: bool  # only where no space has to come before it
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """Everything about the tokens so far that matters for the phrases."""
+
+    met: frozenset[int]  # phrases that the output contains, whatever follows
+    ended: frozenset[int]  # phrases that are met unless the next token extends their last word
+    begun: frozenset[tuple[int, int]]  # spellings, each with the number of its tokens that the output ends with
+    open: bool  # whether a word may begin without a space
+
+
+class PhraseAutomaton:
+    """A state machine over tokens. Its states are numbers and are made when first reached; short phrases have few."""
+
+    def __init__(self, phrases: Sequence[Phrase], boundaries: WordBoundaries) -> None:
+        self._boundaries = boundaries
+        self._sizes = [len(phrase.tokens) for phrase in phrases]
+        spellings = [(number, phrase.tokens, False) for number, phrase in enumerate(phrases)]
+        spellings += [(number, phrase.close, True) for number, phrase in enumerate(phrases) if phrase.close]
+        self._spellings = [_Spelling(*spelling) for spelling in spellings]
+        self._alphabet = frozenset(token for spelling in self._spellings for token in spelling.tokens)
+        self._states: list[_State] = []
+        self._numbers: dict[_State, int] = {}
+        self._transitions: dict[tuple[int, int], int] = {}
+        self._remaining: list[int] = []
+        self._continuations: list[tuple[int, ...]] = []
+        nothing: frozenset[int] = frozenset()
+        self._number(_State(nothing, nothing, frozenset(), open=True))
+
+    def advance(self, state: int, token: int) -> int:
+        """The state after one more token."""
+        if token not in self._alphabet:  # outside all phrases, only the kind of a token matters
+            glues, opens = token in self._boundaries.glues, token in self._boundaries.opens
+            found = self._transitions.get((state, -1 - glues - 2 * opens))
+            if found is None:
+                found = self._transitions[state, -1 - glues - 2 * opens] = self._number(self._after(state, token))
+            return found
+        found = self._transitions.get((state, token))
+        if found is None:
+            found = self._transitions[state, token] = self._number(self._after(state, token))
+        return found
+
+    def remaining(self, state: int) -> int:
+        """The number of tokens that are enough to meet all phrases; some token of `continuations` always lowers it.
+
+        Overlapping phrases might need fewer: the count assumes that no phrase begins as another ends.
+        """
+        return self._remaining[state]
+
+    def continuations(self, state: int) -> tuple[int, ...]:
+        """The tokens that continue a phrase, or begin one that is not met."""
+        return self._continuations[state]
+
+    def _number(self, state: _State) -> int:
+        number = self._numbers.get(state)
+        if number is None:
+            number = self._numbers[state] = len(self._states)
+            self._states.append(state)
+            self._remaining.append(self._count_remaining(state))
+            next_ones = (self._spellings[spelling].tokens[written] for spelling, written in self._in_progress(state))
+            self._continuations.append(tuple(sorted(set(next_ones))))
+        return number
+
+    def _in_progress(self, state: _State) -> set[tuple[int, int]]:
+        """The spellings that the next token may continue or begin."""
+        fresh = {
+            (number, 0)
+            for number, spelling in enumerate(self._spellings)
+            if spelling.phrase not in state.met | state.ended and (state.open or not spelling.close)
+        }
+        return fresh | state.begun
+
+    def _after(self, number: int, token: int) -> _State:
+        state, spellings = self._states[number], self._spellings
+        met = state.met if token in self._boundaries.glues else state.met | state.ended
+        advanced = {
+            (n, written + 1) for n, written in self._in_progress(state) if spellings[n].tokens[written] == token
+        }
+        ended = {spellings[n].phrase for n, written in advanced if written == len(spellings[n].tokens)} - met
+        begun = {
+            (n, written)
+            for n, written in advanced
+            if written < len(spellings[n].tokens) and spellings[n].phrase not in met | ended
+        }
+        return _State(met, frozenset(ended), frozenset(begun), token in self._boundaries.opens)
+
+    def _count_remaining(self, state: _State) -> int:
+        """See `remaining`: phrases that ended stay met, or a phrase in progress continues and extends them."""
+        kept = self._count_missing(state, state.met | state.ended, glued=False)
+        return min(kept, self._count_missing(state, state.met, glued=True)) if state.ended else kept
+
+    def _count_missing(self, state: _State, met: frozenset[int], *, glued: bool) -> int:
+        """The tokens of all other phrases, minus those already written of the one that has come furthest."""
+        sizes, glues = self._sizes, self._boundaries.glues
+        free = glued or not state.ended
+        written_of = [
+            sizes[spelling.phrase] - (len(spelling.tokens) - written)
+            for spelling, written in ((self._spellings[number], written) for number, written in state.begun)
+            if free or spelling.tokens[written] not in glues
+        ]
+        whole = sum(size for phrase, size in enumerate(sizes) if phrase not in met)
+        return whole - max(written_of, default=0) if written_of and max(written_of) > 0 else whole
+
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """A hypothesis; `parent` is its row in the step before."""
+    """A hypothesis; `parent` is its row in the previous step."""
 
     parent: int
     log_prob: float
@@ -35,7 +156,7 @@ class _Row:
 
 @dataclass(slots=True)
 class _SentenceSearch:
-    """The search of one sentence so far, with its `n_best` best outputs."""
+    """The state of the search for one sentence, with the best outputs so far."""
 
     automaton: PhraseAutomaton
     prefix: tuple[int, ...]
@@ -89,7 +210,7 @@ def constrained_search(
 
 
 def _start_sentence(constraints: TokenConstraints, boundaries: WordBoundaries, max_length: int) -> _SentenceSearch:
-    """Refuses constraints that do not fit into `max_length`."""
+    """Start the search for one sentence; constraints that do not fit into `max_length` are refused."""
     automaton = PhraseAutomaton(constraints.phrases, boundaries)
     progress = START
     for token in constraints.prefix:
@@ -110,7 +231,7 @@ def _list_continuations(
 ) -> Iterator[tuple[int, _Row, dict[int, float]]]:
     """For each row its number, itself, and the tokens that may follow with their log-probabilities.
 
-    These are the likeliest tokens, all that continue a phrase, and EOS.
+    These are the likeliest tokens, all tokens that continue a phrase, and EOS.
     """
     values, ids = (column.tolist() for column in top_log_probs(log_probs, 2 * config.beam))
     plain = logits.float().log_softmax(dim=1)  # a rule against repeats must not exclude a required token
@@ -158,7 +279,7 @@ def _select(sentence: _SentenceSearch, found: list[_Row], eos: int, config: Sear
         several.sort(key=lambda hypothesis: -hypothesis.score)
         del several[n_best:]
     if len(sentence.finished) == n_best:
-        # As in plain beam search: drop what could not win even if it stayed as probable up to the maximum length.
+        # As in plain beam search: drop rows that could not win even if they stayed as probable to the end.
         largest = length_penalty(float(sentence.max_length), config.alpha, config.penalty)
         unfinished = [row for row in unfinished if row.log_prob / largest > sentence.finished[-1].score]
     sentence.active = _allocate_beam(unfinished, sentence.automaton, config.beam)

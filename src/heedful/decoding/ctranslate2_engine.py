@@ -1,11 +1,11 @@
-"""The CTranslate2 engine: it runs Transformers on a CPU several times as fast as PyTorch, without importing PyTorch.
+"""The CTranslate2 engine runs Transformers on a CPU several times as fast as PyTorch, without importing PyTorch.
 
 Its beam search extends the same hypotheses as ours, step by step. It differs in three ways, which this module corrects:
 
 - It ranks by length^alpha. So it returns all hypotheses that it found, and they are ranked again by our penalty.
 - One maximum length holds for a whole batch. A sentence whose output exceeds its own is searched again alone.
-- The probability of a forbidden token goes to the others. So PAD, which no trained model produces, is allowed; if it
-  occurs nevertheless, the sentence is searched again without it and scored with it.
+- It gives the probability of a forbidden token to the others. So PAD, which no trained model produces, is allowed. If
+  it occurs nevertheless, the sentence is searched again with PAD forbidden, and scored with PAD allowed.
 
 It also stops earlier: see `PATIENCE`.
 """
@@ -25,8 +25,8 @@ from heedful.decoding.token_constraints import NO_BOUNDARIES, UNCONSTRAINED, Tok
 from heedful.errors import ConfigError, DataError, Diverged, FolderError
 from heedful.process_memory import keep_freed_memory
 
-# It stops when this times the beam have finished; ours stops when no active hypothesis can win any more. Waiting for
-# more makes more translations equal to ours, but not with 8-bit numbers: their rounding changes many times as many.
+# CTranslate2 stops when this times the beam have finished; our search stops when no active hypothesis can still win.
+# More patience makes more translations equal to ours, except with 8-bit numbers, where rounding changes far more.
 PATIENCE, PATIENCE_INT8 = 1.25, 1.0
 _MIN_PENALTY = 1e-6  # without a penalty it stops by another rule, which mixes up the sentences of a batch
 _BATCH_TOKENS, _BATCH_TOKENS_INT8 = 6000, 3000  # source tokens times beam that one worker decodes at a time
@@ -35,12 +35,12 @@ _Scored = list[tuple[Ids, float]]  # tokens and log-probability of each hypothes
 
 
 class CTranslate2Engine:
-    """A model in CTranslate2's format, as `heedful.formats.ctranslate2` writes it."""
+    """Runs a model in CTranslate2's format, as `heedful.formats.ctranslate2` writes it."""
 
     name: EngineName = "ctranslate2"
 
     def __init__(self, folder: Path, workers: int = 0) -> None:
-        """Load it for so many workers of one thread each; 0: one a core, which is faster than one for all."""
+        """Load it for this many workers of one thread each; 0: one per core, faster than one worker with all cores."""
         self.workers = workers or _count_cores()
         self._source, self._target = _read_vocabularies(folder)
         self._ids = {piece: number for number, piece in enumerate(self._target)}
@@ -65,11 +65,11 @@ class CTranslate2Engine:
         self._translator = _load(folder, "int8" if quantised else "float32", self.workers)
 
     def share_threads(self, workers: int) -> AbstractContextManager[None]:
-        """Does nothing: it has threads of its own."""
+        """Do nothing: CTranslate2 has its own threads."""
         return nullcontext()
 
     def find_limitation(self, search: SearchConfig, constraints: TokenConstraints, length: int = 0) -> str:
-        """The reason why it cannot do this search. Some it could do in its own way, with other results than ours."""
+        """The reason why this search is not for CTranslate2: it cannot do it, or gives other results than ours."""
         plain = {"method": "beam", "groups": 1, "min_length": 0}
         for key, default in plain.items():
             if (value := getattr(search, key)) != default:
@@ -88,7 +88,7 @@ class CTranslate2Engine:
         constraints: Sequence[TokenConstraints] = (),
         boundaries: WordBoundaries = NO_BOUNDARIES,
     ) -> list[list[Hypothesis]]:
-        """The best hypotheses of each sentence, best first; it refuses all constraints."""
+        """The best hypotheses of each sentence, best first; all constraints are refused."""
         check_search_options(search, n_best)
         for each in constraints or [UNCONSTRAINED]:
             if reason := self.find_limitation(search, each):
@@ -164,7 +164,7 @@ class CTranslate2Engine:
         return [(empty, score)]
 
     def _rank(self, found: _Scored, search: SearchConfig) -> list[Hypothesis]:
-        """By our own penalty, the best first; outputs that were cut off come last."""
+        """Rank by our own penalty, best first; outputs that were cut off come last."""
         hypotheses = []
         for tokens, log_prob in found:
             if not math.isfinite(log_prob):
@@ -182,7 +182,7 @@ class CTranslate2Engine:
 
 
 def _count_cores() -> int:
-    """The cores that this process may use, where the system says."""
+    """The number of cores that this process may use, if the system says, or else of all cores."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

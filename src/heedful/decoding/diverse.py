@@ -1,4 +1,4 @@
-"""Diverse beam search (Vijayakumar et al., 2018): a beam in groups that are kept apart from each other."""
+"""Diverse beam search (Vijayakumar et al., 2018): groups of a beam that avoid each other's tokens."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -34,7 +34,7 @@ class _Group:
     pool: Candidates
     cut_off: Candidates
     active: ActiveHypotheses
-    rows: Int[Tensor, " rows"]  # of the whole batch; after a step: the parents' rows
+    rows: Int[Tensor, " rows"]  # numbers within the whole batch; just after a step, those of the parents
 
 
 def diverse_search(
@@ -49,9 +49,9 @@ def diverse_search(
 ) -> list[list[Hypothesis]]:
     """Hypotheses of each sentence, best first, from as many groups as possible; there may be fewer than `n_best`.
 
-    The groups search one after the other at each position. For a group, each hypothesis of an earlier group that has a
-    token at this position makes that token less probable by `diversity`. This decides which hypotheses stay active, and
-    enters no score. One group is plain beam search.
+    At each position the groups search one after the other. Each time an earlier group has taken a token at this
+    position, that token becomes less probable by `diversity` for the later groups. This decides which hypotheses stay
+    active, but changes no score. With one group, it is plain beam search.
     """
     check_search_options(config, n_best)
     if config.beam % config.groups:
@@ -97,7 +97,7 @@ def _start_groups(
 
 
 def _number_rows(groups: Sequence[_Group]) -> list[_Group]:
-    """Number the groups' rows one after the other, as the next step is given them."""
+    """Number the rows of all groups one after the other, as the next step receives them."""
     device = groups[0].rows.device
     rows = torch.arange(sum(len(group.active.tokens) for group in groups), device=device)
     parts = rows.split([len(group.active.tokens) for group in groups])

@@ -21,25 +21,25 @@ class Engine(Protocol):
 
     @property
     def name(self) -> EngineName:
-        """The name that people choose it by."""
+        """The name that users choose it by."""
         ...
 
     @property
     def batch_tokens(self) -> int:
-        """The best size of a batch, in source tokens times beam: neither idle nor out of memory."""
+        """The best size of a batch, in source tokens times beam: large enough to be fast, small enough for memory."""
         ...
 
     @property
     def workers(self) -> int:
-        """How many threads may call it at the same time, each with a batch of its own."""
+        """The number of threads that may call it at the same time, each with a batch of its own."""
         ...
 
     def share_threads(self, workers: int) -> AbstractContextManager[None]:
-        """A context in which so many threads call it at the same time."""
+        """A context in which this many threads call it at the same time."""
         ...
 
     def find_limitation(self, search: SearchConfig, constraints: TokenConstraints, length: int = 0) -> str:
-        """The reason why it cannot search like this, or would give other results than the rest; empty: it can.
+        """The reason why it cannot do this search as the other engines do; empty if it can.
 
         `length` is the number of source tokens.
         """

@@ -1,4 +1,4 @@
-"""Greedy search, and the loop that it shares with sampling: one token after another, one hypothesis a sentence."""
+"""Greedy search, and the loop that it shares with sampling: one hypothesis per sentence, token by token."""
 
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
@@ -20,7 +20,7 @@ PickedTokens = tuple[Float[Tensor, " rows"], Int[Tensor, " rows"]]
 
 @runtime_checkable
 class TokenPicker(Protocol):
-    """Picks one token for each row and gives its log-probability; `active` has the number of each row's sentence."""
+    """Picks one token for each row, with its log-probability; `active` has the number of each row's sentence."""
 
     def __call__(
         self, log_probs: Float[Tensor, "rows vocabulary"], active: Int[Tensor, " rows"], length: int
@@ -36,7 +36,7 @@ def greedy_search(
     *,
     prefixes: Sequence[Sequence[int]] = (),
 ) -> list[Hypothesis]:
-    """One hypothesis a sentence, the same as with a beam of 1; `config.beam` is ignored."""
+    """One hypothesis per sentence, the same as with a beam of 1; `config.beam` is ignored."""
     return search_stepwise(step, state, special, max_lengths, config, _pick_likeliest, prefixes)
 
 
@@ -56,9 +56,9 @@ def search_stepwise(
     pick: TokenPicker,
     prefixes: Sequence[Sequence[int]] = (),
 ) -> list[Hypothesis]:
-    """One hypothesis a sentence; `state` has one row for each. A sentence leaves the batch when it ends.
+    """One hypothesis per sentence; `state` has one row for each. A sentence leaves the batch when it ends.
 
-    `max_lengths` count EOS. Each output begins with its sentence's prefix, if there are any.
+    `max_lengths` count EOS. If there are `prefixes`, each output begins with its own.
     """
     device, sentences = max_lengths.device, len(max_lengths)
     rules = make_token_rules(special, config, device, prefixes)

@@ -1,4 +1,4 @@
-"""What a search returns, and how it is scored. Nothing here needs PyTorch."""
+"""Hypotheses, which searches return, and their scores. Nothing here needs PyTorch."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar, assert_never
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     Length = TypeVar("Length", float, Tensor)
-else:  # an engine that does not need PyTorch should not wait for it
+else:  # engines that do not need PyTorch should not wait for it
     Length = TypeVar("Length")
 
 NOT_FINITE = "the model computes NaN or infinity, so it cannot translate; use a checkpoint from before it diverged"
@@ -27,7 +27,7 @@ class Hypothesis:
 
 
 def length_penalty(length: Length, alpha: float, kind: Penalty) -> Length:
-    """The divisor of a log-probability, so that short outputs do not win for being short.
+    """The number to divide a log-probability by, so that outputs do not win by being short.
 
     Section 6.1 takes ((5 + n) / 6)^alpha from Wu et al. (2016), equation 14; n counts EOS.
     """
@@ -50,5 +50,5 @@ def check_search_options(config: SearchConfig, n_best: int) -> None:
         raise ConfigError(
             f"you asked for {n_best} translations, but search.beam is {config.beam}; set --beam to at least {n_best}"
         )
-    if not config.alpha >= 0:  # a longer output would then score lower, and no bound would hold
+    if not config.alpha >= 0:  # otherwise a longer output would score lower, and no bound would hold
         raise ConfigError(f"search.alpha is {config.alpha} but must not be negative; set --alpha to 0 or more")

@@ -1,7 +1,7 @@
 """Sampling: draw outputs by their probability.
 
 The random numbers are a hash of the seed, the sentence, the number of the draw, the position and the token. So a draw
-depends neither on the other sentences of its batch nor on how many are drawn of each.
+depends neither on the other sentences of its batch nor on the number of draws.
 """
 
 from collections.abc import Sequence
@@ -66,7 +66,7 @@ class _Sampler:
     def pick(
         self, log_probs: Float[Tensor, "rows vocabulary"], active: Int[Tensor, " rows"], length: int
     ) -> PickedTokens:
-        """Draw one token a row: the argmax of log-probabilities plus Gumbel noise is distributed as the tokens are."""
+        """Draw one token per row: the argmax of log-probabilities plus Gumbel noise has their distribution."""
         log_probs = log_probs.nan_to_num(nan=NEVER, neginf=NEVER)
         if self.top_k:
             values, ids = top_log_probs(log_probs, self.top_k)
@@ -82,7 +82,10 @@ class _Sampler:
     def _nucleus(
         self, values: Float[Tensor, "rows columns"]
     ) -> tuple[Float[Tensor, "rows fewer"], Int[Tensor, "rows fewer"]]:
-        """The likeliest that together have `top_p`, and their columns. Sorting all would take longer than the model."""
+        """The likeliest tokens that together reach `top_p`, and their columns.
+
+        Sorting the whole vocabulary would take longer than the model itself.
+        """
         columns = values.shape[1]
         whole = (values / self.temperature).logsumexp(dim=1, keepdim=True)
         count = min(_FIRST_LOOK, columns)
@@ -91,7 +94,7 @@ class _Sampler:
             share = (top / self.temperature - whole).exp()
             mass = share.cumsum(dim=1)
             if count == columns or bool((mass[:, -1] >= self.top_p).all()):
-                # `mass - share` is the mass of all likelier tokens: 0 for the first, which therefore always stays.
+                # `mass - share` is the mass of all likelier tokens: 0 for the first, so the first always stays.
                 return top.where(mass - share < self.top_p, NEVER), places
             count = min(8 * count, columns)
 

@@ -1,4 +1,4 @@
-"""Run the search that the options name."""
+"""Choose and run the search that the options name."""
 
 from collections.abc import Sequence
 from typing import assert_never
@@ -74,7 +74,7 @@ def _search_with_phrases(
     constraints: Sequence[TokenConstraints],
     boundaries: WordBoundaries,
 ) -> list[list[Hypothesis]]:
-    """Sentences without phrases are searched separately, so that they come out as they would alone."""
+    """Search sentences without phrases separately, so that their outputs are the same as without the others."""
     if config.method != "beam" or config.groups > 1:
         raise ConfigError(
             f"search.method is '{config.method}' and search.groups is {config.groups}, but only plain beam search can "

@@ -1,7 +1,9 @@
-"""All that a search needs of a model: a step function, and a state whose rows can be selected."""
+"""The step function: all that a search needs of a model, or of an ensemble of models."""
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
@@ -16,7 +18,7 @@ class SearchState(Protocol):
     """The memory of a step function, one row for each hypothesis."""
 
     def select(self: Same, rows: Int[Tensor, " chosen"]) -> Same:
-        """Keep these rows, in this order; a row may come more than once or not at all."""
+        """Keep these rows, in this order; a row may be repeated or left out."""
         ...
 
 
@@ -25,7 +27,7 @@ S = TypeVar("S", bound=SearchState)
 
 @runtime_checkable
 class StepFunction(Protocol[S]):
-    """Takes the last token of each row; gives the logits of the next token, and the state after it."""
+    """Takes the last token of each row; returns the logits of the next token, and the new state."""
 
     def __call__(self, tokens: Int[Tensor, " rows"], state: S, /) -> tuple[Float[Tensor, "rows vocabulary"], S]: ...
 
@@ -40,7 +42,34 @@ class SpecialTokens:
 
 
 def select_rows(state: S, rows: Int[Tensor, " chosen"], present: int) -> S:
-    """`state.select(rows)`, without the copy where the rows are already the `present` ones in their order."""
+    """`state.select(rows)`, without a copy if these are all `present` rows in their order."""
     if torch.equal(rows, torch.arange(present, device=rows.device)):
         return state
     return state.select(rows)
+
+
+@dataclass(frozen=True, slots=True)
+class EnsembleState:
+    """The states of several models over the same hypotheses."""
+
+    states: tuple[Any, ...]
+
+    def select(self, rows: Int[Tensor, " chosen"]) -> "EnsembleState":
+        """Keep these rows of each state."""
+        return EnsembleState(tuple(state.select(rows) for state in self.states))
+
+
+def make_ensemble_step(steps: Sequence[StepFunction[Any]]) -> StepFunction[EnsembleState]:
+    """A step function that averages the probabilities of several models.
+
+    It returns log-probabilities, which are logits too.
+    """
+
+    def step(
+        tokens: Int[Tensor, " rows"], state: EnsembleState
+    ) -> tuple[Float[Tensor, "rows vocabulary"], EnsembleState]:
+        pairs = [one(tokens, own) for one, own in zip(steps, state.states, strict=True)]
+        each = torch.stack([logits.float().log_softmax(dim=1) for logits, _ in pairs])
+        return each.logsumexp(dim=0) - math.log(len(steps)), EnsembleState(tuple(after for _, after in pairs))
+
+    return step

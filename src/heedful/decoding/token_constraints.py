@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Phrase:
-    """Ids that must stand in an output, one right after the other.
+    """Ids that an output must contain, one right after the other.
 
     `tokens` may follow any token. `close` is the phrase as it is written without a space before it, which is possible
-    only at the beginning of an output and after `WordBoundaries.opens`; empty: nowhere.
+    only at the beginning of an output and after `WordBoundaries.opens`; empty if there is no such form.
     """
 
     tokens: tuple[int, ...]
@@ -26,22 +26,22 @@ class Phrase:
 class WordBoundaries:
     """Where words begin and end: a phrase with a letter attached to it is a different word."""
 
-    opens: frozenset[int] = frozenset()  # after these a word may begin without a space
-    glues: frozenset[int] = frozenset()  # right after a phrase, these would make a longer word of it
+    opens: frozenset[int] = frozenset()  # tokens after which a word may begin without a space
+    glues: frozenset[int] = frozenset()  # tokens that, right after a phrase, would extend its last word
 
 
 @dataclass(frozen=True, slots=True)
 class TreeLeaves:
     """The words that a parse tree must have as its leaves."""
 
-    pieces: tuple[int, ...]  # of all words, end to end
+    pieces: tuple[int, ...]  # the pieces of all words, end to end
     begins: frozenset[int]  # the positions in `pieces` at which a word begins
     brackets: Mapping[int, int]  # each id that opens a phrase, and the one that closes it; no word begins with them
 
 
 @dataclass(frozen=True, slots=True)
 class TokenConstraints:
-    """What the output of one sentence must contain."""
+    """The constraints on the output of one sentence."""
 
     prefix: tuple[int, ...] = ()  # at its beginning
     phrases: tuple[Phrase, ...] = ()  # anywhere in it

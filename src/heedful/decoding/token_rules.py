@@ -1,4 +1,4 @@
-"""Rules for the next token: which may come, and with what log-probability."""
+"""Rules for the next token: which tokens are allowed, and with what log-probability."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from heedful.decoding.topk import best_log_probs, top_log_probs, worth_compiling
 
 @dataclass(frozen=True, slots=True)
 class TokenRules:
-    """The rules of one search, made once."""
+    """The rules of one search."""
 
     eos: int
     banned: Int[Tensor, " banned"]
@@ -63,7 +63,7 @@ class TokenRules:
         history: Int[Tensor, "rows produced"],
         sentences: Int[Tensor, " rows"],
     ) -> Float[Tensor, "rows vocabulary"]:
-        """Allow nothing but the prefix in rows where it is not over yet."""
+        """Allow only the next token of the prefix, in rows whose prefix is not complete yet."""
         token = self.prefixes[sentences, length - 1]
         rows = (token >= 0).nonzero()[:, 0]
         value = log_probs[rows, token[rows]]
@@ -82,14 +82,14 @@ class TokenRules:
         log_probs.index_fill_(1, self.banned, NEVER)
         if length <= self.min_length:
             log_probs[:, self.eos] = NEVER
-            # Where nothing else may follow, too short an output is better than none.
+            # If nothing else is allowed, an output that is too short is better than none.
             log_probs[:, self.eos] = end.where(log_probs.amax(dim=1) == NEVER, NEVER)
         return log_probs
 
     def extend_history(
         self, history: Int[Tensor, "before produced"], rows: Int[Tensor, " rows"], tokens: Int[Tensor, " rows"]
     ) -> Int[Tensor, "rows longer"]:
-        """The history of the selected rows with one more token each; without columns where no rule needs it."""
+        """The history of the selected rows, one token longer; it has no columns if no rule needs it."""
         if self.ngram == 0:
             return tokens.new_empty(len(rows), 0)
         return torch.cat([history.index_select(0, rows), tokens.unsqueeze(1)], dim=1)
@@ -109,7 +109,7 @@ def make_token_rules(
 def _forbid_repeats(
     log_probs: Float[Tensor, "rows vocabulary"], history: Int[Tensor, "rows produced"], ngram: int
 ) -> None:
-    """Forbid, in place, each token that would repeat an n-gram of its row; the others share its probability."""
+    """Forbid each token that would repeat an n-gram of its row, in place; the others share its probability."""
     context = ngram - 1
     suffix = history[:, history.shape[1] - context :]
     windows = history.unfold(1, context, 1)[:, :-1]  # all but the suffix itself

@@ -1,4 +1,4 @@
-"""The k largest of each row, exactly and with ties in a fixed order, which `torch.topk` does not promise."""
+"""The k largest values of each row, with ties in a fixed order, which `torch.topk` does not promise."""
 
 import numpy as np
 import torch
@@ -28,7 +28,7 @@ def top_log_probs(
 
 
 def worth_compiling(logits: Float[Tensor, "rows vocabulary"]) -> bool:
-    """Whether the compiled loop can take these, and they are so many that loading it pays."""
+    """Whether the compiled loop can process these logits, and there are enough of them to be worth loading it."""
     return logits.device.type == "cpu" and logits.dtype == torch.float32 and logits.numel() >= _MIN_LOGITS
 
 
@@ -50,8 +50,8 @@ def best_log_probs(
 def _preselect_ids(log_probs: Float[Tensor, "rows vocabulary"], k: int) -> Int[Tensor, "rows fewer"]:
     """In ascending order, the ids of the k blocks with the largest maxima and of the remainder after the last block.
 
-    At least k others beat a token outside of them. Finding a block's maximum is vectorised and sorting is not, so this
-    takes half the time of `topk` over 10 000 types and a quarter of it over 37 000.
+    At least k tokens beat any token outside of these. Finding a block's maximum is vectorised and sorting is not, so
+    this takes half the time of `topk` over 10 000 types and a quarter of it over 37 000.
     """
     rows, vocabulary = log_probs.shape
     count = vocabulary // BLOCK
@@ -66,7 +66,8 @@ def _preselect_ids(log_probs: Float[Tensor, "rows vocabulary"], k: int) -> Int[T
 def _first_columns(log_probs: Float[Tensor, "rows columns"], k: int) -> Int[Tensor, "rows k"]:
     """The columns of the k largest values, largest first, ties from left to right.
 
-    The bits of a float that is not negative sort as an integer does. The column goes below them: no two keys are equal.
+    The bits of a non-negative float sort as those of an integer do. The column fills the lower bits, so no two keys are
+    equal.
     """
     badness = log_probs.abs().view(torch.int32).long()  # NaN ranks below even -inf
     columns = torch.arange(log_probs.shape[1], device=log_probs.device)

@@ -1,4 +1,4 @@
-"""The PyTorch engine: it runs any model on any device, does every search, and lets you look into its model."""
+"""The PyTorch engine runs any model on any device, does every search, and lets you look into its model."""
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -9,10 +9,9 @@ import torch
 from heedful.config import SearchConfig
 from heedful.data.batch import pack
 from heedful.decoding.engine import EngineName, Ids
-from heedful.decoding.ensemble import EnsembleState, make_ensemble_step
 from heedful.decoding.hypothesis import Hypothesis
 from heedful.decoding.search import run_search
-from heedful.decoding.step_function import SpecialTokens, StepFunction
+from heedful.decoding.step_function import EnsembleState, SpecialTokens, StepFunction, make_ensemble_step
 from heedful.decoding.token_constraints import NO_BOUNDARIES, TokenConstraints, WordBoundaries
 from heedful.decoding.tree_constraints import constrain_to_trees
 from heedful.kernels.threads import count_workers, divide_threads
@@ -38,11 +37,11 @@ class TorchEngine:
         return count_workers(next(self.model.parameters()).device)
 
     def share_threads(self, workers: int) -> AbstractContextManager[None]:
-        """A context in which each of so many threads has its share of PyTorch's threads."""
+        """A context in which each of this many threads has its share of PyTorch's threads."""
         return divide_threads(workers)
 
     def find_limitation(self, search: SearchConfig, constraints: TokenConstraints, length: int = 0) -> str:
-        """Always empty: it has none."""
+        """Always empty: this engine can do every search."""
         return ""
 
     @torch.inference_mode()

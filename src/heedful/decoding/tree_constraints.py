@@ -1,10 +1,10 @@
-"""A search whose outputs are all trees: they have exactly the words of their sentence, and brackets that match.
+"""Constrain a search to trees: outputs with exactly the words of their sentence, and with matching brackets.
 
-This is a step function that stands between a model and any search. At each step the model has a choice: open a phrase,
-close the innermost, or write the next word. The next word is known, so writing it has the probability of all words of
-the sentence together, and its remaining pieces follow automatically. The probability of illegal tokens goes to the
-legal ones. Words that are not in the sentence do not count: label smoothing teaches a model to give each of the
-vocabulary's thousands a little at every step, and with their sum the search would write too few brackets.
+This is a step function between a model and any search. At each step the model may open a phrase, close the innermost
+one, or write the next word. The next word is known, so writing it gets the probability of all words of the sentence
+together, and its remaining pieces follow automatically. The probability of illegal tokens goes to the legal ones. Words
+that are not in the sentence do not count: label smoothing teaches a model to give a little probability to every piece
+of the vocabulary at each step, and if all of these counted, the search would write too few brackets.
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ class TreeProgress:
 
     @property
     def next_piece(self) -> int | None:
-        """The next piece of the words; None: all are written."""
+        """The next piece of the words; None if all are written."""
         return self.leaves.pieces[self.written] if self.written < len(self.leaves.pieces) else None
 
     @property
@@ -61,7 +61,7 @@ class TreeState(Generic[S]):
     trees: tuple[TreeProgress | None, ...]
 
     def select(self, rows: Int[Tensor, " chosen"]) -> "TreeState[S]":
-        """Keep these rows of both."""
+        """Keep these rows of the state and of the trees."""
         return TreeState(self.state.select(rows), tuple(self.trees[row] for row in rows.tolist()))
 
 
@@ -86,7 +86,7 @@ def constrain_to_trees(
 def _allow_legal(
     logits: Float[Tensor, "rows vocabulary"], trees: Sequence[TreeProgress | None], eos: int
 ) -> Float[Tensor, "rows vocabulary"]:
-    """The logits of legal tokens, -inf elsewhere; the next word has the sum of all words of the sentence."""
+    """The logits of legal tokens, and -inf elsewhere; the next word gets the sum over all words of the sentence."""
     brackets = next((tree.leaves.brackets for tree in trees if tree), {})
     opening = torch.tensor(list(brackets), dtype=torch.long, device=logits.device)
     legal = torch.full_like(logits, NEVER)

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from itertools import chain
 
 from heedful.metrics.breakdown import LENGTHS, BucketScore, name_bucket
-from heedful.metrics.comparison import Comparison
-from heedful.metrics.significance import MetricTest, SystemTest
+from heedful.metrics.comparison import Comparison, MetricTest, SystemTest
 from heedful.pages.inline import asset, json_in_page, load_script, text_in_page, whole_page
 
 _COLOURS = 6  # slots of the theme

@@ -9,7 +9,7 @@ from heedful.data.pairs import Pair
 from heedful.data.stream import WINDOW, batches_by_length
 from heedful.errors import DataError
 from heedful.progress import Reporter
-from heedful.translation.confidence import WordConfidence, measure_word_confidence
+from heedful.translation.result import WordConfidence, measure_word_confidence
 from heedful.translation.translator import Translator
 
 _LONGEST = 8192  # pieces of both sides

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from heedful.attention.forced_decoding import START_PIECE, ForcedDecoding, HeadWeights
 from heedful.attention.head_names import KINDS
+from heedful.attention.record import START_PIECE, ForcedDecoding, HeadWeights
 from heedful.config import SearchConfig
 from heedful.pages.inline import asset, digest, json_in_page, load_modules, load_script
 from heedful.storage.run_folder import RunFolder

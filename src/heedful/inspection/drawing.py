@@ -11,8 +11,8 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Float
 
-from heedful.attention.forced_decoding import START_PIECE, Attention, HeadWeights
 from heedful.attention.head_names import KINDS, Head
+from heedful.attention.record import START_PIECE, Attention, HeadWeights
 from heedful.attention.roles import ROLE_COLOURS, Role
 from heedful.errors import ConfigError, extra
 from heedful.nn.multi_head import Kind

@@ -5,10 +5,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from html import escape
 
-from heedful.attention.forced_decoding import force_decode
 from heedful.attention.head_names import KINDS, Head, all_heads
 from heedful.attention.importance import ablate_heads
 from heedful.attention.measures import AttentionShare, HeadMeasures, HeadStatistics, find_rare_pieces, mark_pieces
+from heedful.attention.record import force_decode
 from heedful.attention.roles import ROLE_COLOURS, Role, RoleName, name_roles, percent
 from heedful.data.pairs import Pair
 from heedful.data.stream import batches_by_length

@@ -1,4 +1,4 @@
-"""Word alignments: their text format, and their error rate against a gold standard."""
+"""Word alignments: their text format, and their error rate against manual alignments."""
 
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ class AlignmentScore:
 def alignment_score(
     found: Sequence[Set[Link]], sure: Sequence[Set[Link]], possible: Sequence[Set[Link]] | None = None
 ) -> AlignmentScore:
-    """Alignment error rate over all sentences together. Sure links are possible, too; None: only they are."""
+    """Alignment error rate over all sentences together. Sure links always count as possible; None: no others do."""
     hits = likely = links = wanted = 0
     for own, certain, more in zip(found, sure, sure if possible is None else possible, strict=True):
         hits += len(own & certain)
@@ -34,5 +34,5 @@ def format_pharaoh(links: Iterable[Link]) -> str:
 
 
 def _share(part: int, whole: int) -> float:
-    """1 if the whole is 0: nothing was wrong."""
+    """The share of a whole; 1 if the whole is 0, because nothing was wrong."""
     return part / whole if whole else 1.0

@@ -14,7 +14,7 @@ if TYPE_CHECKING:  # importing these takes a quarter of a second, which translat
     from sacrebleu.metrics.base import Metric
     from sacrebleu.metrics.bleu import BLEU
 
-# sacreBLEU draws all resamples at once and needs 72 bytes a sentence for chrF. Above this limit there are fewer
+# sacreBLEU draws all resamples at once and needs 72 bytes per sentence for chrF. Above this limit there are fewer
 # resamples, and the signature says how many.
 _MAX_RESAMPLED_SENTENCES = 10_000_000
 _UNSPACED_LANGUAGES = ("zh", "ja")
@@ -35,7 +35,7 @@ def score_translations(
     from heedful.metrics.chrf import Chrf
 
     check_line_counts(hypotheses, references)
-    unspaced = language in _UNSPACED_LANGUAGES  # otherwise TER takes a line of Chinese for one word
+    unspaced = language in _UNSPACED_LANGUAGES  # otherwise TER counts a line of Chinese as one word
     return [
         _measure("BLEU", make_bleu(tokenize), hypotheses, references, resamples),
         _measure("chrF", Chrf(), hypotheses, references, resamples),
@@ -45,7 +45,7 @@ def score_translations(
 
 
 def bleu(hypotheses: Sequence[str], references: Sequence[Sequence[str]], tokenize: BleuTokens) -> float:
-    """BLEU of the corpus without an interval, which is fast enough for validation."""
+    """BLEU of a corpus without an interval, fast enough for validation."""
     check_line_counts(hypotheses, references)
     return float(make_bleu(tokenize).corpus_score(hypotheses, references).score)
 
@@ -59,9 +59,9 @@ def split_words(lines: Iterable[str], tokenize: BleuTokens) -> Iterator[list[str
 def paper_bleu(
     hypotheses: Sequence[str], references: Sequence[Sequence[str]], language: str, resamples: int = 1000
 ) -> Score:
-    """BLEU of Tables 2 and 3: ASCII quotes, Moses tokens, compounds split at hyphens, case kept, multi-bleu.
+    """BLEU as in Tables 2 and 3: ASCII quotes, Moses tokens, compounds split at hyphens, case-sensitive.
 
-    It is 0.7 to 1.5 higher than sacreBLEU's BLEU of the same output, so compare it only with numbers of its kind.
+    It is 0.7 to 1.5 higher than sacreBLEU's BLEU of the same output, so do not compare the two.
     """
     check_line_counts(hypotheses, references)
     split_references = [split_like_paper(lines, language) for lines in references]
@@ -85,13 +85,13 @@ def split_like_paper(lines: Iterable[str], language: str) -> list[str]:
 def split_compounds(line: str) -> str:
     """Split "rich-text" into "rich ##AT##-##AT## text".
 
-    As in tensor2tensor's script, a single letter between two hyphens is split only at the first: "a-b-c" keeps "b-c".
+    As in tensor2tensor's script, a single letter between two hyphens is split off only once: "a-b-c" keeps "b-c".
     """
     return _COMPOUND.sub(r"\1 ##AT##-##AT## \2", line)
 
 
 def make_bleu(tokenize: BleuTokens) -> "BLEU":
-    """SacreBLEU's metric with this tokenizer."""
+    """Make sacreBLEU's BLEU with this tokenizer."""
     from sacrebleu.metrics.bleu import BLEU
 
     try:
@@ -122,8 +122,8 @@ def limit_resamples(resamples: int, sentences: int) -> int:
 def make_score(name: str, value: float, mean: float, margin: float, signature: str) -> Score:
     """A score with the interval `mean` ± `margin` of its resamples.
 
-    Resamples are summed in single precision, so a perfect score could be outside its interval by a millionth; it is
-    put inside.
+    Resamples are summed in single precision, so a perfect score could be a millionth outside its interval. The interval
+    is widened to contain it.
     """
     ceiling = math.inf if name == "TER" else max(100.0, value)
     low, high = max(0.0, min(mean - margin, value)), min(ceiling, max(mean + margin, value))

@@ -1,4 +1,4 @@
-"""The interval of a corpus score, by bootstrap over the sentences (Koehn 2004)."""
+"""The interval of a corpus score by bootstrap resampling of the sentences (Koehn 2004)."""
 
 from collections.abc import Callable
 
@@ -15,7 +15,7 @@ Counts = NDArray[np.float64]
 def bootstrap_score(
     metric: str, counts: Counts, value: Callable[[Counts], float], signature: str, resamples: int
 ) -> Score:
-    """A score that `value` computes from sums over the sentences; `counts` has one row a sentence."""
+    """The score that `value` computes from sums over the sentences; `counts` has one row per sentence."""
     generator = np.random.default_rng(_SEED)
     middle = value(counts.sum(axis=0))
     drawn = [
@@ -26,7 +26,7 @@ def bootstrap_score(
     return Score(
         metric,
         middle,
-        # No resample may hold a rare sentence; the value itself still belongs into its interval.
+        # It may be that no resample has a certain rare sentence. The value itself still belongs in its interval.
         min(float(low), middle),
         max(float(high), middle),
         f"bs:{resamples}|seed:{_SEED}|{signature}" if drawn else signature,
@@ -34,5 +34,5 @@ def bootstrap_score(
 
 
 def percent(part: float, whole: float) -> float:
-    """100 if the whole is 0: nothing was wrong."""
+    """The percentage of a whole; 100 if the whole is 0, because nothing was wrong."""
     return 100.0 * float(part) / float(whole) if whole else 100.0

@@ -4,8 +4,8 @@
 - Punctuation, as tagged in the reference, is removed before spans are compared. EVALB reads each file's own tags and
   skips a sentence where they differ; wherever EVALB gives a number, it is the same as ours.
 - ADVP and PRT count as the same label. Function tags do not count.
-- If one side has n equal brackets and the other m, the smaller number matches.
-- A sentence that is all punctuation is left out.
+- If the same bracket occurs n times on one side and m times on the other, the smaller number matches.
+- A sentence with nothing but punctuation is left out.
 - Sentences of all lengths count; scores are computed from sums over the corpus.
 """
 
@@ -52,13 +52,13 @@ class BracketCounts:
 
 
 def score_brackets(found: Sequence[Parse], references: Sequence[Parse], resamples: int = 1000) -> list[Score]:
-    """F1, precision, recall, complete matches, crossing brackets a sentence, and tags if all are known."""
+    """F1, precision, recall, complete matches, crossing brackets per sentence, and tags if all are known."""
     if len(found) != len(references):
         raise DataError(f"there are {len(found)} trees but {len(references)} references; they must pair up")
     each = [count_brackets(ours, right) for ours, right in zip(found, references, strict=True)]
     counts = np.array([astuple(count) for count in each if count.sentences], dtype=np.float64)
     if not len(counts):
-        raise DataError("there are no trees to score; the test set is empty or all punctuation")
+        raise DataError("there are no trees to score; the test set has no words")
     scores = [
         bootstrap_score(name, counts, value, _SIGNATURE, resamples)
         for name, value in (("F1", _f1), ("precision", _precision), ("recall", _recall), ("complete", _complete))
@@ -71,7 +71,7 @@ def score_brackets(found: Sequence[Parse], references: Sequence[Parse], resample
 
 
 def count_brackets(found: Parse, reference: Parse) -> BracketCounts:
-    """Compare two parses of one sentence; all counts are zero if it is all punctuation."""
+    """Compare two parses of one sentence; all counts are zero if it has nothing but punctuation."""
     kept = [tag not in _DELETED for tag in reference.tags]
     if not any(kept):
         return BracketCounts(0, 0, 0, 0, 0, 0, 0, 0)

@@ -18,7 +18,7 @@ Words = Sequence[Sequence[str]]  # of each line
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """Things of about the same size: above the limit of the bucket before, up to the limit of this one."""
+    """Items of similar size: above the limit of the previous bucket, up to the limit of this one."""
 
     name: str
     limit: float
@@ -27,7 +27,7 @@ class Bucket:
 
 @dataclass(frozen=True, slots=True)
 class BucketScore:
-    """The number of things in a bucket, and each system's score on them."""
+    """The number of items in a bucket, and each system's score on them."""
 
     name: str
     count: int
@@ -35,7 +35,7 @@ class BucketScore:
 
 
 def make_buckets(sizes: Sequence[int], limits: Sequence[int]) -> list[Bucket]:
-    """Sort things into buckets by size; empty buckets are left out."""
+    """Sort items into buckets by size; empty buckets are left out."""
     places: dict[int, list[int]] = {}
     for place, size in enumerate(sizes):
         places.setdefault(bisect_left(limits, size), []).append(place)
@@ -57,10 +57,10 @@ def partial_bleu(
 
 
 def f1_by_frequency(systems: Sequence[Words], reference: Words, frequency: Mapping[str, int]) -> list[BucketScore]:
-    """F1 of words, in %, by how frequent they are.
+    """F1 of words in %, by their frequency.
 
-    A word is right at most as often as the reference sentence has it, in any place. Buckets without words in the
-    reference are left out.
+    A word counts as correct at most as often as it occurs in the reference sentence, in any position. Buckets without
+    words in the reference are left out.
     """
     wanted, _ = _tally(reference, reference, frequency)
     found = [_tally(words, reference, frequency) for words in systems]
@@ -75,7 +75,7 @@ def f1_by_frequency(systems: Sequence[Words], reference: Words, frequency: Mappi
 
 
 def _tally(words: Words, reference: Words, frequency: Mapping[str, int]) -> tuple[Counter[int], Counter[int]]:
-    """The number of words in each bucket, and how many of them are right."""
+    """The number of words in each bucket, and how many of them are correct."""
     said: Counter[int] = Counter()
     right: Counter[int] = Counter()
     for mine, theirs in zip(words, reference, strict=True):

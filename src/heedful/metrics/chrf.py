@@ -1,4 +1,4 @@
-"""chrF by sacreBLEU, and how much several translations of one text agree by it."""
+"""chrF by sacreBLEU, and the agreement between several translations of one text."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from sacrebleu.metrics.helpers import extract_all_char_ngrams
 
 
 class Chrf(CHRF):
-    """sacreBLEU's chrF with Python floats only: it mixes them with NumPy's, and its bootstrap fails on the mix."""
+    """sacreBLEU's chrF with Python floats only: its own mixes them with NumPy's, which its bootstrap cannot take."""
 
     def _compute_score_from_stats(self, stats: list[int]) -> CHRFScore:
         score = super()._compute_score_from_stats(stats)
@@ -19,9 +19,9 @@ class Chrf(CHRF):
 
 
 def score_agreement(texts: Sequence[str]) -> list[float]:
-    """For each text, the mean chrF (0 to 100) of it against all of them as references.
+    """The mean chrF (0 to 100) of each text, with every text in turn as its reference.
 
-    If the texts are samples of a model, the text with the highest mean has the lowest Bayes risk (Eikema and Aziz,
+    If the texts are samples from a model, the one with the highest mean has the lowest Bayes risk (Eikema and Aziz,
     2020).
     """
     counts = Counter(texts)
@@ -30,7 +30,7 @@ def score_agreement(texts: Sequence[str]) -> list[float]:
 
 
 def _pairwise_chrf(texts: Sequence[str]) -> NDArray[np.float64]:
-    """The chrF of each text (row) with each as reference (column); n-grams are counted only once."""
+    """The chrF of each text (row) against each reference (column); n-grams are counted only once."""
     grams = [extract_all_char_ngrams(text, CHRF.CHAR_ORDER) for text in texts]
     shape = (len(texts), len(texts))
     precision, recall, orders = np.zeros(shape), np.zeros(shape), np.zeros(shape)

@@ -1,6 +1,6 @@
 """Error rates of phonemes, words and characters, and accuracy.
 
-If there are several right answers, the closest counts: the one with the fewest edits, and of these the longest.
+If there are several correct answers, the closest counts: the one with the fewest edits, and the longest of these.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ Symbols = Sequence[str]  # a string is a sequence of characters
 def score_pronunciations(
     hypotheses: Sequence[Symbols], references: Sequence[Sequence[Symbols]], resamples: int = 1000
 ) -> list[Score]:
-    """WER, where all phonemes of a word must be right, and PER. `references[i]` are all right answers."""
+    """WER, where all phonemes of a word must be correct, and PER. `references[i]` are all correct answers."""
     counts = _count(hypotheses, references)
     signature = _signature(references, "word")
     return [
@@ -57,7 +57,7 @@ def count_edits(hypothesis: Symbols, references: Sequence[Symbols]) -> tuple[int
 
 
 def _count(hypotheses: Sequence[Symbols], references: Sequence[Sequence[Symbols]]) -> Counts:
-    """One row an output: edits, symbols of the closest reference, whether the output is wrong, and 1."""
+    """One row per output: edits, symbols of the closest reference, whether the output is wrong, and 1."""
     if not hypotheses:
         raise DataError("there are no outputs to score; the test set is empty")
     if len(hypotheses) != len(references):

@@ -18,8 +18,7 @@ from heedful.serve.openapi import EVENT_STREAM, describe_body, describe_errors
 from heedful.serve.request_body import Body
 from heedful.serve.segments import SegmentedTexts
 from heedful.serve.service import Service, ServiceDependency, run_in_thread_if_long
-from heedful.translation.confidence import WordConfidence
-from heedful.translation.result import Alternative, Translation
+from heedful.translation.result import Alternative, Translation, WordConfidence
 
 _ERRORS = describe_errors(400, 404, 408, 413, 415, 429, 503)
 

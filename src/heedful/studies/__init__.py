@@ -1,1 +1,1 @@
-"""The paper's comparisons as rows of experiments that anyone can run."""
+"""The paper's tables, figures and ablations as experiments that anyone can run."""

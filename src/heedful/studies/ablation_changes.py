@@ -1,7 +1,7 @@
 """Take parts out of a Transformer that is already built; the model itself has no switches for this.
 
-Each change applies in training, validation and search alike. Hooks hold no module, so a model can be copied with them:
-every worker of a training has its own copy.
+Each change applies to training, validation and search alike. The hooks refer to no module, so a model can be copied
+with them: every training worker has its own copy.
 """
 
 from collections.abc import Mapping
@@ -94,7 +94,7 @@ def without_residuals(model: Transformer) -> None:
 
 
 class Unnormed(nn.Module):
-    """x + Dropout(Sublayer(x))."""
+    """Compute x + Dropout(Sublayer(x)), without a norm."""
 
     def __init__(self, residual: Residual) -> None:
         super().__init__()

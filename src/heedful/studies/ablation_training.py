@@ -1,4 +1,4 @@
-"""Train and measure one row of the ablation study, or read the result kept from an earlier run.
+"""Train and measure one row of the ablation study, or read the result of an earlier run.
 
 A model without one of its parts cannot be loaded as a model, so no weights are saved.
 """
@@ -50,21 +50,21 @@ from heedful.translation.translator import Translator
 class AblationResult:
     """The measurements of one row. Losses are per target token; None means not finite."""
 
-    fingerprint: str  # hash of everything the result depends on
+    fingerprint: str  # hash of everything that the result depends on
     curve: list[list[float | None]]  # (step, validation loss)
     training_loss: float | None  # mean of the last tenth of the updates, minus the minimum under label smoothing
     validation_loss: float | None  # unsmoothed
     bleu: float
     exact: float  # % of translations equal to their reference
     by_length: list[list[float]]  # (longest source, number of sentences, BLEU)
-    orders_differ: float | None  # largest change of the memory when the pieces change places
+    orders_differ: float | None  # largest change of the memory when the order of the pieces changes
     orders: list[list[str]]  # (source, translation) for both orders
     alone_bleu: float  # of some sentences, batched with others of their length
     together_bleu: float  # of the same sentences, batched with a longer one
     together_changed: float  # % of these translations that change in the second batch
     examples: list[list[str]]  # (source, reference, output)
     steps: int
-    stopped: str  # why it ended early
+    stopped: str  # why training ended early, or empty
     seconds: float
 
     @property
@@ -103,7 +103,7 @@ def write_result(path: Path, row: AblationResult) -> None:
 
 
 def read_result(path: Path, fingerprint: str) -> AblationResult | None:
-    """Read a result with this fingerprint; None if the file is missing, damaged or of another experiment."""
+    """Read a result with this fingerprint; None if the file is missing, damaged or from another experiment."""
     try:
         found: Any = read_json(path)
         row = AblationResult(**found)
@@ -117,8 +117,8 @@ def finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-_MOST_PAIRS = 1000  # validation pairs that are translated
-_TOGETHER = 50  # pairs that are translated once more, in a batch with a longer sentence
+_MOST_PAIRS = 1000  # validation pairs to translate
+_TOGETHER = 50  # pairs to translate again, in a batch with a longer sentence
 _EXAMPLES = 3
 
 
@@ -140,7 +140,7 @@ def measure(model: AnySeq2Seq, experiment: Experiment, material: AblationData) -
     ids = material.prepared.tokenizers.source.encode_all(sources)
     outputs = _by_batches(translator, ids)
     few = min(_TOGETHER, len(pairs))
-    # A source long enough that most of the batch is padding.
+    # One source is so long that most of the batch is padding.
     longest = max(ids, key=len)
     together = _together(translator, [*ids[:few], longest[:-1] + longest])[:few]
     alone = outputs[:few]  # these were batched by length
@@ -214,7 +214,7 @@ def _share(left: Sequence[str], right: Sequence[str]) -> float:
 
 _POINTS = 10  # points of a learning curve
 # Keys that do not change the result of a row.
-_NO_MATTER = ("name", "data.", "train.threads", "train.device", "train.save_every", "train.validate_", "train.patience")
+_UNRELATED = ("name", "data.", "train.threads", "train.device", "train.save_every", "train.validate_", "train.patience")
 
 
 def make_row(part: Ablation, base: Experiment, material: AblationData, path: Path, plan: StudyPlan) -> AblationResult:
@@ -231,7 +231,7 @@ def make_row(part: Ablation, base: Experiment, material: AblationData, path: Pat
 
 
 def _fingerprint(part: Ablation, experiment: Experiment, material: AblationData) -> str:
-    options = {key: value for key, value in flat(experiment).items() if not key.startswith(_NO_MATTER)}
+    options = {key: value for key, value in flat(experiment).items() if not key.startswith(_UNRELATED)}
     depends_on = [part.name, material.digest, material.orders, material.limits, options]
     return sha256(json.dumps(depends_on, sort_keys=True).encode()).hexdigest()
 
@@ -271,7 +271,7 @@ def _train(
 
 
 def build(part: Ablation, experiment: Experiment, prepared: Prepared) -> Transformer:
-    """Build the model of a row. Its initial weights are those of the complete model wherever both have them."""
+    """Build the model of a row. Weights that the complete model also has start with the same values."""
     vocabulary = prepared.tokenizers.vocabulary
     torch.manual_seed(experiment.seed)
     model = part.kind(experiment.model, vocabulary.source, vocabulary.target, vocabulary.pad_id)

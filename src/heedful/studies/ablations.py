@@ -1,4 +1,4 @@
-"""Why each part of the Transformer is there: train it without the part, on the same data and by the same loop."""
+"""Show what each part of the Transformer is for: train it without the part, on the same data by the same loop."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -15,8 +15,7 @@ from heedful.studies import ablation_changes as changes
 from heedful.studies import synthetic
 from heedful.studies.ablation_training import Ablation, AblationData, AblationResult, Settings, make_row
 from heedful.studies.charts import Series, can_draw, lines
-from heedful.studies.corpus_facts import prepare_text
-from heedful.studies.rows import check_recipe
+from heedful.studies.rows import check_recipe, prepare_text
 from heedful.studies.study import Cell, StudyPlan, StudyResult, Table
 from heedful.tasks import make_experiment
 from heedful.training.prepare import Prepared, resolve_files
@@ -177,8 +176,8 @@ POSITIONS = (
 )
 
 
-# One layer a side learns the small language in seconds. One thread is enough for small matrices, and gives the same
-# numbers on any number of cores.
+# One layer on each side learns the small language in seconds. One thread is enough for small matrices, and gives the
+# same numbers on any number of cores.
 _SMOKE: dict[str, Any] = {
     "text": {"kind": "words", "vocabulary_size": 1000},
     "model": {
@@ -214,7 +213,7 @@ def run_ablations(plan: StudyPlan) -> StudyResult:
     """Train one row for each part that is removed or changed; finished rows are not trained again."""
     base = _experiment(plan)
     everything = _prepared(plan.folder / "data", base, plan.report)
-    # Longer sentences than these are never seen in training.
+    # Training on these never sees a longer sentence.
     source, target = everything.train[0].lengths()
     longest = int(np.median(np.maximum(source, target)))
     short = replace(base, data=replace(base.data, max_length=longest))
@@ -273,7 +272,7 @@ def _limits(longest: int, prepared: Prepared) -> tuple[int, ...]:
 
 
 def _orders(plan: StudyPlan, prepared: Prepared) -> tuple[list[int], list[int]]:
-    """Choose the same pieces in two orders: two sentences of the small language, or one of yours and its reverse."""
+    """The same pieces in two orders: two sentences of the small language, or one of yours and its reverse."""
     tokenizer = prepared.tokenizers.source
     if plan.scale == "smoke":
         first, second = map(tokenizer.encode, _SMOKE_ORDERS)
@@ -307,7 +306,7 @@ def _table(rows: Rows) -> Table:
         (
             f"All rows use the same data, training loop, seed and {whole.steps} updates. Losses are per target token. "
             "The training loss is the mean of the last tenth of the updates, minus the minimum under label smoothing. "
-            "BLEU and exact matches are for greedy translations of the validation pairs.",
+            "BLEU and exact matches are of greedy translations of the validation pairs.",
             "Each row has one seed: differences of a few points may be chance.",
         ),
     )
@@ -334,7 +333,7 @@ def _lengths(rows: Rows, longest: int) -> Table:
     limits = [(int(limit), int(count)) for limit, count, _ in rows[0][1].by_length]
     columns = ("positions", *(f"up to {limit} ({count} sentences)" for limit, count in limits))
     shown: list[tuple[Cell, ...]] = [(part.changed, *(score for _, _, score in row.by_length)) for part, row in rows]
-    note = f"Trained only on pairs of at most {longest} pieces a side. BLEU by length of the source in pieces."
+    note = f"Trained only on pairs with at most {longest} pieces on each side. BLEU by length of the source in pieces."
     return Table("Beyond the lengths seen in training", columns, tuple(shown), (note,))
 
 

@@ -1,4 +1,4 @@
-"""The paper's figures, and some that it could have drawn: masks, positions, schedule, label smoothing, heads."""
+"""The paper's figures, and figures of masks, positions, the schedule, label smoothing and heads."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -10,9 +10,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from heedful.attention.forced_decoding import force_decode
 from heedful.attention.head_names import Head, all_heads
-from heedful.attention.record import record_attention
+from heedful.attention.record import force_decode, record_attention
 from heedful.config import ModelConfig, TrainConfig
 from heedful.data.batch import pack
 from heedful.data.pairs import Pair
@@ -45,7 +44,7 @@ Shown = tuple[Table, dict[str, bytes]]
 
 
 def show_heads(plan: StudyPlan) -> Shown:
-    """Show the heads of the recipe's model on the paper's sentences, or at smoke scale of a tiny model."""
+    """Show the heads of the recipe's model on the paper's sentences; at smoke scale, those of a tiny model."""
     if plan.scale == "smoke":
         return show_small_language(plan)
     experiment = load_experiment("figures", plan, {}, "recipes/multi30k-en-de.toml")
@@ -64,7 +63,7 @@ def show_paper_sentences(lens: AttentionViewer) -> Shown:
         "Heads of figures 3 to 5",
         ("figure", "from", "to", "head", "share %", "by chance %"),
         tuple(row for one in found for row in _links(one)),
-        (f"Pages to look into them: heedful heads {lens.run} --paper FOLDER",),
+        (f"To see them on pages, type: heedful heads {lens.run} --paper FOLDER",),
     )
     return table, {f"{one.figure.name}.svg": _drawn(one.inspection) for one in found} if can_draw() else {}
 
@@ -91,9 +90,10 @@ def show_small_language(plan: StudyPlan) -> Shown:
         ("head", "on the right word %", "by chance %"),
         tuple((str(head), 100 * share, 100 * chance) for head, share in shares.items()),
         (
-            f"How much of a head is on the source word that is translated next, over {len(held_out)} sentences of the "
-            f"small language that were not trained on; of them, {sum(right)} are translated without a fault.",
-            "Figures 3 to 5 are of English sentences. For them train a model from English and type: "
+            f"The share of each head's weight on the source word that is translated next, over {len(held_out)} "
+            "sentences of the small language that were not in training. "
+            f"{sum(right)} of them are translated perfectly.",
+            "Figures 3 to 5 show English sentences. To draw them, train a model from English and type: "
             "heedful heads RUN --paper FOLDER",
         ),
     )
@@ -102,7 +102,7 @@ def show_small_language(plan: StudyPlan) -> Shown:
 
 
 def measure_right_words(translator: Translator, held_out: list[Pair]) -> tuple[dict[Head, float], float]:
-    """Measure the mean weight of each cross head on the right source word, and the weight of uniform attention."""
+    """Measure the mean weight of each cross head on the correct source word, and that of uniform attention."""
     source, target = (
         [tokenizer.encode(text) for text in texts]
         for tokenizer, texts in (
@@ -185,7 +185,7 @@ class FigureTable:
 
 def draw_figures(plan: StudyPlan) -> StudyResult:
     """Draw all figures with heedful's own code. Only the heads need a training."""
-    use_threads(1)  # more threads only slow down such small products
+    use_threads(1)  # more threads would only slow down such small products
     parts = [show_masks(), show_positions(), show_schedules(), show_smoothings()]
     table, attention = show_heads(plan)
     pictures = {name: draw() for part in parts for name, draw in part.pictures.items()} if can_draw() else {}
@@ -193,7 +193,7 @@ def draw_figures(plan: StudyPlan) -> StudyResult:
 
 
 def show_masks() -> FigureTable:
-    """Show the masks of section 3.2.3, the window of section 4, and what an untrained model attends to."""
+    """Show the masks of section 3.2.3 and the window of section 4, and check them on an untrained model."""
     layout, here = Layout.of(torch.tensor(_LENGTHS)), torch.device("cpu")
     longest = layout.longest
     padding = key_mask(layout.mask)[:, 0].expand(-1, longest, -1)
@@ -211,14 +211,14 @@ def show_masks() -> FigureTable:
     maps += [HeatMap(name, "key", "query", mask.numpy()) for name, (_, _, mask) in shared.items()]
     table = Table(
         "Masks",
-        ("mask", "pairs that may look", "of", "largest weight elsewhere"),
+        ("mask", "allowed pairs", "of", "largest weight elsewhere"),
         tuple(rows),
         (
             f"Counted over sentences of {', '.join(map(str, _LENGTHS))} words in one batch. "
-            "The last column is of an untrained Transformer: softmax gives exactly 0 to what is masked.",
+            "The last column is for an untrained Transformer: softmax gives exactly 0 to masked positions.",
         ),
     )
-    return FigureTable(table, {"masks.svg": lambda: heat_maps("What a query may look at (dark)", maps, 3)})
+    return FigureTable(table, {"masks.svg": lambda: heat_maps("Keys that a query may attend to (dark)", maps, 3)})
 
 
 def _seen(kind: Kind, window: int, mask: Bool[Tensor, "batch query key"]) -> tuple[int, int, float]:
@@ -282,7 +282,7 @@ def show_schedules() -> FigureTable:
             "Learning rate",
             ("d_model", "warm-up", "step of the peak", "peak", "(d_model x warm-up)^-0.5"),
             tuple(rows),
-            ("Tried is every hundredth step.",),
+            ("Computed at every hundredth step.",),
         ),
         {"schedule.svg": lambda: lines("Learning rate by d_model, warm-up", "step", "learning rate", curves)},
     )
@@ -300,12 +300,13 @@ def show_smoothings() -> FigureTable:
     return FigureTable(
         Table(
             "Label smoothing",
-            ("smoothing", "right piece", "each other piece", "loss least at", "least loss", "loss at 0.995"),
+            ("smoothing", "right piece", "each other piece", "loss lowest at", "lowest loss", "loss at 0.995"),
             tuple(rows),
             (
-                f"For {_VOCABULARY} pieces, where all wrong ones are equally likely. With smoothing the loss is least "
-                "where the right piece has 1 - smoothing, not 1: to be surer costs more, and the loss never is 0. "
-                f"Tried are probabilities up to {shares[-1]}; without smoothing it falls all the way to 1.",
+                f"For {_VOCABULARY} pieces, if all wrong ones are equally likely. With smoothing, the loss is lowest "
+                "if the right piece has probability 1 - smoothing, not 1. More confidence costs more, and the loss is "
+                f"never 0. Computed up to a probability of {shares[-1]}; without smoothing, the loss falls all the way "
+                "to 1.",
             ),
         ),
         {"smoothing.svg": lambda: lines("Label smoothing", "probability of the right piece", "loss", curves)},

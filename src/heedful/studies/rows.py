@@ -1,17 +1,75 @@
-"""The rows of a table as experiments: each changes only what it is about in one recipe."""
+"""The rows of a table as experiments, each a small change to one recipe, and facts about their common corpus."""
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from shutil import rmtree
 from typing import Any
 
-from heedful.config import PRESETS, RIVAL_RATE, Experiment, ModelConfig, merge
-from heedful.errors import ConfigError, DataError, did_you_mean
+from heedful.config import PRESETS, RIVAL_RATE, Experiment, ModelConfig, SearchConfig, TrainConfig, merge
+from heedful.errors import ConfigError, DataError, FolderError, did_you_mean
+from heedful.models.flops import Lengths
 from heedful.models.size import match_size, model_size
-from heedful.studies.corpus_facts import CorpusFacts
+from heedful.progress import Reporter
+from heedful.storage.run_folder import RunFolder, software_versions
 from heedful.studies.study import StudyPlan
-from heedful.tasks import Task, make_experiment
+from heedful.tasks import Task, find_task, make_experiment
 from heedful.tasks.translation import TRANSLATION
-from heedful.training.prepare import resolve_files
+from heedful.training.prepare import (
+    Prepared,
+    check_evaluation_files,
+    describe_data,
+    load_prepared,
+    prepare,
+    resolve_files,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusFacts:
+    """Vocabulary sizes, and the lengths of all training pairs (None if the text is not on this machine)."""
+
+    source: int
+    target: int
+    lengths: tuple[Lengths, Lengths] | None
+
+
+def collect_corpus_facts(experiment: Experiment, plan: StudyPlan) -> CorpusFacts:
+    """Prepare the text in the study's folder, or reuse it. A dry run without the text relies on the recipe."""
+    data = experiment.data
+    if plan.dry_run and not all(Path(name).exists() for name in (*data.source, *data.target, *data.tsv)):
+        size = experiment.text.vocabulary_size
+        return CorpusFacts(size, size, None)
+    prepared = prepare_text(plan.folder / "prepared", experiment, plan.report)
+    vocabulary = prepared.tokenizers.vocabulary
+    return CorpusFacts(vocabulary.source, vocabulary.target, prepared.train[0].lengths())
+
+
+def _only_text(experiment: Experiment) -> Experiment:
+    """The experiment without everything that does not affect the prepared text."""
+    model = ModelConfig(sharing=experiment.model.sharing)
+    return replace(experiment, model=model, train=TrainConfig(), search=SearchConfig())
+
+
+def prepare_text(folder: Path, experiment: Experiment, report: Reporter) -> Prepared:
+    """Prepare the text of an experiment in this folder, or reuse it."""
+    experiment = _only_text(experiment)
+    run = RunFolder(folder)
+    with suppress(DataError, FolderError):  # a different text, or a damaged one: prepare it again
+        if run.prepared and run.experiment() == experiment:
+            return load_prepared(run, experiment, report)
+    if folder.exists():
+        rmtree(folder)
+    task = find_task(experiment.task)
+    check_evaluation_files(task, experiment.data)
+    total = sum(1 for _ in task.read_pairs(experiment.data))
+    run = RunFolder.create(folder)
+    run.begin(experiment)
+    prepared = prepare(run, experiment, total, report)
+    run.write_about({"data": describe_data(run, experiment, prepared), "versions": software_versions()})
+    return prepared
+
 
 _CLIPPED = 1.0
 
@@ -28,7 +86,7 @@ def load_experiment(study: str, plan: StudyPlan, smoke: Mapping[str, Any], examp
     """Load the experiment that all rows start from: the recipe, or at smoke scale these tables."""
     if plan.scale != "smoke" and not plan.recipe:
         raise ConfigError(
-            f"study {study} --scale {plan.scale} needs a recipe that names the data and how to train; "
+            f"study {study} --scale {plan.scale} needs a recipe with data and training settings; "
             f"give one, such as {example}"
         )
     given = plan.recipe or {}
@@ -43,11 +101,11 @@ def load_experiment(study: str, plan: StudyPlan, smoke: Mapping[str, Any], examp
 
 
 def check_recipe(study: str, experiment: Experiment, example: str, *tasks: Task) -> None:
-    """Refuse a recipe of another task (translation, unless others are named) or without a Transformer."""
+    """Refuse a recipe for a different task (the default is translation) or without a Transformer."""
     tasks = tasks or (TRANSLATION,)
     if experiment.task not in [task.name for task in tasks]:
         raise ConfigError(
-            f"study {study} is of {tasks[0].name}, but task is '{experiment.task}'; give a recipe such as {example}"
+            f"study {study} is about {tasks[0].name}, but task is '{experiment.task}'; give a recipe such as {example}"
         )
     if experiment.model.family != "transformer":
         raise ConfigError(
@@ -62,12 +120,12 @@ def select_rows(rows: Iterable[TableRow], plan: StudyPlan) -> list[TableRow]:
     for name in plan.rows:
         if name not in known:
             others = did_you_mean(name, known) or f"; there are {', '.join(known)}"
-            raise ConfigError(f"--rows {name}: no such row{others}")
+            raise ConfigError(f"--rows {name}: there is no such row{others}")
     return [row for name, row in known.items() if not plan.rows or name in plan.rows]
 
 
 def make_row(name: str, experiment: Experiment, changes: Mapping[str, Any]) -> TableRow:
-    """Make a row from an experiment with some keys changed."""
+    """Make a row that changes some keys of an experiment."""
     return TableRow(name, make_experiment(merge(asdict(experiment), changes, {"name": name})))
 
 
@@ -75,7 +133,7 @@ def make_rival_row(name: str, preset: str, experiment: Experiment, material: Cor
     """Replace the recipe's Transformer by a rival with as many parameters; everything else stays as in the recipe.
 
     Only the learning rate is the rival's own. The paper's schedule derives the rate from the width of a Transformer,
-    so a rival gets an inverse-square-root schedule from its own peak.
+    so a rival gets an inverse-square-root schedule with its own peak.
     """
     kept = {key: getattr(experiment.model, key) for key in ("dropout", "sharing", "max_positions")}
     of_preset = {key: value for key, value in PRESETS[preset]["model"].items() if key != "dropout"}

@@ -1,4 +1,4 @@
-"""Measure how fast models train, side by side on one machine."""
+"""Measure the training speed of several models side by side."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ from heedful.training.precision import Precision
 
 
 def seconds(work: Callable[[], object], device: torch.device) -> float:
-    """Measure the time of `work`; on a CPU, the CPU time of this thread, which other programs do not change."""
+    """Measure the time of `work`. On a CPU it is the CPU time of this thread, which other programs do not affect."""
     clock = time.thread_time if device.type == "cpu" else time.perf_counter
     _wait_for(device)
     began = clock()
@@ -58,7 +58,7 @@ def measure_training_speed(
     repeats: int,
     device: torch.device,
 ) -> dict[tuple[str, int], float]:
-    """Measure source and target tokens a second for each model and sentence length.
+    """Measure source and target tokens per second for each model and sentence length.
 
     A step is a complete training step (forward, backward and Adam) with `batch_tokens` source and as many target
     tokens, on one CPU thread or on a GPU. The models take turns, so other load on the machine slows all of them alike.

@@ -1,4 +1,4 @@
-"""The plan that every study is given, and the tables and charts that it returns."""
+"""The plan of a study, and the tables and charts that it returns."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -41,7 +41,7 @@ class StudyPlan:
 
 
 def claim(folder: Path) -> None:
-    """Claim a folder for a study. It must be empty or a study's: studies write and delete files in it."""
+    """Claim a folder for a study. It must be empty or belong to a study, because studies delete files in it."""
     with disk_errors(folder):
         known = (folder / _MARK).exists() or (folder / "rows").is_dir()
         if folder.exists() and not known and any(folder.iterdir()):
@@ -57,7 +57,7 @@ Cell = str | int | float | None  # None: unknown
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table of results. Numbers are kept exactly and shown with two decimals."""
+    """A table of results. Numbers are kept exactly, and shown with two decimals."""
 
     title: str
     columns: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""A small artificial language with its translation, and a small treebank: enough grammar to see attention work."""
+"""A small artificial language with translations, and a small treebank, with enough grammar to see attention work."""
 
 import random
 from collections.abc import Sequence
@@ -24,13 +24,13 @@ _OBJECT = "ka"  # precedes the object
 
 
 def pairs(count: int, seed: int, clauses: Sequence[int] = (1, 1, 2, 2, 3)) -> list[Pair]:
-    """Make random sentences; the number of clauses in each is drawn from `clauses`."""
+    """Make random sentences; their numbers of clauses are drawn from `clauses`."""
     draw = random.Random(f"sentences {seed}")
     return [_sentence(draw, draw.choice(clauses)) for _ in range(count)]
 
 
 def write_corpus(folder: Path, sizes: tuple[int, int, int], clauses: Sequence[int] = (1, 1, 2, 2, 3)) -> None:
-    """Write `train.en`, `train.xx` and the same for `valid` and `test`, with these numbers of pairs."""
+    """Write `train.en` and `train.xx`, and the same for `valid` and `test`, with these numbers of pairs."""
     folder.mkdir(parents=True, exist_ok=True)
     for seed, (name, count) in enumerate(zip(("train", "valid", "test"), sizes, strict=True)):
         made = pairs(count, seed, clauses)
@@ -39,7 +39,7 @@ def write_corpus(folder: Path, sizes: tuple[int, int, int], clauses: Sequence[in
 
 
 def comes_from(word: str, english: str) -> bool:
-    """Whether an invented word translates this English one. Articles and the object marker translate none."""
+    """Whether an invented word is the translation of this English one; articles and the object marker never are."""
     own = english in (*NOUNS, *VERBS, *PREPOSITIONS, *JOINTS) and word == _word(english)
     return own or (english in ADJECTIVES and word[:-1] == _word(english))
 

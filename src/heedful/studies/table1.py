@@ -104,13 +104,13 @@ def measured(sizes: Sizes, device: torch.device, report: Reporter) -> StudyResul
         _costs(f"Against n, at d = {sizes.width}", by_n),
         _costs(f"Against d, at n = {sizes.length}", by_d),
     )
-    return StudyResult("Table 1: what one layer costs", tables, _pictures(by_n, by_d, sizes) if can_draw() else {})
+    return StudyResult("Table 1: the cost of one layer", tables, _pictures(by_n, by_d, sizes) if can_draw() else {})
 
 
 def measure(
     shapes: Sequence[tuple[int, int]], sizes: Sizes, device: torch.device, what: str, report: Reporter
 ) -> list[Point]:
-    """Measure every kind at these n and d. They take turns, so other load on the machine slows all of them alike."""
+    """Measure every kind at these n and d. They take turns, so that other programs slow all of them down equally."""
     torch.manual_seed(1)
     works = {(kind, n, d): _work(kind, n, d, sizes.window, device) for n, d in shapes for kind in KINDS}
     took: dict[tuple[Kind, int, int], list[float]] = {key: [] for key in works}
@@ -248,11 +248,11 @@ def _exponents(by_n: Sequence[Point], by_d: Sequence[Point], sizes: Sizes, devic
         f"Exponents of n at d = {sizes.width} and of d at n = {sizes.length}, fitted to the larger half of the sizes. "
         f"Time: {clock} of a forward pass over one sentence on {device.type}, the median of {sizes.repeats} rounds in "
         "which all layers take turns. Memory: activations kept for the backward pass.",
-        "The paper's n² · d and r · n · d are the products of queries with keys and of weights with values, without "
-        "the projections. So are the rows of that name here; whole layers add 4 projections, 8 · n · d² FLOPs.",
+        "The paper's n² · d and r · n · d count the products of queries with keys and of weights with values, without "
+        "the projections. So do the rows of that name here; whole layers add 4 projections, 8 · n · d² FLOPs.",
         f"Attention has heads of {_HEAD}, as many as fit into d. The recurrent layer is an LSTM. The convolution has "
-        f"k = {_KERNEL} and a gated linear unit, so twice the outputs. The window r reaches {sizes.window} positions "
-        "to either side.",
+        f"k = {_KERNEL} and a gated linear unit, which doubles the outputs. The window r reaches {sizes.window} "
+        "positions to either side.",
     )
     return Table("Growth", ("layer", "paper", *(f"{x}: {c}" for x in "nd" for c in columns)), tuple(rows), notes)
 
@@ -271,11 +271,11 @@ def _steps(sizes: Sizes) -> Table:
     )
     columns = ("layer", "sequential steps: paper", f"at n = {n}", "longest path: paper", f"path at n = {n}")
     notes = (
-        "Path: how many layers, or steps of the recurrent one, lie between the first and the last position. The "
-        f"paper's log_k n, here {math.log(n, _KERNEL):.1f}, is that of dilated convolutions; ours, as ConvS2S's, are "
-        "not dilated: each layer reaches one position further to either side.",
+        "Path: the number of layers, or of recurrent steps, between the first and the last position. The paper's "
+        f"log_k n, here {math.log(n, _KERNEL):.1f}, is for dilated convolutions. Ours are not dilated, like ConvS2S's: "
+        "each layer reaches one position further on either side.",
     )
-    return Table("Steps that wait for one another, and the way between two positions", columns, rows, notes)
+    return Table("Sequential steps, and the path between two positions", columns, rows, notes)
 
 
 def _crossings(by_n: Sequence[Point], sizes: Sizes) -> Table:
@@ -292,12 +292,12 @@ def _crossings(by_n: Sequence[Point], sizes: Sizes) -> Table:
         for kind in kinds
     )
     notes = (
-        "The paper compares n² · d with n · d² and leaves constants out: n = d. Counted exactly, products of attention "
-        "are 4 · n² · d FLOPs and an LSTM, with four gates from input and state, 16 · n · d²: equal at n = 4 d, and at "
-        "n = 2 d with the projections. – means: not between the lengths measured.",
+        "The paper compares n² · d with n · d² without constants: they are equal at n = d. Counted exactly, the "
+        "products of attention take 4 · n² · d FLOPs, and an LSTM, with four gates from input and state, takes "
+        "16 · n · d²: equal at n = 4 d, or at n = 2 d with the projections. – means: not between the measured lengths.",
     )
     columns = ("layer", "paper, n = d", "by FLOPs, n", "by time, n")
-    return Table(f"Where self-attention becomes dearer than recurrence, d = {d}", columns, rows, notes)
+    return Table(f"The length at which self-attention costs more than recurrence, d = {d}", columns, rows, notes)
 
 
 def _costs(title: str, points: Sequence[Point]) -> Table:

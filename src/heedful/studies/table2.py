@@ -6,11 +6,10 @@ from heedful.config import PRESETS, RIVAL_RATE, Experiment, merge
 from heedful.device import choose_device, use_threads
 from heedful.metrics.breakdown import LENGTHS, make_buckets, partial_bleu
 from heedful.studies import charts as chart
-from heedful.studies.corpus_facts import CorpusFacts, collect_corpus_facts
-from heedful.studies.dry_run import dry_run
-from heedful.studies.row_results import (
+from heedful.studies.row_training import (
     SMOKE,
     FinishedRow,
+    dry_run,
     finish_rows,
     format_interval,
     make_notes,
@@ -18,7 +17,15 @@ from heedful.studies.row_results import (
     read_test_questions,
     smoke_data,
 )
-from heedful.studies.rows import TableRow, load_experiment, make_rival_row, make_row, select_rows
+from heedful.studies.rows import (
+    CorpusFacts,
+    TableRow,
+    collect_corpus_facts,
+    load_experiment,
+    make_rival_row,
+    make_row,
+    select_rows,
+)
 from heedful.studies.speed import measure_training_speed
 from heedful.studies.study import Cell, Scale, StudyPlan, StudyResult, Table
 from heedful.studies.synthetic import write_corpus
@@ -102,20 +109,20 @@ def _quality(done: Sequence[FinishedRow], plan: StudyPlan) -> Table:
 
 
 _NOTES = (
-    "FLOPs are counted: all matrix products of an epoch over the real lengths of the corpus, forward and backward, "
-    "times the epochs made. The paper's are seconds times GPUs times what a GPU can do.",
+    "FLOPs are counted: all matrix products, forward and backward, over the actual lengths of the corpus, times the "
+    "number of epochs. The paper multiplies seconds, GPUs and the speed of a GPU instead.",
     f"A rival has the recipe's data, text, batches, steps, dropout and search, and as many parameters as the "
-    f"Transformer. Only its learning rate is its own, {RIVAL_RATE} at the peak; where the recipe has the paper's "
-    "schedule it falls with the root of the step too, and where the recipe clips no gradients a rival's are clipped.",
-    "The paper's BLEU is of newstest2014, English to German, the notebooks' of Multi30k test2016, lower-cased words "
-    "and greedy search: compare within a column.",
+    f"Transformer. Only its learning rate is its own, {RIVAL_RATE} at the peak. If the recipe has the paper's "
+    "schedule, that rate also falls with the square root of the step. A rival's gradients are always clipped.",
+    "The paper's BLEU is for newstest2014, English to German. The notebooks' BLEU is for Multi30k test2016, with "
+    "lower-cased words and greedy search. So compare only within a column.",
 )
 
 
 def _speed(rows: Sequence[TableRow], experiment: Experiment, found: CorpusFacts, plan: StudyPlan) -> Table:
-    """Measure training speed side by side: a run's own figure depends on the load of the machine."""
+    """Measure training speed side by side; the figure in a run's log depends on the load of the machine."""
     train, lengths = experiment.train, _SPEED_LENGTHS[plan.scale]
-    plan.report.say(f"measuring training speed at sentences of {', '.join(map(str, lengths))} pieces")
+    plan.report.say(f"measuring training speed on sentences of {', '.join(map(str, lengths))} pieces")
     use_threads(train.threads)
     models = {row.name: row.experiment.model for row in rows}
     vocabulary, budget = max(found.source, found.target), train.batch_tokens // plan.processes
@@ -142,8 +149,8 @@ def _speed(rows: Sequence[TableRow], experiment: Experiment, found: CorpusFacts,
             for name in models
         ),
         (
-            f"Whole training steps of about {budget} tokens a side on sentences of one length in pieces, the models "
-            f"taking turns, medians; on {'one thread of a processor' if device.type == 'cpu' else device.type}.",
+            f"Medians of complete training steps with about {budget} tokens on each side, on sentences of one length "
+            f"in pieces; the models take turns, on {'one CPU thread' if device.type == 'cpu' else device.type}.",
         ),
     )
 
@@ -159,8 +166,8 @@ def _by_length(done: Sequence[FinishedRow], asked: Sequence[Question]) -> Table:
             for one in done
         )
         rows.append((bucket.name, len(bucket.places), mean, *scores))
-    columns = ("words of the source", "sentences", "words on average", *(_NAMES[one.row.name] for one in done))
-    note = "BLEU of the test set by the length of the source; few sentences make a value uncertain."
+    columns = ("words of the source", "sentences", "mean words", *(_NAMES[one.row.name] for one in done))
+    note = "BLEU on the test set by the length of the source; values from few sentences are uncertain."
     return Table("BLEU by sentence length", columns, tuple(rows), (note,))
 
 

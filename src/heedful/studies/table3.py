@@ -6,11 +6,10 @@ from fractions import Fraction
 from typing import Any
 
 from heedful.config import PRESETS, Experiment, ModelConfig, merge
-from heedful.studies.corpus_facts import collect_corpus_facts
-from heedful.studies.dry_run import dry_run
-from heedful.studies.row_results import (
+from heedful.studies.row_training import (
     SMOKE,
     FinishedRow,
+    dry_run,
     finish_rows,
     format_interval,
     make_notes,
@@ -18,7 +17,7 @@ from heedful.studies.row_results import (
     read_validation_questions,
     smoke_data,
 )
-from heedful.studies.rows import TableRow, load_experiment, make_row, select_rows
+from heedful.studies.rows import TableRow, collect_corpus_facts, load_experiment, make_row, select_rows
 from heedful.studies.study import Cell, Scale, StudyPlan, StudyResult, Table
 from heedful.studies.synthetic import write_corpus
 
@@ -104,9 +103,9 @@ def _table(done: Sequence[FinishedRow], plan: StudyPlan) -> Table:
         tuple(rows),
         make_notes(
             plan,
-            f"Widths (d_model, d_ff, d_k, d_v) are {FACTORS[plan.scale]} of the paper's; heads, layers, dropout and "
-            "smoothing are the paper's, and there is no averaging; all else is the recipe's. "
+            f"Widths (d_model, d_ff, d_k, d_v) are {FACTORS[plan.scale]} of the paper's. Heads, layers, dropout and "
+            "smoothing are the paper's, and there is no averaging. Everything else comes from the recipe. "
             f"Big trains {_BIG_STEPS} times as long, as in the paper.",
-            "Perplexity per piece and BLEU are of the validation pairs, as the paper's, which are of newstest2013.",
+            "Perplexity per piece and BLEU are measured on the validation pairs; in the paper, on newstest2013.",
         ),
     )

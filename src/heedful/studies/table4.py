@@ -4,17 +4,16 @@ from collections.abc import Sequence
 
 from heedful.config import RIVAL_RATE, merge
 from heedful.errors import DataError
-from heedful.studies.corpus_facts import collect_corpus_facts
-from heedful.studies.dry_run import dry_run
-from heedful.studies.row_results import (
+from heedful.studies.row_training import (
     SMOKE,
     FinishedRow,
+    dry_run,
     finish_rows,
     format_interval,
     make_notes,
     read_test_questions,
 )
-from heedful.studies.rows import load_experiment, make_rival_row, make_row, select_rows
+from heedful.studies.rows import collect_corpus_facts, load_experiment, make_rival_row, make_row, select_rows
 from heedful.studies.study import Cell, StudyPlan, StudyResult, Table
 from heedful.studies.synthetic import write_treebank
 from heedful.tasks import Question
@@ -100,9 +99,9 @@ def _table(done: Sequence[FinishedRow], asked: Sequence[Question], plan: StudyPl
         tuple(rows),
         make_notes(
             plan,
-            "F1 is of labelled brackets by EVALB's rules, all lengths. A valid tree is one over exactly the words of "
-            "the input.",
-            f"The LSTM has as many parameters as the Transformer and the same training but for its learning rate, "
+            "F1 is for labelled brackets by EVALB's rules, at all lengths. A valid tree has exactly the words of the "
+            "input.",
+            f"The LSTM has as many parameters as the Transformer, and the same training except for its learning rate, "
             f"{RIVAL_RATE}. The paper's LSTM with attention is that of Vinyals & Kaiser et al. (2014).",
         ),
     )

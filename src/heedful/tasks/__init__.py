@@ -1,4 +1,4 @@
-"""Tasks that a model can be trained for: one file and one line of this tuple for each."""
+"""The tasks that a model can be trained for; each has one file, and one line in `TASKS`."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -22,7 +22,7 @@ TASKS: tuple[Task, ...] = (
 
 
 def find_task(name: str) -> Task:
-    """The task of this name, which is `Experiment.task`."""
+    """The task with the name that `Experiment.task` holds."""
     for task in TASKS:
         if task.name == name:
             return task
@@ -31,7 +31,7 @@ def find_task(name: str) -> Task:
 
 
 def make_experiment(tables: Mapping[str, Any], under: Mapping[str, Any] | None = None) -> Experiment:
-    """Check a recipe's tables; missing keys come from `under`, the task, the preset that is named, and the paper."""
+    """Check a recipe's tables; missing keys come from `under`, then the task, the preset, and the paper."""
     under = under or {}
     task = find_task(str(merge(under, tables).get("task", Experiment().task)))
     experiment = parse_experiment(tables, merge(task.defaults, under))

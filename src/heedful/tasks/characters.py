@@ -13,7 +13,7 @@ _SPACE = "␣"  # stands for a space of the text, because spaces separate symbol
 
 
 def read_inflections(path: Path) -> Iterator[Pair]:
-    """Lines of source, tab, target; or of lemma, tab, form, tab, features, as in SIGMORPHON: `gehen ging V;PST;3;SG`.
+    """Read lines of source, tab, target; or of lemma, tab, form, tab, features, as in SIGMORPHON.
 
     The source of an inflection is the lemma, a tab, and the features.
     """
@@ -30,17 +30,17 @@ def read_inflections(path: Path) -> Iterator[Pair]:
 
 
 def spell(text: str) -> str:
-    """The characters with spaces between them."""
+    """Write the characters with spaces between them."""
     return " ".join(_SPACE if character.isspace() else character for character in text)
 
 
 def unspell(symbols: str) -> str:
-    """The text that was spelt out so."""
+    """Undo `spell`."""
     return "".join(symbols.split()).replace(_SPACE, " ")
 
 
 def _source_symbols(text: str) -> str:
-    """The characters of a text; each feature after a tab is one symbol, in angle brackets."""
+    """Spell out a text; each feature after a tab becomes one symbol in angle brackets."""
     plain, _, features = text.partition("\t")
     return " ".join([spell(plain), *(f"<{feature}>" for feature in features.replace(";", " ").split())])
 
@@ -50,7 +50,7 @@ def _finish(source: str, output: str) -> str:
 
 
 def _score(outputs: Sequence[str], references: References, options: ScoringOptions) -> list[Score]:
-    """Accuracy of whole outputs, and CER."""
+    """Accuracy of whole outputs, and the character error rate."""
     from heedful.metrics.edit_distance import score_characters  # imports NumPy, which translating does not need
 
     return score_characters(outputs, references, options.resamples)

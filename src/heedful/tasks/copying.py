@@ -1,4 +1,4 @@
-"""The smallest tasks, which show whether a model learns at all: repeat the words, or reverse them."""
+"""The simplest tasks, which show whether a model learns at all: repeat the words, or reverse them."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace

@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 
 def _read_treebank(path: Path) -> Iterator[Pair]:
-    """The words and the tree, on one line, of each tree in Penn brackets."""
+    """Read trees in Penn brackets: the words of each tree, and the tree on one line."""
     tree = None
     for tree in read_trees(read_lines(path), str(path)):
         yield Pair(" ".join(tree.texts()), write_tree(tree))
     if tree is None:
-        raise DataError(f"{path} holds no tree; it must be in Penn brackets, such as (S (NP (PRP I)) (VP (VBP see)))")
+        raise DataError(f"{path} has no trees; write them in Penn brackets, such as (S (NP (PRP I)) (VP (VBP see)))")
 
 
 def _write_brackets(tree: str) -> str:
@@ -48,7 +48,7 @@ def _write_brackets_and_words(tree: str) -> str:
 
 
 def _finish(source: str, output: str) -> str:
-    """A tree over exactly the words of the source, however wrong the output is; nothing if there are no words."""
+    """A tree over exactly the words of the source, however wrong the output is; empty if there are no words."""
     tree = build_tree(source.split(), output.split())
     return write_tree(tree) if tree else ""
 
@@ -70,8 +70,8 @@ def _score(outputs: Sequence[str], references: References, options: ScoringOptio
     for number, (ours, theirs) in enumerate(zip(found, right, strict=True), 1):
         if len(ours.texts()) != len(theirs.texts()):
             raise DataError(
-                f"tree {number} has {len(ours.texts())} words but its reference {len(theirs.texts())}; "
-                "both must be of the same sentence"
+                f"tree {number} has {len(ours.texts())} words, but its reference has {len(theirs.texts())}; "
+                "both must be trees of the same sentence"
             )
     rights = [Parse(tuple(tree.brackets()), tree.tags()) for tree in right]
     return score_brackets(list(map(_parse, found)), rights, options.resamples)
@@ -82,14 +82,14 @@ def _quick_score(outputs: Sequence[str], references: References, tokenize: BleuT
 
 
 def _parse(tree: Tree) -> "Parse":
-    """An output's brackets. A model may write no tags; without tags, no word is punctuation and all words count."""
+    """The brackets and tags of an output; a model that writes no tags gets empty ones."""
     from heedful.metrics.brackets import Parse
 
     tags = tree.tags()
     return Parse(tuple(tree.brackets()), () if set(tags) == {NO_TAG} else tags)
 
 
-# A tree has several brackets a word; section 6.3 adds 300 to the length of the source.
+# A tree has several brackets per word; section 6.3 adds 300 to the length of the source.
 _LONG_OUTPUTS = {"data": {"max_length": 600}, "search": {"max_extra": 300}}
 
 PARSING = Task(
@@ -116,7 +116,7 @@ LEXICAL_PARSING = replace(
     name="lexical-parsing",
     target_symbols=_write_brackets_and_words,
     finish=_finish_with_words,
-    target_tokenizer=None,  # with words between the brackets, both sides have most of their vocabulary in common
+    target_tokenizer=None,  # with words between the brackets, the two sides share most of their vocabulary
     defaults=_LONG_OUTPUTS,
     searches_trees=True,
 )

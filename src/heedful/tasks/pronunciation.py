@@ -12,11 +12,11 @@ from heedful.tasks.characters import spell
 from heedful.tasks.task import Question, References, ScoringOptions, Task
 
 _COMMENT = ";;;"
-_VARIANT = re.compile(r"(?<=.)\(\d+\)$")  # READ(1) is another way to say READ
+_VARIANT = re.compile(r"(?<=.)\(\d+\)$")  # READ(1) is another pronunciation of READ
 
 
 def _read_dictionary(path: Path) -> Iterator[Pair]:
-    """Lines of word, tab, phonemes; or CMUDict's form, with spaces and comments. Variants may be numbered."""
+    """Read lines of word, tab, phonemes; or CMUDict's format, with spaces and comments. Variants may be numbered."""
     for number, line in enumerate(read_lines(path), 1):
         if not line.strip() or line.startswith(_COMMENT):
             continue

@@ -1,7 +1,7 @@
-"""A task as a value: how its files are read, what a model sees of them, and how outputs are finished and scored.
+"""A task as a value: how to read its files, what a model sees of them, and how to finish and score outputs.
 
-People see a `Pair` in the task's own form: a word and its phonemes, a sentence and its tree. A model sees symbols with
-spaces between them: `source_symbols` and `target_symbols` make them, and `finish` turns them back.
+Users see a `Pair` in the task's own form: a word and its phonemes, a sentence and its tree. A model sees symbols with
+spaces between them. `source_symbols` and `target_symbols` make the symbols, and `finish` turns outputs back.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,12 +16,12 @@ from heedful.errors import ConfigError, DataError
 from heedful.metrics import Score
 
 FileLayout = Literal["two", "one", "either"]  # whether source and target are in two files, in one, or as the user likes
-References = Sequence[Sequence[str]]  # `references[i]` are the right answers to question i
+References = Sequence[Sequence[str]]  # `references[i]` are the correct answers to question i
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A source of a test set, and all right answers."""
+    """A source of a test set, and all correct answers."""
 
     source: str
     references: tuple[str, ...]
@@ -29,7 +29,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class ScoringOptions:
-    """The tokens of BLEU, the target language, and how many resamples an interval is measured with."""
+    """BLEU's tokenizer, the target language, and the number of resamples for an interval."""
 
     tokenize: BleuTokens = "13a"
     language: str = ""
@@ -50,35 +50,35 @@ def _one_question_a_pair(pairs: Iterable[Pair]) -> list[Question]:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Task:
-    """Everything that depends on what a model is trained for."""
+    """Everything that depends on the task of a model."""
 
     name: str
-    read_file: Callable[[Path], Iterator[Pair]]  # a file that holds both sides
+    read_file: Callable[[Path], Iterator[Pair]]  # a file that contains both sides
     score: Callable[[Sequence[str], References, ScoringOptions], list[Score]]  # finished outputs against references
-    quick_score: Callable[[Sequence[str], References, BleuTokens], float]  # for validation: more is better, 100 perfect
+    quick_score: Callable[[Sequence[str], References, BleuTokens], float]  # for validation: 100 is perfect
     quick_metric: str  # the name of the quick score
-    source_symbols: Callable[[str], str] = _unchanged  # what people write -> what the model reads
-    target_symbols: Callable[[str], str] = _unchanged  # a right answer -> what the model should write
-    finish: Callable[[str, str], str] = _with_single_spaces  # (source, what the model wrote) -> what people read
+    source_symbols: Callable[[str], str] = _unchanged  # what users write -> what the model reads
+    target_symbols: Callable[[str], str] = _unchanged  # a correct answer -> what the model should write
+    finish: Callable[[str, str], str] = _with_single_spaces  # (source, what the model wrote) -> what users read
     make_questions: Callable[[Iterable[Pair]], list[Question]] = _one_question_a_pair  # a test set out of pairs
-    source_tokenizer: TokenizerKind | None = None  # None: the kind that `text.kind` says
+    source_tokenizer: TokenizerKind | None = None  # None: the kind in `text.kind`
     target_tokenizer: TokenizerKind | None = None
-    defaults: Mapping[str, Mapping[str, object]] = field(default_factory=dict)  # keys of a recipe that differ
+    defaults: Mapping[str, Mapping[str, object]] = field(default_factory=dict)  # keys of a recipe
     files: FileLayout = "either"
     pipeline_tag: str = "text2text-generation"  # the model card's name for the task
-    translates: bool = False  # from one language to another: such a model can be served, and compared by BLEU
-    repeats_by_mistake: bool = False  # a repeating output is a failure, so the search is run again
+    translates: bool = False  # from one language to another: such models can be served, and compared by BLEU
+    repeats_by_mistake: bool = False  # a looping output is a failure, so it is decoded again
     aligns_words: bool = True  # each symbol of an output comes from some symbol of the source
     writes_trees: bool = False  # outputs are trees in Penn brackets, which can be drawn
-    searches_trees: bool = False  # the search admits only brackets that close, around the words of the source
+    searches_trees: bool = False  # the search allows only matching brackets around the words of the source
 
     def read_pairs(self, data: DataConfig) -> Iterator[Pair]:
-        """All training pairs: `data.source` beside `data.target`, file by file, then `data.tsv`.
+        """All training pairs: `data.source` with `data.target`, file by file, then `data.tsv`.
 
-        Missing files are named before the first pair is read; mistakes inside a file, when they are reached.
+        Missing files are reported before the first pair is read; mistakes inside a file, when they are reached.
         """
         if not data.source and not data.tsv:
-            raise DataError("there is nothing to read; give data.source and data.target, or data.tsv")
+            raise DataError("the recipe names no training text; set data.source and data.target, or data.tsv")
         return self.read_files(data.source, data.target, data.tsv)
 
     def read_validation(self, data: DataConfig) -> Iterator[Pair]:
@@ -86,13 +86,13 @@ class Task:
         return self.read_files(data.valid_source, data.valid_target)
 
     def read_files(self, sources: Sequence[str], targets: Sequence[str], tables: Sequence[str] = ()) -> Iterator[Pair]:
-        """The pairs of parallel files, then of tables. Sources without targets hold both sides, as tables do."""
+        """The pairs of parallel files, then of tables. Sources without targets contain both sides, as tables do."""
         if targets and self.files == "one":
             raise ConfigError(
-                f"a file for {self.name} holds both sides, so {targets[0]} has no use; leave out the target files"
+                f"files for {self.name} contain both sides, so {targets[0]} has no use; leave out the target files"
             )
         if sources and not targets and self.files == "two":
-            raise ConfigError(f"{sources[0]} holds only one side; give the file with its {self.name}, too")
+            raise ConfigError(f"{sources[0]} contains only one side; give the file with its {self.name} too")
         both_sides = tables if targets else (*sources, *tables)
         for name in both_sides:
             check_readable(Path(name))
@@ -100,7 +100,7 @@ class Task:
         return chain(parallel, *(self.read_file(Path(name)) for name in both_sides))
 
     def read_questions(self, sources: Sequence[str], references: Sequence[Sequence[str]]) -> list[Question]:
-        """A test set: sources beside one or more sets of reference files, or files that hold both sides."""
+        """A test set: sources with one or more sets of reference files, or files that contain both sides."""
         if not references:
             return self.make_questions(self.read_files(sources, ()))
         first, *others = [list(self.read_files(sources, files)) for files in references]
@@ -110,9 +110,9 @@ class Task:
         return [Question(pairs[0].source, tuple(pair.target for pair in pairs)) for pairs in several]
 
     def symbols(self, pair: Pair) -> Pair:
-        """A pair as the model learns it."""
+        """The pair as symbols, which the model learns."""
         return Pair(self.source_symbols(pair.source), self.target_symbols(pair.target))
 
     def tokenizer_kinds(self, wanted: TokenizerKind) -> tuple[TokenizerKind, TokenizerKind]:
-        """The kinds of the source's and the target's tokenizer, where `text.kind` is `wanted`."""
+        """The kinds of the source and the target tokenizer if `text.kind` is `wanted`."""
         return self.source_tokenizer or wanted, self.target_tokenizer or wanted

@@ -1,4 +1,4 @@
-"""Translation: a sentence in one language in, the same in another out."""
+"""Translation: a sentence in one language in, the same sentence in another out."""
 
 from collections.abc import Sequence
 
@@ -26,7 +26,7 @@ def _quick_score(outputs: Sequence[str], references: References, tokenize: BleuT
 
 
 def _reference_sets(references: References) -> list[list[str]]:
-    """In sacreBLEU's order: the first answers to all questions, then the second ones."""
+    """Reorder the references as sacreBLEU wants them: all first answers, then all second answers."""
     if len({len(several) for several in references}) > 1:
         raise DataError("some sentences have more references than others; give each the same number")
     return [list(several) for several in zip(*references, strict=True)]

@@ -1,4 +1,4 @@
-"""Choose a built-in model where none is named, by the requested languages and the language of the text."""
+"""Choose a built-in model if none is named, by the requested languages and the language of the text."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from heedful.errors import ConfigError, DataError, did_you_mean
 from heedful.text.languages import Detector, known_languages, language_name
 
-_DEFAULT_TARGET = "fr"  # for English texts: of the languages here, it has most speakers
+_DEFAULT_TARGET = "fr"  # for English texts: it has the most speakers of the languages here
 _CERTAIN = 0.9
 
 

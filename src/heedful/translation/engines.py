@@ -1,4 +1,4 @@
-"""Which engine translates, which does what it cannot, and why."""
+"""Choose the engine that translates, and use PyTorch for everything that it cannot do."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
@@ -26,7 +26,7 @@ class Engines:
     def __init__(
         self, preferred: Engine, load_torch: "Callable[[], TorchEngine]", on_limitation: Callable[[str], None]
     ) -> None:
-        """`on_limitation` hears what the preferred engine cannot do, before torch does it; it may refuse by raising."""
+        """`on_limitation` is called with what the preferred engine cannot do before torch does it; it may raise."""
         self.preferred = preferred
         self._load_torch = load_torch
         self._on_limitation = on_limitation
@@ -65,9 +65,12 @@ def only_torch(engine: "TorchEngine") -> Engines:
 def load_engines(
     run: RunFolder, device: Device, choice: EngineChoice, others: Sequence[RunFolder], notify: Callable[[str], None]
 ) -> Engines:
-    """Choose an engine and load the model into it; `notify` hears the choice, and later why torch does something.
+    """Choose an engine and load the model into it.
 
-    An engine that is chosen by name does all translating itself, or refuses; only inspection and alignment use torch.
+    `notify` is called with the choice, and later with the reason whenever torch steps in.
+
+
+    An engine that you choose by name does all translating itself, or refuses. Only inspection and alignment use torch.
     """
 
     def load_torch() -> "TorchEngine":
@@ -77,7 +80,7 @@ def load_engines(
 
     name = choose_engine(run, choice, device, others)
     if choice == "auto" and run.has_model and run.ctranslate2.is_dir():  # there was a choice
-        stale = "" if run.has_fresh_ctranslate2 else "; the CTranslate2 export is of an older model, export it again"
+        stale = "" if run.has_fresh_ctranslate2 else "; the CTranslate2 export belongs to an older model"
         notify(f"engine: {name}{stale}")
     if name == "torch":
         return only_torch(load_torch())
@@ -101,7 +104,7 @@ def load_torch_engine(run: RunFolder, device: "torch.device", others: Sequence[R
 def choose_engine(
     run: RunFolder, choice: EngineChoice, device: Device = "auto", others: Sequence[RunFolder] = ()
 ) -> EngineName:
-    """The engine of this name; "auto" takes the fastest that can run what the folder has."""
+    """The name of the engine; "auto" takes the fastest that can run the models in the folder."""
     if choice == "ctranslate2":
         if not run.ctranslate2.is_dir():
             raise ConfigError(
@@ -110,7 +113,7 @@ def choose_engine(
             )
         if not run.has_fresh_ctranslate2:
             raise ConfigError(
-                f"the CTranslate2 export in {run.path} is of an older model; export it again: "
+                f"the CTranslate2 export in {run.path} belongs to an older model; export it again: "
                 f"heedful export {run.path} --to ctranslate2"
             )
         if others:

@@ -2,23 +2,24 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from itertools import islice
+from functools import cached_property, partial
+from itertools import accumulate, chain, islice
 from typing import TYPE_CHECKING
 
 from heedful.config import SearchConfig
 from heedful.data.stream import TextStream, batches_by_length, map_in_threads, read_windows
 from heedful.decoding.engine import Engine, Ids
 from heedful.decoding.hypothesis import Hypothesis
-from heedful.decoding.token_constraints import TokenConstraints
+from heedful.decoding.token_constraints import NO_BOUNDARIES, Phrase, TokenConstraints, TreeLeaves, WordBoundaries
 from heedful.errors import DataError
 from heedful.metrics.alignment import Link
 from heedful.storage.run_folder import Tokenizers
 from heedful.tasks import Task
-from heedful.translation.confidence import WordConfidence, measure_word_confidence
-from heedful.translation.constraint_encoding import ConstraintEncoder
+from heedful.text import Tokenizer
+from heedful.text.constraints import Constraints, encode_term, find_word_boundaries
+from heedful.text.trees import CLOSE, OPEN, is_label
 from heedful.translation.engines import Engines
-from heedful.translation.result import Alternative, Translation
+from heedful.translation.result import Alternative, Translation, WordConfidence, measure_word_confidence
 
 if TYPE_CHECKING:  # translating without alignments does not wait for PyTorch
     from heedful.attention.aligner import Aligner
@@ -33,7 +34,7 @@ class TranslationOptions:
 
     search: SearchConfig
     n_best: int
-    encoder: ConstraintEncoder
+    encoder: "ConstraintEncoder"
     aligner: "Aligner | None" = None  # None: words are not aligned
     confidence: bool = False
     workers: int = 0  # threads that may decode at the same time; 0: as many as the engine supports
@@ -67,13 +68,13 @@ class EncodedText:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to translate. A foreign tokenizer may leave nothing of a text but its EOS."""
+        """Whether there is nothing to translate. An imported tokenizer may reduce a text to its EOS."""
         return not self.text.strip() or len(self.source) <= 1
 
 
 @dataclass(frozen=True, slots=True)
 class DecodedText:
-    """The hypotheses of one text, best first; alignments and confidence of each of them, where they were requested."""
+    """The hypotheses of one text, best first, with their alignments and confidence if they were requested."""
 
     hypotheses: Sequence[Hypothesis]
     alignments: Sequence[tuple[Link, ...]] | None = None
@@ -82,7 +83,7 @@ class DecodedText:
 
 
 class Pipeline:
-    """Translates streams of texts in bounded memory. Read `translate` first."""
+    """Translates streams of texts in bounded memory; start reading at `translate`."""
 
     def __init__(self, engines: Engines, tokenizers: Tokenizers, task: Task) -> None:
         self.engines = engines
@@ -95,7 +96,7 @@ class Pipeline:
         options: TranslationOptions,
         done: Callable[[int], None],
     ) -> Iterator[Translation]:
-        """Each translation in the order of the texts, as soon as it is ready; `done` hears how many are decoded."""
+        """Each translation in the order of the texts, as soon as it is ready; `done` gets the number decoded."""
         before = 0
         for window in read_windows(texts):
             encoded = self.encode(window, options, first=before + 1)
@@ -118,7 +119,7 @@ class Pipeline:
     def encode(
         self, texts: Sequence[str | TokenizedText], options: TranslationOptions, first: int = 1
     ) -> list[EncodedText]:
-        """The ids and constraints of each text; `first` is the number of the first text, for errors."""
+        """The ids and constraints of each text; `first` is the number of the first text, for error messages."""
         tokenized = self.tokenize(texts)
         for number, text in enumerate(tokenized, first):
             if (pieces := len(text.source)) > _MAX_PIECES:
@@ -128,7 +129,7 @@ class Pipeline:
     def _decode(self, encoded: Sequence[EncodedText], options: TranslationOptions) -> Iterator[dict[int, DecodedText]]:
         """All texts by number, batch by batch, in the order in which the batches are ready.
 
-        Failures are decoded again at the end, all together: a batch of its own for each would take longer.
+        Failures are decoded again at the end, in batches: one by one, they would take longer.
         """
         yield {number: DecodedText(()) for number, text in enumerate(encoded) if text.is_empty}
         failed: dict[int, DecodedText] = {}
@@ -164,7 +165,7 @@ class Pipeline:
     def _decode_batch(
         self, engine: Engine, encoded: Sequence[EncodedText], options: TranslationOptions, numbers: Sequence[int]
     ) -> dict[int, DecodedText]:
-        """Decode these texts together; add alignments and confidence where they are requested."""
+        """Decode these texts together, and add alignments and confidence if they are requested."""
         batch = [encoded[number] for number in numbers]
         hypotheses = engine.decode(
             [text.source for text in batch],
@@ -186,7 +187,7 @@ class Pipeline:
         }
 
     def decode_for_inspection(self, text: EncodedText, options: TranslationOptions) -> DecodedText:
-        """One text, decoded by the engine whose model can be inspected."""
+        """Decode one text with the engine whose model can be inspected."""
         first = self._decode_batch(self.engines.torch, [text], options, [0])[0]
         if not self._fails(text, first, options):
             return first
@@ -205,11 +206,11 @@ class Pipeline:
     def _choose_better(
         self, text: EncodedText, first: DecodedText, second: DecodedText, options: TranslationOptions
     ) -> DecodedText:
-        """The second result, unless it fails, too."""
+        """The second result, unless it fails too."""
         return first if self._fails(text, second, options) else replace(second, redone=True)
 
     def _choose_by_agreement(self, text: EncodedText, samples: Sequence[Hypothesis], n_best: int) -> list[Hypothesis]:
-        """The samples that agree most with all others (minimum Bayes risk); each output once."""
+        """The samples that agree most with all others (minimum Bayes risk), without duplicates."""
         from heedful.metrics.chrf import score_agreement
 
         decoded = self._tokenizers.target.decode_all([sample.tokens for sample in samples])
@@ -245,7 +246,7 @@ class Pipeline:
         return [list(islice(words, len(several))) for several in hypotheses]
 
     def finish(self, text: EncodedText, decoded: DecodedText) -> Translation:
-        """The translation in words; an empty line stays one."""
+        """The translation as text; an empty line stays empty."""
         may_repeat = not self._task.repeats_by_mistake or has_loop(text.source)
         target, nothing = self._tokenizers.target, [None] * len(decoded.hypotheses)
         alternatives = tuple(
@@ -276,13 +277,69 @@ _MIN_TOKENS = 8  # in all repeats together
 
 
 def has_loop(tokens: Sequence[int]) -> bool:
-    """Whether some tokens repeat many times in a row; "very very very" is not a loop yet."""
+    """Whether some tokens repeat many times in a row; three times, as in "very very very", is not enough."""
     if len(tokens) - len(set(tokens)) < _MIN_TOKENS - _MIN_TOKENS // _MIN_REPEATS:  # too few tokens occur twice
         return False
     for period in range(1, min(_MAX_PERIOD, len(tokens) // _MIN_REPEATS) + 1):
-        run = period  # length of the stretch in which each token equals the one `period` before it
+        run = period  # the length of the stretch in which each token equals the one `period` before it
         for now, before in zip(tokens[period:], tokens, strict=False):
             run = run + 1 if now == before else period
             if run >= max(_MIN_REPEATS * period, _MIN_TOKENS):
                 return True
     return False
+
+
+class ConstraintEncoder:
+    """Encodes constraints with the target tokenizer; each term is encoded once."""
+
+    def __init__(
+        self, tokenizer: Tokenizer, constraints: Constraints, trees: "TreeConstraintEncoder | None" = None
+    ) -> None:
+        """With `trees`, outputs must be trees over the words of their text."""
+        self._constraints = constraints
+        self._trees = trees
+        self._prefix = tuple(tokenizer.encode(constraints.prefix)[:-1]) if constraints.prefix else ()
+        self._tokenizer = tokenizer
+        # Encode all of them now, so that an impossible term is refused before any work is done.
+        self._phrases = {term: self._encode_phrase(term) for term in constraints.glossary.values()}
+
+    def encode(self, text: str) -> TokenConstraints:
+        """The constraints on the translation of a text."""
+        phrases = tuple(self._phrases[term] for term in self._constraints.find_terms(text))
+        leaves = self._trees.encode(text.split()) if self._trees else None
+        return TokenConstraints(self._prefix, phrases, leaves)
+
+    @cached_property
+    def boundaries(self) -> WordBoundaries:
+        """Where words begin and end; only terms need this."""
+        return WordBoundaries(*find_word_boundaries(self._tokenizer)) if self._phrases else NO_BOUNDARIES
+
+    def _encode_phrase(self, term: str) -> Phrase:
+        ids = encode_term(self._tokenizer, term)
+        return Phrase(ids.spaced, ids.close)
+
+
+class TreeConstraintEncoder:
+    """Encodes the words and brackets of outputs that must be trees."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+        pieces = tokenizer.pieces(range(tokenizer.vocabulary_size))
+        opens, closes = (_find_labels(pieces, mark) for mark in (OPEN, CLOSE))
+        self._brackets = {opens[label]: closes[label] for label in opens if label in closes}
+
+    def encode(self, words: Sequence[str]) -> TreeLeaves | None:
+        """The leaves of any tree over these words; None if the tokenizer cannot tell them from brackets."""
+        ids = [piece[:-1] for piece in self._tokenizer.encode_all(list(words))]
+        first = {own[0] for own in ids if own}
+        if not self._brackets or not all(ids) or first & {*self._brackets, *self._brackets.values()}:
+            return None
+        starts = accumulate(map(len, ids), initial=0)
+        return TreeLeaves(tuple(chain.from_iterable(ids)), frozenset(starts), self._brackets)
+
+
+def _find_labels(pieces: Sequence[str], mark: str) -> dict[str, int]:
+    """The labels that follow this mark in the vocabulary, and the id of each such piece."""
+    begin = f"▁{mark}"
+    found = {piece.removeprefix(begin): number for number, piece in enumerate(pieces) if piece.startswith(begin)}
+    return {label: number for label, number in found.items() if is_label(label)}

@@ -1,4 +1,4 @@
-"""Text in, translation out."""
+"""The `Translator`: a model that translates texts and can be inspected."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -16,9 +16,14 @@ from heedful.storage.run_folder import RunFolder, Tokenizers
 from heedful.tasks import Task, find_task
 from heedful.tasks.translation import TRANSLATION
 from heedful.text.constraints import Constraints
-from heedful.translation.constraint_encoding import ConstraintEncoder, TreeConstraintEncoder
 from heedful.translation.engines import EngineChoice, Engines, load_engines, load_torch_engine, only_torch
-from heedful.translation.pipeline import Pipeline, TokenizedText, TranslationOptions
+from heedful.translation.pipeline import (
+    ConstraintEncoder,
+    Pipeline,
+    TokenizedText,
+    TranslationOptions,
+    TreeConstraintEncoder,
+)
 from heedful.translation.result import Inspection, Translation
 
 if TYPE_CHECKING:  # other engines do not wait for PyTorch
@@ -60,7 +65,7 @@ class Translator:
     ) -> "Translator":
         """Load a run folder, an exported one, or a built-in model by its name; with `others`, an ensemble.
 
-        Nothing in a folder is executed; a damaged one is an error.
+        Nothing in a folder is executed, and a damaged folder is an error.
         """
         first, *more = (RunFolder.open(find_model(one)) for one in (model, *others))
         return cls.from_run(first, device, engine, more)
@@ -74,14 +79,14 @@ class Translator:
         others: Sequence[RunFolder] = (),
         notify: Callable[[str], None] = _ignore,
     ) -> "Translator":
-        """Like `load`, for folders that are open; `notify` hears which engine translates what."""
+        """Like `load`, for folders that are already open; `notify` is called with the choice of the engine."""
         experiment = run.experiment()
         engines = load_engines(run, device, engine, others, notify)
         return cls(engines, run.tokenizers(), experiment.search, find_task(experiment.task))
 
     @classmethod
     def on_device(cls, run: RunFolder, device: "torch.device") -> "Translator":
-        """The torch engine on exactly this device."""
+        """Load the torch engine on exactly this device."""
         experiment = run.experiment()
         engines = only_torch(load_torch_engine(run, device))
         return cls(engines, run.tokenizers(), experiment.search, find_task(experiment.task))
@@ -90,7 +95,7 @@ class Translator:
     def from_model(
         cls, model: "AnySeq2Seq", tokenizers: Tokenizers, search: SearchConfig, task: Task = TRANSLATION
     ) -> "Translator":
-        """The torch engine with a model that is in memory."""
+        """Use the torch engine with a model that is already in memory."""
         from heedful.decoding.torch_engine import TorchEngine
 
         return cls(only_torch(TorchEngine(model, tokenizers.target.eos_id)), tokenizers, search, task)
@@ -121,9 +126,9 @@ class Translator:
 
         `search` replaces the model's own search; `beam` changes only its width. With an aligner, words are linked to
         the source words that they come from; `translation.word_alignment.find_aligner` finds the best one of a run.
-        `constraints` are terms and a prefix that translations must contain. With `confidence`, each word gets the
-        model's confidence in it. `workers` threads decode at the same time, 0: one a core; give 1 if you call this from
-        several threads. Texts may be tokenized already, by `tokenize`.
+        `constraints` are terms and a prefix that translations must contain. With `confidence`, you get the model's
+        confidence in each word. `workers` threads decode at the same time (0: one per core); pass 1 if you call this
+        from several threads. Texts may be tokenized already, by `tokenize`.
         """
         _require_several(texts)
         search = search or self.search
@@ -142,7 +147,7 @@ class Translator:
         confidence: bool = False,
         done: Callable[[int], None] = _ignore,
     ) -> Iterator[Translation]:
-        """Translate a stream, in its order and in bounded memory; `done` hears how many texts are decoded so far.
+        """Translate a stream in its order and in bounded memory; `done` is called with the number decoded so far.
 
         Texts of an `TextStream` stream are translated as they arrive, without waiting for more.
         """
@@ -152,7 +157,7 @@ class Translator:
 
     def inspect(self, text: str | TokenizedText, *, search: SearchConfig | None = None, n_best: int = 1) -> Inspection:
         """Translate a text, and show what every head attended to and how probable each piece was."""
-        from heedful.attention.forced_decoding import force_decode
+        from heedful.attention.record import force_decode
 
         if not self.model.attentions:
             raise ConfigError("this model has no attention, so there are no heads to inspect; it can only translate")
@@ -199,5 +204,5 @@ class Translator:
 
 
 def _require_several(texts: Iterable[str | TokenizedText] | TextStream) -> None:
-    if isinstance(texts, str):  # which is an iterable of characters, too
+    if isinstance(texts, str):  # a string is an iterable too, of its characters
         raise DataError("translate() takes a list of texts, but got one string; write translate([text])")

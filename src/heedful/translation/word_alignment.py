@@ -1,4 +1,4 @@
-"""The best aligner of a run: found once on its validation pairs, and saved in its folder."""
+"""Find the best aligner of a run once, on its validation pairs, and save it in the run folder."""
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
@@ -28,8 +28,8 @@ def find_aligner(run: RunFolder, translator: Translator, report: Reporter) -> Al
     model = translator.model
     if not translator.task.aligns_words:
         raise ConfigError(
-            f"--alignments links words, but {run.path} is a model for {translator.task.name}, whose outputs come from "
-            "no single words; leave it out"
+            f"--alignments links words, but {run.path} is a model for {translator.task.name}, whose outputs do not "
+            "come from single words; leave it out"
         )
     if not can_align(translator):
         raise ConfigError(
@@ -79,7 +79,7 @@ def _make_short_pairs(tokenizers: Tokenizers, pairs: Iterable[Pair]) -> Iterator
 
 
 def _save(run: RunFolder, choice: AlignerChoice) -> None:
-    """With the id of the weights, because training may change them later."""
+    """Save the choice with the id of the weights, because training may change them later."""
     facts = {"from": str(choice.aligner), "agreement": choice.agreement, "words": choice.words, "model": run.note()}
     run.write_about({"alignment": facts})
 
