@@ -1,4 +1,4 @@
-"""Which pairs go together: all of them once, within the budget, in an order that the seed decides."""
+"""Batches contain every pair once, stay within the budget, and are ordered by the seed."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ def columns(pairs: list[tuple[int, int]]) -> tuple[Lengths, Lengths]:
 
 
 def captions(count: int = 29_000) -> tuple[Lengths, Lengths]:
-    """Lengths as those of Multi30k in word-pieces: source 14.5 on average, the target about as long."""
+    """Lengths like those of Multi30k in word pieces: 14.5 on average, and about as many in the target."""
     random = np.random.default_rng(5)
     source = np.clip(random.gamma(shape=9.0, scale=1.5, size=count) + 1.0, 4, 50).astype(np.int32)
     target = np.clip(source * random.normal(1.05, 0.18, size=count), 3, 60).astype(np.int32)
@@ -59,7 +59,7 @@ def test_shares_of_captions_differ_by_a_hundredth() -> None:
         assert np.mean([abs(one - other) / (one + other) for one, other in pairs]) < 0.01
 
 
-def test_where_pairs_are_few_some_shares_are_empty() -> None:
+def test_with_few_pairs_some_shares_are_empty() -> None:
     assert [part.tolist() for part in split_batch(np.array([7, 3]), 4)] == [[7], [3], [], []]
 
 
@@ -73,7 +73,7 @@ def test_the_same_seed_and_epoch_give_the_same_batches() -> None:
 
 
 @pytest.mark.parametrize(("seed", "epoch"), [(1, 5), (2, 4), (4, 1)])
-def test_another_epoch_or_seed_gives_other_batches_in_another_order(seed: int, epoch: int) -> None:
+def test_a_different_epoch_or_seed_gives_different_batches(seed: int, epoch: int) -> None:
     before, after = lists(1, 4), lists(seed, epoch)
     assert before != after
     assert {frozenset(batch) for batch in before} != {frozenset(batch) for batch in after}
@@ -113,16 +113,16 @@ def test_the_budget_is_used() -> None:
     assert len(batches) < 1.15 * fewest
 
 
-def test_padding_is_what_the_longest_leaves_free() -> None:
+def test_padding_is_the_space_that_the_longest_sentence_leaves() -> None:
     lengths = np.array([2, 4, 3, 3], dtype=np.int32)
     assert padding_share(lengths, [np.array([0, 1]), np.array([2, 3])]) == pytest.approx(2 / 14)
     assert padding_share(lengths, [np.array([i]) for i in range(4)]) == 0.0
 
 
-def test_training_begins_at_the_beginning() -> None:
+def test_the_first_position_is_the_first_update_of_the_first_epoch() -> None:
     assert Position() == Position(epoch=0, update=0)
 
 
-def test_no_pairs_make_no_batches() -> None:
+def test_without_pairs_there_are_no_batches() -> None:
     none = np.empty(0, dtype=np.int32)
     assert epoch_batches(none, none, Batching(9, 1), 0) == []

@@ -1,4 +1,4 @@
-"""Pairs as ids on disk: what goes in comes out, what is damaged is named."""
+"""Pairs as ids on disk: they read back exactly, and damage is named."""
 
 import json
 from collections.abc import Callable, Iterator, Sequence
@@ -45,7 +45,7 @@ def small(tmp_path: Path) -> Corpus:
 class TestRoundTrip:
     @settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(pairs=st.lists(IDS, max_size=12), vocabulary=st.sampled_from([60_001, 70_000]))
-    def test_what_is_written_is_read(self, tmp_path: Path, pairs: list[list[list[int]]], vocabulary: int) -> None:
+    def test_a_written_corpus_reads_back(self, tmp_path: Path, pairs: list[list[list[int]]], vocabulary: int) -> None:
         corpus = write(tmp_path / "c", [as_pair(*pair) for pair in pairs], vocabulary)
         again = Corpus(tmp_path / "c")
         assert len(corpus) == len(again) == len(pairs)
@@ -59,9 +59,7 @@ class TestRoundTrip:
     @pytest.mark.parametrize(
         ("vocabulary", "largest", "size"), [(65_536, 65_535, 2), (65_537, 65_536, 4), (200_000, 199_999, 4)]
     )
-    def test_ids_take_two_bytes_as_long_as_they_fit(
-        self, tmp_path: Path, vocabulary: int, largest: int, size: int
-    ) -> None:
+    def test_ids_take_two_bytes_if_they_fit(self, tmp_path: Path, vocabulary: int, largest: int, size: int) -> None:
         corpus = write(tmp_path, [as_pair([largest, 3], [largest])], vocabulary)
         assert (tmp_path / "source.ids").stat().st_size == 3 * size
         assert json.loads((tmp_path / "corpus.json").read_text())["dtype"] == f"uint{8 * size}"
@@ -75,12 +73,12 @@ class TestRoundTrip:
         assert corpus.sentence("source", 0).tolist() == [5, 6, 1]
         assert corpus.sentence("target", 0).tolist() == [14, 2]
 
-    def test_a_new_corpus_takes_the_place_of_an_old_one(self, tmp_path: Path) -> None:
+    def test_a_new_corpus_replaces_an_old_one(self, tmp_path: Path) -> None:
         write(tmp_path, [as_pair([5, 6, 7], [8]), as_pair([9], [10])])
         assert len(write(tmp_path, [as_pair([3], [4])])) == 1
         assert Corpus(tmp_path).sentence("target", 0).tolist() == [4, 1]
 
-    def test_a_corpus_without_pairs_is_one(self, tmp_path: Path) -> None:
+    def test_a_corpus_may_be_empty(self, tmp_path: Path) -> None:
         corpus = write(tmp_path, [Pair("", "5")])
         assert len(corpus) == 0
         assert corpus.dropped.empty == 1
@@ -105,7 +103,7 @@ class TestDropped:
         assert [corpus.sentence("source", i).tolist() for i in range(len(corpus))] == [[5, 6, 1], [5, 5, 5, 5, 5, 1]]
         assert Corpus(tmp_path).dropped == corpus.dropped
 
-    def test_without_a_ratio_none_is_uneven(self, tmp_path: Path) -> None:
+    def test_without_a_ratio_no_pair_is_uneven(self, tmp_path: Path) -> None:
         assert len(write(tmp_path, [as_pair([5] * 200, [6])])) == 1
 
     def test_nothing_dropped_counts_nothing(self, small: Corpus) -> None:
@@ -140,7 +138,7 @@ class TestBatch:
         assert (batch.source != START).all()
         assert (batch.target_out != START).all()
 
-    def test_ids_are_what_an_embedding_takes(self, small: Corpus) -> None:
+    def test_ids_have_the_type_that_an_embedding_takes(self, small: Corpus) -> None:
         batch = small.batch([0, 1], START)
         tensors = (batch.source, batch.source_lengths, batch.target_in, batch.target_out, batch.target_lengths)
         assert {tensor.dtype for tensor in tensors} == {torch.int64}
@@ -154,7 +152,7 @@ class TestBatch:
         small.batch([0], START).source.zero_()
         assert small.sentence("source", 0).tolist() == [5, 6, 7, 1]
 
-    def test_packing_lists_is_the_same(self) -> None:
+    def test_packing_lists_gives_the_same_tensors(self) -> None:
         ids, lengths = pack([[5, 6, 1], [7, 1]])
         assert (ids.tolist(), lengths.tolist()) == ([5, 6, 1, 7, 1], [3, 2])
         assert pack([])[0].dtype == torch.int64
@@ -162,7 +160,7 @@ class TestBatch:
 
 class TestMemory:
     def test_pairs_are_read_as_they_are_needed(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """While a portion is encoded nothing of the next one has been read, so memory does not grow with the corpus."""
+        """While a chunk is encoded, nothing of the next one has been read, so memory does not grow with the corpus."""
         monkeypatch.setattr(corpus_module, "_PAIRS_AT_A_TIME", 10)
         given_out: list[int] = []
         portions: list[tuple[int, int]] = []
@@ -185,7 +183,7 @@ class TestMemory:
     def test_ids_are_mapped_and_not_read(self, small: Corpus) -> None:
         assert all(isinstance(array, np.memmap) for array in (*small._ids.values(), *small._ends.values()))
 
-    def test_a_failure_on_the_way_leaves_no_corpus_and_no_open_file(self, tmp_path: Path) -> None:
+    def test_a_failure_while_writing_leaves_no_corpus_and_no_open_file(self, tmp_path: Path) -> None:
         def broken() -> Iterator[Pair]:
             yield as_pair([5], [6])
             raise RuntimeError("cut off")
@@ -236,7 +234,7 @@ class TestDamage:
             f"{path} is damaged: it is incomplete; delete {small.folder} and train again"
         )
 
-    def test_ends_that_go_back_are_named(self, small: Corpus) -> None:
+    def test_ends_that_decrease_are_named(self, small: Corpus) -> None:
         np.array([4, 4, 9], dtype=np.int64).tofile(small.folder / "source.ends")
         assert self.refused(small.folder) == (
             f"{small.folder} is damaged: a sentence ends before it begins; delete it and train again"
@@ -260,7 +258,7 @@ class TestDamage:
         assert self.refused(small.folder) == f"{path} is damaged; delete {small.folder} and train again"
 
     @pytest.mark.parametrize("text", ["[]", "{}", '{"format": 2}'])
-    def test_another_format_is_named(self, small: Corpus, text: str) -> None:
+    def test_a_different_format_is_named(self, small: Corpus, text: str) -> None:
         path = small.folder / "corpus.json"
         path.write_text(text)
         assert self.refused(small.folder) == (

@@ -1,4 +1,4 @@
-"""The doctor finds each illness that is put into a healthy corpus, none in a healthy one, and cures what it can."""
+"""The doctor finds each problem that is put into a healthy corpus, and none in a healthy one."""
 
 import gzip
 import random
@@ -46,7 +46,7 @@ def healthy(count: int, seed: int = 5) -> list[tuple[str, str]]:
 
 
 class Corpus:
-    """Two files that a test makes ill."""
+    """Two parallel files that a test damages."""
 
     def __init__(self, folder: Path, pairs: list[tuple[str, str]], suffix: str = "") -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -83,7 +83,7 @@ def ill(pairs: list[tuple[str, str]], *changes: tuple[int, tuple[str, str]]) -> 
     return pairs
 
 
-def test_a_healthy_corpus_has_nothing_and_is_counted(tmp_path: Path) -> None:
+def test_a_healthy_corpus_is_counted_and_has_no_findings(tmp_path: Path) -> None:
     pairs = healthy(300)
     diagnosis = Corpus(tmp_path, pairs).examine()
     assert diagnosis.findings == ()
@@ -117,7 +117,7 @@ def test_a_healthy_corpus_has_nothing_and_is_counted(tmp_path: Path) -> None:
         ("binary", ("the water\0 always often", "Wasser immer der Mann")),
     ],
 )
-def test_each_illness_is_found_with_its_line_and_alone(
+def test_each_problem_is_found_with_its_line_and_without_others(
     tmp_path: Path, kind: FindingKind, pair: tuple[str, str]
 ) -> None:
     diagnosis = Corpus(tmp_path, ill(healthy(300), (217, pair))).examine()
@@ -151,7 +151,7 @@ def test_repeated_pairs_are_counted_from_the_second_on_and_several_targets_are_a
     assert found(diagnosis, "many-targets").severity == "note"
 
 
-def test_overlap_with_a_test_set_is_told_by_pair_source_and_target(tmp_path: Path) -> None:
+def test_overlap_with_a_test_set_is_found_by_pair_source_and_target(tmp_path: Path) -> None:
     pairs, tests = healthy(300), healthy(40, seed=9)
     pairs = ill(pairs, (11, tests[3]), (22, (tests[4][0], pairs[21][1])), (44, (pairs[43][0], tests[5][1])))
     test = Corpus(tmp_path / "test", tests)
@@ -161,7 +161,7 @@ def test_overlap_with_a_test_set_is_told_by_pair_source_and_target(tmp_path: Pat
     assert found(diagnosis, "overlap-target").lines == (44,)
 
 
-def test_bytes_that_are_not_utf8_are_a_finding_and_no_failure(tmp_path: Path) -> None:
+def test_bytes_that_are_not_utf8_are_a_finding_not_an_exception(tmp_path: Path) -> None:
     corpus = Corpus(tmp_path, healthy(120))
     lines = corpus.target.read_bytes().split(b"\n")
     lines[76] = "häufig Mann Frau Kind Haus Brot".encode("latin-1")
@@ -171,7 +171,7 @@ def test_bytes_that_are_not_utf8_are_a_finding_and_no_failure(tmp_path: Path) ->
     assert kinds(corpus.examine()) <= {"encoding", "ratio"}
 
 
-def test_a_line_without_end_is_a_finding(tmp_path: Path) -> None:
+def test_a_line_that_is_too_long_is_a_finding(tmp_path: Path) -> None:
     pair = ("x" * (MAX_LINE_BYTES + 5), "Wasser")
     finding = found(Corpus(tmp_path, ill(healthy(120), (99, pair))).examine(), "oversized")
     assert (finding.lines, finding.severity) == ((99,), "error")
@@ -190,7 +190,7 @@ def test_lines_are_counted_through_all_files(tmp_path: Path) -> None:
     assert (diagnosis.pairs, found(diagnosis, "empty").lines) == (300, (137,))
 
 
-def test_a_tenth_of_exchanged_pairs_is_found_to_the_last(tmp_path: Path) -> None:
+def test_every_swapped_pair_is_found_if_one_in_ten_is_swapped(tmp_path: Path) -> None:
     pairs = healthy(1000)
     for place in range(0, 1000, 10):
         pairs[place] = pairs[place][::-1]
@@ -198,7 +198,7 @@ def test_a_tenth_of_exchanged_pairs_is_found_to_the_last(tmp_path: Path) -> None
     assert (finding.count, finding.lines[:3]) == (100, (1, 11, 21))
 
 
-def test_one_language_on_both_sides_is_noticed(tmp_path: Path) -> None:
+def test_the_same_language_on_both_sides_is_found(tmp_path: Path) -> None:
     pairs = [(a, b) for (a, _), (b, _) in zip(healthy(400), healthy(400, seed=6), strict=True)]
     diagnosis = Corpus(tmp_path, pairs).examine()
     assert found(diagnosis, "same-language").message == (
@@ -216,7 +216,7 @@ def test_a_handful_of_pairs_is_not_judged_by_what_is_usual(tmp_path: Path) -> No
 
 @settings(max_examples=20, deadline=None)
 @given(place=st.integers(10, 380), missing=st.integers(1, 4), from_source=st.booleans())
-def test_the_place_where_files_run_apart_is_found_by_lengths(place: int, missing: int, from_source: bool) -> None:
+def test_the_line_where_files_get_out_of_step_is_found_by_lengths(place: int, missing: int, from_source: bool) -> None:
     chance = np.random.default_rng(place)
     lengths = chance.integers(10, 200, 400)
     source, target = lengths, (lengths * chance.uniform(0.95, 1.3, 400)).astype(np.int64)
@@ -225,7 +225,7 @@ def test_the_place_where_files_run_apart_is_found_by_lengths(place: int, missing
     assert abs(guess - place) <= 8
 
 
-def test_unequal_files_are_told_with_counts_and_place(tmp_path: Path) -> None:
+def test_unequal_files_are_reported_with_counts_and_line(tmp_path: Path) -> None:
     corpus = Corpus(tmp_path, healthy(400))
     lines = corpus.target.read_text().splitlines()
     corpus.target.write_text("\n".join(lines[:250] + lines[251:]) + "\n")
@@ -264,20 +264,20 @@ def test_missing_files_and_standard_input_are_refused(tmp_path: Path) -> None:
         doctor(["-"], [str(corpus.target)])
 
 
-def test_errors_come_first_and_every_kind_has_its_words() -> None:
+def test_every_kind_of_finding_has_a_severity_and_a_sentence() -> None:
     assert {severity_of(kind) for kind in FINDING_KINDS} == {"error", "warning", "note"}
     assert len({describe_finding(kind, 7, 11) for kind in FINDING_KINDS}) == len(FINDING_KINDS) - 2
     assert all("7" in describe_finding(kind, 7, 11) for kind in FINDING_KINDS)
 
 
-def test_findings_are_sorted_by_gravity(tmp_path: Path) -> None:
+def test_findings_are_sorted_by_severity(tmp_path: Path) -> None:
     pairs = ill(healthy(120), (5, ("a <br> b", "a & b")), (6, ("x\0y", "z")), (7, ("", "z")))
     gravity = [finding.severity for finding in Corpus(tmp_path, pairs).examine().findings]
     assert gravity == sorted(gravity, key=["error", "warning", "note"].index)
     assert set(gravity) == {"error", "warning", "note"}
 
 
-def test_cleaning_drops_each_illness_for_its_reason_and_keeps_the_rest_in_order(tmp_path: Path) -> None:
+def test_cleaning_drops_each_problem_for_its_reason_and_keeps_the_rest_in_order(tmp_path: Path) -> None:
     tests = healthy(30, seed=9)
     test = Corpus(tmp_path / "test", tests)
     pairs = healthy(300)
@@ -332,7 +332,7 @@ def test_a_tidy_line_stays_as_it_is(raw: bytes) -> None:
     assert "\n" not in text
 
 
-def test_packed_files_stay_packed_and_are_the_same_bytes_each_time(tmp_path: Path) -> None:
+def test_gzip_files_stay_gzip_and_have_the_same_bytes_each_time(tmp_path: Path) -> None:
     corpus = Corpus(tmp_path, ill(healthy(150), (9, ("", ""))), suffix=".gz")
     corpus.clean(tmp_path / "1")
     corpus.clean(tmp_path / "2")
@@ -362,7 +362,7 @@ def test_files_that_do_not_pair_up_are_not_cleaned(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("number", "error"), [(28, OutOfSpace), (30, DataError)])
-def test_a_full_disk_leaves_neither_half_a_copy_nor_the_last_one_changed(
+def test_a_full_disk_leaves_no_partial_copy_and_keeps_the_last_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, error: type[Exception]
 ) -> None:
     corpus, out = Corpus(tmp_path, healthy(50)), tmp_path / "out"

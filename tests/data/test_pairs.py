@@ -1,4 +1,4 @@
-"""Reading text: what is a line, what is a pair, and what each mistake is called."""
+"""Read lines and pairs of text; each mistake has its own message."""
 
 import gzip
 import hashlib
@@ -44,7 +44,7 @@ def refused(path: Path) -> str:
 
 
 @given(st.lists(sentences, min_size=1, max_size=7))
-def test_lines_come_back_as_they_were_written_whatever_they_hold(
+def test_lines_are_read_exactly_as_they_were_written(
     tmp_path_factory: pytest.TempPathFactory, lines: list[str]
 ) -> None:
     folder = tmp_path_factory.mktemp("lines")
@@ -60,7 +60,7 @@ def test_a_line_ends_at_a_line_feed_and_nowhere_else(tmp_path: Path) -> None:
     assert list(read_lines(tmp_path / "odd.en")) == [odd, "next"]
 
 
-def test_the_last_line_needs_no_end_and_windows_ends_and_a_mark_at_the_start_are_taken_off(tmp_path: Path) -> None:
+def test_the_last_line_needs_no_line_feed_and_crlf_and_bom_are_removed(tmp_path: Path) -> None:
     (tmp_path / "windows.de").write_bytes(b"\xef\xbb\xbfeins\r\nzwei\r\n\r\ndrei")
     assert list(read_lines(tmp_path / "windows.de")) == ["eins", "zwei", "", "drei"]
 
@@ -129,7 +129,7 @@ def test_a_missing_file_is_named_with_the_nearest_one_before_anything_is_read(tm
         TRANSLATION.read_pairs(DataConfig(tsv=(str(tmp_path / "missing.tsv"),)))
 
 
-def test_a_folder_and_an_empty_file_are_no_text(tmp_path: Path) -> None:
+def test_a_folder_and_an_empty_file_are_refused(tmp_path: Path) -> None:
     assert refused(tmp_path) == f"{tmp_path} is a folder; give a text file"
     (tmp_path / "no.en").touch()
     assert refused(tmp_path / "no.en") == f"{tmp_path}/no.en is empty; it must hold one sentence a line"
@@ -174,7 +174,7 @@ def test_wrong_encoding_is_named_by_line_and_column_with_the_way_to_convert(tmp_
     assert refused(path).endswith(f"; it is compressed by gzip, so rename it to {path}.gz")
 
 
-def test_standard_input_is_called_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_call_standard_input_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
     def said_of(content: bytes) -> str:
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content)))
         return refused(Path("-"))
@@ -196,7 +196,7 @@ def test_a_file_that_may_not_be_read_is_named_with_the_reason(tmp_path: Path, mo
         fingerprint(path)
 
 
-def test_packed_files_that_are_cut_damaged_or_not_packed_are_refused(tmp_path: Path) -> None:
+def test_truncated_damaged_or_uncompressed_gzip_files_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "my.en.gz"
     whole = gzip.compress(bytes(range(97, 120)) * 1000 + b"\n")
     path.write_bytes(whole[: len(whole) // 2])

@@ -1,4 +1,4 @@
-"""Texts as a stream."""
+"""Streams of texts."""
 
 import subprocess
 import sys
@@ -14,7 +14,7 @@ from heedful.data import stream
 from heedful.data.stream import TextStream, map_in_threads
 
 
-def test_what_has_arrived_is_not_kept_waiting() -> None:
+def test_arrived_texts_do_not_wait_for_more() -> None:
     go_on = threading.Event()
 
     def slow() -> Iterator[str]:
@@ -52,7 +52,7 @@ def test_arriving_texts_come_in_windows_of_a_bounded_size(monkeypatch: pytest.Mo
     assert texts == [str(number + 1) for number in range(len(texts))]
 
 
-def test_an_error_of_who_reads_reaches_who_asks_after_all_that_came_before() -> None:
+def test_an_error_of_the_source_arrives_after_all_texts_before_it() -> None:
     def broken() -> Iterator[str]:
         yield "one"
         raise UnicodeError("not text")
@@ -74,7 +74,7 @@ def test_all_work_is_done_and_errors_are_passed_on(workers: int) -> None:
         list(map_in_threads(fail, range(10), workers))
 
 
-def test_who_stops_listening_is_not_worked_for() -> None:
+def test_work_stops_when_the_caller_does() -> None:
     begun: list[int] = []
 
     def work(number: int) -> int:

@@ -1,4 +1,4 @@
-"""Documents of all kinds: their structure stays, inline mark-up goes where its words go, and bombs are refused."""
+"""Documents of all types: structure is kept, inline markup follows its words, and bombs are refused."""
 # ruff: noqa: E402 (without the extra, nothing below can be imported)
 
 import io
@@ -26,17 +26,17 @@ SOME = settings(deadline=None, max_examples=60, suppress_health_check=[HealthChe
 
 
 def same(text: str) -> TranslatedSentence:
-    """A language in which everything is said as it is here."""
+    """A translator that changes nothing."""
     return TranslatedSentence(text, tuple((number, number) for number in range(len(text.split()))))
 
 
 def loud(text: str) -> TranslatedSentence:
-    """Where people shout."""
+    """A translator into capitals."""
     return TranslatedSentence(text.upper(), same(text).alignment)
 
 
 def backwards(text: str) -> TranslatedSentence:
-    """Where people shout, and the last word comes first."""
+    """A translator into capitals that reverses the words, with their alignment."""
     words = text.upper().split()
     return TranslatedSentence(
         " ".join(reversed(words)), tuple((len(words) - 1 - place, place) for place in range(len(words)))
@@ -44,7 +44,7 @@ def backwards(text: str) -> TranslatedSentence:
 
 
 def blind(text: str) -> TranslatedSentence:
-    """Where nobody knows which word comes from which."""
+    """A translator without word alignments."""
     return TranslatedSentence(text.upper())
 
 
@@ -168,7 +168,7 @@ code here
 """
 
 
-# What stays.
+# The structure is kept.
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ code here
     ],
     ids=lambda value: value if value.count(".") == 1 and len(value) < 9 else "",
 )
-def test_a_document_in_its_own_language_is_what_it_was(name: str, content: str) -> None:
+def test_an_identical_translation_gives_an_identical_document(name: str, content: str) -> None:
     out = translated(name, content, same).decode()
     assert out.replace('lang="de"', 'lang="en"') == content.replace("<p>And more", "<p>And more</p>")
 
@@ -207,7 +207,7 @@ def test_subtitles_keep_times_tags_and_the_number_of_lines() -> None:
     assert translated("a.srt", SUBTITLES.replace("\n", "\r\n")).decode() == out.replace("\n", "\r\n")
 
 
-def test_a_catalogue_gets_what_it_lacks() -> None:
+def test_missing_translations_of_a_catalogue_are_added() -> None:
     import polib
 
     out = translated("a.po", PO).decode()
@@ -249,7 +249,7 @@ def test_xliff_gets_targets_with_all_codes() -> None:
     assert 'trgLang="de"' in second
 
 
-def test_json_values_change_and_nothing_else_does() -> None:
+def test_only_the_values_of_json_change() -> None:
     out = translated("a.json", JSON, backwards).decode()
     assert out.startswith('{"title": "THERE HELLO",  "size": 1.50,\n "list": ["B A", "#ff0000", ')
     assert json.loads(out) == {
@@ -281,7 +281,7 @@ def test_a_page_keeps_tags_styles_and_scripts() -> None:
     assert '<html lang="de">' in out
 
 
-def test_markdown_keeps_all_that_is_not_text() -> None:
+def test_markdown_keeps_everything_but_text() -> None:
     out = translated("a.md", MARKDOWN, backwards).decode()
     assert out.startswith("---\ntitle: Not for people\n---\n# TITLE *BIG* A\n")
     assert '\nTIMES. <b>OLD</b> OF [HERE LINK](http://x.y "t") A AND `code` **TEXT**, **BOLD** SOME\n' in out
@@ -293,7 +293,7 @@ def test_markdown_keeps_all_that_is_not_text() -> None:
     assert notes("b.md", "<div>\nas it is\n</div>\n") == ["HTML blocks in Markdown are not translated"]
 
 
-def test_markdown_does_not_come_to_mean_something_else() -> None:
+def test_translated_text_does_not_turn_into_markdown_syntax() -> None:
     out = translated(
         "a.md", "one\n\n| a |\n|---|\n| b |\n", lambda text: TranslatedSentence({"one": "- *x* <b>"}.get(text, "a|b"))
     )
@@ -341,7 +341,7 @@ def rezipped(content: bytes, changes: dict[str, Callable[[bytes], bytes]]) -> by
     return file.getvalue()
 
 
-def test_fields_of_word_stay_whole() -> None:
+def test_word_fields_stay_whole() -> None:
     mark = '<w:r><w:fldChar w:fldCharType="{}"/></w:r>'
     field = mark.format("begin") + "<w:r><w:instrText>PAGE</w:instrText></w:r>" + mark.format("end")
     file = rezipped(
@@ -395,13 +395,13 @@ def spans_of(*runs: tuple[str, bool]) -> tuple[str, list[RunSpan]]:
     return "".join(text for text, _ in runs), spans
 
 
-def test_mark_up_follows_its_words() -> None:
+def test_markup_follows_its_words() -> None:
     text, spans = spans_of(("The ", False), ("red", False), (" house, please.", False))
     placed = transfer_markup(text, spans, "Bitte das rote Haus.", [(3, 0), (0, 1), (1, 2), (2, 3)])
     assert placed == [(2, "Bitte "), (0, "das "), (1, "rote"), (2, " Haus.")]
 
 
-def test_without_links_marks_stay_about_where_they_were() -> None:
+def test_without_an_alignment_markup_stays_about_where_it_was() -> None:
     html = "<p>One <b>two</b> three four <img src=1>five six<img src=2></p>"
     out = translated("a.html", html, blind).decode()
     assert out == '<p>ONE <b>TWO</b> THREE FOUR<img src="1"> FIVE SIX<img src="2"></p>'
@@ -421,11 +421,11 @@ def test_without_links_marks_stay_about_where_they_were() -> None:
         "<b>{x}</b>, then",
     ],
 )
-def test_punctuation_beside_a_placeholder_is_there_once(text: str) -> None:
+def test_punctuation_next_to_a_placeholder_appears_once(text: str) -> None:
     assert json.loads(translated("a.json", json.dumps([text]), same)) == [text]
 
 
-def test_the_brackets_of_a_placeholder_that_was_translated_go_with_it() -> None:
+def test_the_brackets_of_a_translated_placeholder_move_with_it() -> None:
     text, spans = spans_of(("In ", False), ("{size}", True), (", ", False))
     assert transfer_markup(text, spans, "In {Größe}, ", [(0, 0), (1, 1)]) == [(0, "In "), (1, "{size}"), (2, ",")]
 
@@ -435,9 +435,7 @@ words = st.lists(st.text("abc.%,", min_size=1, max_size=4), min_size=1, max_size
 
 @SOME
 @given(st.lists(st.tuples(words, st.booleans()), min_size=2, max_size=5), words, st.randoms(use_true_random=False))
-def test_every_word_and_every_fixed_run_comes_out_once(
-    runs: list[tuple[str, bool]], target: str, random: Random
-) -> None:
+def test_every_word_and_every_fixed_run_appears_once(runs: list[tuple[str, bool]], target: str, random: Random) -> None:
     text, spans = spans_of(*runs, (" end", False))
     source, count = len(text.split()), len(target.split())
     links = [(random.randrange(source), place) for place in range(count) if random.random() < 0.7]
@@ -464,7 +462,7 @@ def test_every_placeholder_and_address_survives(name: str, content: str, how: Tr
         assert set(before) <= set(marks.findall(out))
 
 
-# What is refused.
+# Refusals.
 
 
 def archive_of(members: dict[str, bytes]) -> bytes:
@@ -498,13 +496,13 @@ LAUGHS = b'<?xml version="1.0"?><!DOCTYPE x [<!ENTITY a "ha"><!ENTITY b "&a;&a;&
         ("a.odt", open_file("", "<encryption-data/>"), "the document is encrypted; save it without a password"),
     ],
 )
-def test_what_cannot_be_read_is_refused_with_a_sentence(name: str, content: bytes, sentence: str) -> None:
+def test_an_unreadable_file_is_refused_with_a_sentence(name: str, content: bytes, sentence: str) -> None:
     with pytest.raises(DataError, match=re.escape(sentence)) as raised:
         read_document(content, name)
     assert "\n" not in str(raised.value)
 
 
-def test_archives_do_not_grow_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_archives_cannot_expand_without_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(safe_parsing, "MOST_UNPACKED", 100_000)
     bomb = archive_of({"word/document.xml": b"<a/>", "word/media/a.png": bytes(200_000)})
     assert len(bomb) < 1000
@@ -557,7 +555,7 @@ MARKS: Sequence[str] = [
 
 @SOME
 @given(st.sampled_from([".txt", ".html", ".md", ".srt", ".vtt"]), st.lists(st.sampled_from(MARKS), max_size=25))
-def test_no_text_does_more_than_be_refused(end: str, parts: list[str]) -> None:
+def test_any_text_is_read_or_refused(end: str, parts: list[str]) -> None:
     for how in (loud, backwards, blind):
         try:
             translated(f"a{end}", "".join(parts), how)

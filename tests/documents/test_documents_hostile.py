@@ -1,4 +1,4 @@
-"""Documents that are broken or made to take long: each is read, or refused with a sentence, within bounds."""
+"""Broken and hostile documents: each is read, or refused with a sentence, in bounded time."""
 # ruff: noqa: E402 (without the extra, nothing below can be imported)
 
 import importlib
@@ -67,7 +67,7 @@ SAMPLES: dict[str, bytes] = {
 
 
 def outcome(name: str, content: bytes) -> str:
-    """Whether it was read; anything but a sentence for people is let through."""
+    """Whether it was read; any exception other than a refusal is passed on."""
     try:
         translated(name, content, backwards)
     except DataError as error:
@@ -78,7 +78,7 @@ def outcome(name: str, content: bytes) -> str:
 
 
 @pytest.mark.parametrize("name", SAMPLES)
-def test_one_bit_that_is_wrong(name: str) -> None:
+def test_a_flipped_bit_is_read_or_refused(name: str) -> None:
     random, content = Random(8), SAMPLES[name]
     seen = set()
     for _ in range(120):
@@ -133,7 +133,7 @@ PIECES = [
 
 
 def mutated(text: str, random: Random) -> str:
-    """With one piece too many, or with a part left out or twice."""
+    """The content with an extra piece, or with a part left out or repeated."""
     start = random.randrange(len(text))
     end = min(len(text), start + random.randrange(30))
     middle = random.choice(["", text[start:end] * 2, *PIECES])
@@ -141,7 +141,7 @@ def mutated(text: str, random: Random) -> str:
 
 
 @pytest.mark.parametrize("name", SAMPLES)
-def test_a_piece_too_many_or_too_few(name: str) -> None:
+def test_an_extra_or_missing_part_is_read_or_refused(name: str) -> None:
     random = Random(9)
     makers: dict[str, Callable[[str], bytes]] = {"a.docx": word_file, "a.odt": open_file}
     text = {"a.docx": WORD_BODY, "a.odt": OPEN_BODY}.get(name) or SAMPLES[name].decode()
@@ -168,7 +168,7 @@ def test_a_piece_too_many_or_too_few(name: str) -> None:
         ("a.xlf", xliff("<g>" * 300 + "</g>" * 300), "the file is not readable XML: Excessive depth"),
     ],
 )
-def test_what_one_parser_takes_and_the_other_does_not(name: str, content: bytes, sentence: str) -> None:
+def test_files_that_only_one_of_two_parsers_accepts_are_refused(name: str, content: bytes, sentence: str) -> None:
     with pytest.raises(DataError, match=re.escape(sentence)):
         read_document(content, name)
 
@@ -182,12 +182,12 @@ def test_archives_are_packed_as_office_programs_pack_them() -> None:
 
 
 @pytest.mark.parametrize("odd", ["\x0c", "&#12;", "\x01", "\ufffe", "\x00"])
-def test_characters_that_no_tree_can_have_become_spaces(odd: str) -> None:
+def test_characters_that_xml_cannot_hold_become_spaces(odd: str) -> None:
     page = f"<p title='a{odd}b'>One{odd}two<b title='c{odd}d'> three{odd}</b></p>"
     assert translated("a.html", page).decode() == '<p title="A B">ONE TWO <b title="C D">THREE </b></p>'
 
 
-def test_half_a_character_in_json_stays_as_it_is_written() -> None:
+def test_half_of_a_surrogate_pair_in_json_is_kept() -> None:
     text = r'["a b", "\ud800 c d", "\ud800", "\ud83d\ude00 e f"]'
     assert translated("a.json", text).decode() == r'["A B", "\ud800 c d", "\ud800", "😀 E F"]'
 
@@ -197,28 +197,28 @@ def test_titles_of_inline_elements_are_translated() -> None:
     assert translated("a.html", page).decode() == '<p>GO <a title="A DOG" href="x">THERE</a> NOW</p>'
 
 
-def test_inline_elements_with_nothing_in_them_stay() -> None:
+def test_empty_inline_elements_are_kept() -> None:
     page = '<p><a id="x"></a>Hello <b>big <i class="icon"></i></b>world</p>'
     out = translated("a.html", page).decode()
     assert (out.count('<a id="x"></a>'), out.count('<i class="icon"></i>')) == (1, 1)
 
 
-def test_attributes_that_cannot_be_written_stay_where_they_are() -> None:
+def test_attributes_that_lxml_cannot_write_are_kept() -> None:
     out = translated("a.html", "<p>Go <a {{x}} title='\x0c'>there</a> now <a @click='f' :b=1>here</a></p>").decode()
     assert out.startswith("<p>GO <a {{x}}")
     assert '<a @click="f" :b="1">HERE</a></p>' in out
 
 
-def test_lines_of_old_machines_are_lines() -> None:
+def test_carriage_returns_end_lines() -> None:
     assert translated("a.md", "# one\r\rtwo *three*\r") == b"# ONE\r\rTWO *THREE*\r"
 
 
 @pytest.mark.parametrize("page", ["<!DOCTYPE \ufffehtml>\n<html><p>a</html>", "<!DOCTYPE html>\n<!-- <html> -->"])
-def test_pages_with_odd_beginnings(page: str) -> None:
+def test_pages_with_odd_beginnings_are_kept(page: str) -> None:
     assert outcome("a.html", page.encode())
 
 
-def test_json_knows_names_from_words() -> None:
+def test_json_distinguishes_identifiers_from_words() -> None:
     names = ["a1", "a_b", "a/b", "camelCase", "main.js", "v.2", "#fff", "a@b"]
     texts = ["word", "Two words", "End.", "Hello!", "etc...", "camelCase and more"]
     out = json.loads(translated("a.json", json.dumps(names + texts)))
@@ -246,14 +246,14 @@ def test_json_knows_names_from_words() -> None:
         ("a.json", b'["' + b"<b> a" * 30 + b'"]', "the document has more than 50 elements"),
     ],
 )
-def test_there_is_an_end_to_every_document(name: str, content: bytes, sentence: str) -> None:
+def test_a_document_over_a_limit_is_refused(name: str, content: bytes, sentence: str) -> None:
     few = DocumentLimits(elements=50, passages=10, characters=1000)
     with pytest.raises(DocumentTooLarge, match=re.escape(sentence)):
         read_document(content, name, few)
     read_document(SAMPLES["a.txt"], "a.txt", few)
 
 
-def test_parts_of_an_archive_count_together() -> None:
+def test_members_of_an_archive_count_together() -> None:
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
         for part in ("document", "header1", "header2"):
@@ -285,23 +285,23 @@ MANY = " ".join(f"a{number}='>'" for number in range(safe_parsing.MOST_ATTRIBUTE
     ],
     ids=lambda value: value[:20] if isinstance(value, str) else "",
 )
-def test_what_would_take_long_for_its_size_is_refused(name: str, content: bytes, sentence: str) -> None:
+def test_a_file_that_would_take_quadratic_time_is_refused(name: str, content: bytes, sentence: str) -> None:
     with pytest.raises(DocumentTooLarge, match=re.escape(sentence)):
         read_document(content, name)
 
 
-def test_namespaces_may_come_again_and_again() -> None:
+def test_namespaces_may_be_declared_again_and_again() -> None:
     content = word_file('<w:p><w:r xmlns:b="b"><w:t>a</w:t></w:r></w:p>' * 300)
     assert translated("a.docx", content)
 
 
-def test_units_inside_of_units_are_copied_once() -> None:
+def test_nested_units_are_copied_once() -> None:
     deep = "<trans-unit><source>" * 50 + "<x/>" * 100 + "a" + "</source></trans-unit>" * 50
     assert translated("a.xlf", xliff(deep)).count(b"<x/>") == 200
 
 
-def test_marks_without_text_do_not_make_placing_slow() -> None:
-    """A sentence with very many of them takes a look at each a few times."""
+def test_many_marks_without_text_take_linear_time() -> None:
+    """Each mark of a sentence is visited a few times only."""
     looks = 0
 
     class Seen(RunSpan):
@@ -351,8 +351,8 @@ def watchdog(seconds: int) -> Iterator[None]:
 
 
 @pytest.mark.parametrize(("name", "pattern"), list(patterns()), ids=[name for name, _ in patterns()])
-def test_no_pattern_takes_more_than_a_look_at_each_character(name: str, pattern: "re.Pattern[str]") -> None:
-    """Linear ones need milliseconds each; those that grow with the square of it many seconds for a single text."""
+def test_every_pattern_takes_linear_time(name: str, pattern: "re.Pattern[str]") -> None:
+    """A linear pattern needs milliseconds; a quadratic one would need many seconds for a single text."""
     with watchdog(15):
         for begin in BEGIN:
             for again in AGAIN:

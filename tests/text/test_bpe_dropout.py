@@ -41,7 +41,7 @@ def test_every_segmentation_decodes_to_the_same_text(text: str, probability: flo
 @settings(max_examples=300, deadline=None)
 @example(text="wasserfall " * 3 + "\x1c!\x1c \n hof's")
 @example(text="fuß" * 100)
-def test_probability_nought_is_the_library(text: str) -> None:
+def test_probability_zero_gives_the_ids_of_the_library(text: str) -> None:
     assert BpeDropout(tokenizer(), 0).encode_all([text], seed=5) == tokenizer().encode_all([text])
 
 
@@ -59,7 +59,7 @@ def test_the_same_texts_and_seed_give_the_same_ids_whatever_was_encoded_before()
     assert other != fresh
 
 
-def test_what_is_kept_never_changes_the_ids(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_never_changes_the_ids(monkeypatch: pytest.MonkeyPatch) -> None:
     free = BpeDropout(tokenizer(), 0.3).encode_all(corpus(), seed=4)
     monkeypatch.setattr(module, "MAX_WORDS", 2)
     assert BpeDropout(tokenizer(), 0.3).encode_all(corpus(), seed=4) == free
@@ -67,14 +67,14 @@ def test_what_is_kept_never_changes_the_ids(monkeypatch: pytest.MonkeyPatch) -> 
     assert BpeDropout(tokenizer(), 0.3).encode_all(corpus(), seed=4) == free
 
 
-def test_a_word_is_cut_in_up_to_eight_ways_within_one_seed() -> None:
+def test_one_seed_splits_a_word_in_up_to_eight_ways() -> None:
     text = " ".join(["strassenbahn"] * 400)
     pieces = tokenizer().pieces(BpeDropout(tokenizer(), 0.5).encode_all([text], seed=6)[0])
     ways = {tuple(word.split("|")[1:]) for word in "|".join(["", *pieces[:-1]]).split("|▁")}
     assert 4 <= len(ways) - 1 <= 8
 
 
-def test_merges_are_left_out_as_often_as_by_the_library() -> None:
+def test_merges_are_skipped_as_often_as_by_the_library() -> None:
     rust = RustTokenizer.from_str(tokenizer().to_json())
     rust.model.dropout = 0.2
     texts = corpus(1000)
@@ -86,14 +86,14 @@ def test_merges_are_left_out_as_often_as_by_the_library() -> None:
     assert mean == pytest.approx(library, rel=0.03)
 
 
-def test_a_merge_comes_again_after_another_was_made() -> None:
+def test_a_skipped_merge_is_possible_again_after_another_merge() -> None:
     # Ranks: ab, then cd. The first look at ab drops it; cd is made; ab is looked at again and made.
     answers = iter([True, False, False])
     merges = {(1, 2): (0, 9), (3, 4): (1, 8)}
     assert module.merge([1, 2, 3, 4], merges, lambda: next(answers)) == [9, 8]
 
 
-def test_a_word_that_is_known_is_not_cut_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cached_word_is_not_split_again(monkeypatch: pytest.MonkeyPatch) -> None:
     ours = BpeDropout(tokenizer(), 0.1)
     first = ours.encode_all(corpus(), seed=1)
     monkeypatch.setattr(module, "merge", None)  # any further cut would fail
@@ -101,7 +101,7 @@ def test_a_word_that_is_known_is_not_cut_again(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize("probability", [-0.1, 1.5, float("nan")])
-def test_a_probability_outside_nought_and_one_is_an_error(probability: float) -> None:
+def test_a_probability_below_0_or_above_1_is_an_error(probability: float) -> None:
     with pytest.raises(ConfigError, match=rf"^text\.bpe_dropout must be between 0 and 1, but is {probability}$"):
         BpeDropout(tokenizer(), probability)
 

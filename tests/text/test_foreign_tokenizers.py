@@ -1,4 +1,4 @@
-"""Tokenizers that others made, in the shape of the public files and built with the library itself."""
+"""Foreign tokenizers, shaped like public files and built with the library itself."""
 
 import base64
 import json
@@ -23,7 +23,7 @@ def saved(made: Tokenizer, folder: Path) -> Path:
 
 
 def refusal(folder: Path, made: Tokenizer, part: str, value: Any) -> str:
-    """What reading a file says in which one part was replaced."""
+    """The error for a file in which one part was replaced."""
     data = json.loads(made.to_str())
     if part in data:
         data[part] = value
@@ -59,7 +59,7 @@ def test_padding_and_end_are_found_or_added(make: Any, pad: str, eos: str, added
 
 
 @pytest.mark.parametrize("make", [bert, gpt2, t5, llama])
-def test_ordinary_text_comes_back_and_ends_in_one_end(make: Any, tmp_path: Path) -> None:
+def test_ordinary_text_round_trips_and_ends_with_one_eos(make: Any, tmp_path: Path) -> None:
     read = reuse_tokenizer(saved(make(), tmp_path))
     text = "the lazy dogs jumped over quick foxes" if make is not llama else "then <x> ähm"
     ids = read.encode(text)
@@ -80,14 +80,14 @@ def test_special_strings_are_text(make: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("make", [gpt2, t5, llama])
-def test_special_strings_come_back_where_the_vocabulary_can_spell_them(make: Any, tmp_path: Path) -> None:
+def test_special_strings_round_trip_if_the_vocabulary_can_spell_them(make: Any, tmp_path: Path) -> None:
     read = reuse_tokenizer(saved(make(), tmp_path))
     assert read.decode(read.encode("the </s><pad> dogs")) == "the </s><pad> dogs"
 
 
 @given(text=st.text(max_size=40))
 @settings(max_examples=60, deadline=None)
-def test_a_byte_level_file_of_others_stays_exact(text: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_a_foreign_byte_level_tokenizer_is_exact(text: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     read = reuse_tokenizer(saved(gpt2(), tmp_path_factory.getbasetemp()))
     assert read.decode(read.encode(text)) == text
 
@@ -103,14 +103,14 @@ def test_a_reused_tokenizer_is_the_same_after_saving(make: Any, tmp_path: Path) 
     assert again.vocabulary_size == read.vocabulary_size
 
 
-def test_pieces_of_others_are_shown_in_their_own_way(tmp_path: Path) -> None:
+def test_pieces_of_foreign_tokenizers_are_shown_unchanged(tmp_path: Path) -> None:
     byte_level = reuse_tokenizer(saved(gpt2(), tmp_path))
     assert "".join(byte_level.pieces(byte_level.encode("the dogs"))) == "the▁dogs</s>"
     marked = reuse_tokenizer(saved(bert(), tmp_path))
     assert marked.pieces(marked.encode("xyz")) in (["[UNK]", "</s>"], ["x", "##y", "##z", "</s>"])
 
 
-def test_a_file_of_the_first_years_does_not_name_its_model(tmp_path: Path) -> None:
+def test_an_old_file_does_not_name_its_type_of_model(tmp_path: Path) -> None:
     for make in (gpt2, bert, t5):
         data = json.loads(make().to_str())
         del data["model"]["type"]
@@ -148,20 +148,20 @@ def test_a_file_that_is_not_text_is_an_error_that_names_it(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("text", ["", "not json", "[" * 100_000, '{"model": '])
-def test_what_is_not_json_is_an_error_with_its_name(text: str) -> None:
+def test_a_file_that_is_not_json_is_an_error_that_names_it(text: str) -> None:
     with pytest.raises(DataError, match=r"^my\.json is not JSON \(.*\); give a tokenizer\.json$"):
         Ours.from_json(text, "my.json")
 
 
 @pytest.mark.parametrize("text", ["{}", "[]", "3", '{"model": 5}', '{"model_type": "bert"}'])
-def test_what_is_not_a_tokenizer_is_an_error_with_its_name(text: str) -> None:
+def test_json_that_is_not_a_tokenizer_is_an_error_that_names_it(text: str) -> None:
     with pytest.raises(
         DataError, match=r"^my\.json is not a tokenizer, because it has no model; give a tokenizer\.json$"
     ):
         Ours.from_json(text, "my.json")
 
 
-def test_another_version_is_an_error_that_names_both() -> None:
+def test_a_different_version_is_an_error_that_names_both() -> None:
     text = json.dumps({**json.loads(gpt2().to_str()), "version": "2.0"})
     with pytest.raises(DataError, match=r'^my\.json has tokenizer version "2\.0", but heedful reads version "1\.0"$'):
         Ours.from_json(text, "my.json")
@@ -252,7 +252,7 @@ SPLIT = {"type": "Split", "behavior": "Isolated", "invert": False}
         ("max_input_chars_per_word", 100_000, "max_input_chars_per_word is 100000, not 1 to 256"),
     ],
 )
-def test_what_is_not_on_the_allow_list_is_an_error_that_names_it(
+def test_a_part_that_is_not_on_the_allow_list_is_an_error_that_names_it(
     part: str, value: Any, reason: str, tmp_path: Path
 ) -> None:
     assert reason in refusal(tmp_path, gpt2(), part, value)
@@ -267,11 +267,11 @@ def test_what_is_not_on_the_allow_list_is_an_error_that_names_it(
         ([[5, 0.5]], "[5, 0.5] is not a piece and its score"),
     ],
 )
-def test_scores_that_are_none_are_an_error_that_names_them(vocab: Any, reason: str, tmp_path: Path) -> None:
+def test_invalid_scores_are_an_error_that_names_them(vocab: Any, reason: str, tmp_path: Path) -> None:
     assert refusal(tmp_path, t5(), "vocab", vocab) == reason
 
 
-def test_a_file_beyond_all_size_is_refused_before_it_is_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_is_too_large_is_refused_before_it_is_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("heedful.text.tokenizer_allowlist.MAX_FILE_CHARACTERS", 30)
     with pytest.raises(DataError, match=r"my\.json .* it has 31 characters, and the limit is 30$"):
         Ours.from_json("x" * 31, "my.json")
@@ -286,7 +286,7 @@ def test_a_text_that_a_foreign_vocabulary_cannot_take_is_an_error(tmp_path: Path
         reuse_tokenizer(path).encode("字")
 
 
-def test_an_end_that_also_stands_for_the_unknown_never_comes_of_text(tmp_path: Path) -> None:
+def test_an_eos_that_is_also_the_unknown_piece_never_comes_from_text(tmp_path: Path) -> None:
     data = json.loads(t5().to_str())
     data["model"]["unk_id"] = 1
     path = tmp_path / "tokenizer.json"
@@ -301,7 +301,7 @@ def test_a_real_panic_is_an_error_that_names_the_file(tmp_path: Path) -> None:
     assert reason.startswith("range end index")
 
 
-def test_a_panic_of_the_library_is_an_error_of_ours() -> None:
+def test_a_panic_of_the_library_becomes_a_data_error() -> None:
     from heedful.text.tokenizer import rust_errors
 
     panic = type("PanicException", (BaseException,), {})

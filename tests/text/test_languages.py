@@ -1,4 +1,4 @@
-"""Telling languages apart."""
+"""Language detection."""
 
 import pytest
 
@@ -10,7 +10,7 @@ FRENCH = ("Où est la gare ?", "Je ne l'ai jamais vu.", "Combien ça coûte ?", 
 
 
 @pytest.mark.parametrize(("code", "texts"), [("en", ENGLISH), ("de", GERMAN), ("fr", FRENCH)])
-def test_the_programs_own_table_knows_sentences(code: str, texts: tuple[str, ...]) -> None:
+def test_the_built_in_table_recognises_sentences(code: str, texts: tuple[str, ...]) -> None:
     detector = Detector(known_languages())
     for text in texts:
         (best, share), *_ = detector.detect(text)
@@ -25,7 +25,7 @@ def test_a_text_without_letters_is_in_any_language() -> None:
     assert [code for code, _ in detector.detect("Wo ist er?", ["en", "fr"])] == ["en", "fr"]
 
 
-def test_a_language_without_a_sample_is_never_found() -> None:
+def test_a_language_without_a_sample_is_never_detected() -> None:
     detector = Detector({"x": count_trigrams(["aba abab"]), "y": count_trigrams(["kiki ikik"]), "z": {}})
     assert detector.languages == ["x", "y"]
     assert detector.detect("baba")[0][0] == "x"

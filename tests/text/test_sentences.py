@@ -1,4 +1,4 @@
-"""Texts and pages are taken apart and put together again, and nothing is lost."""
+"""Splitting texts and pages and joining them again loses nothing."""
 
 import re
 from html import escape
@@ -14,14 +14,14 @@ LETTERS = st.text(alphabet="aB .!?\n\t\r\u2028\u00a0。、,\"')3Mr", max_size=20
 
 
 @given(LETTERS, st.sampled_from(["", "en", "de", "zh"]), st.integers(5, 60))
-def test_a_text_that_is_put_together_again_is_the_same(text: str, language: str, longest: int) -> None:
+def test_splitting_and_joining_gives_the_same_text(text: str, language: str, longest: int) -> None:
     sentences = Sentences(text, language, longest)
     assert sentences.join(sentences.texts, "zh") == text
     assert all(sentence == sentence.strip() and 0 < len(sentence) <= longest for sentence in sentences.texts)
 
 
 @given(LETTERS)
-def test_all_that_is_no_white_space_is_in_a_sentence(text: str) -> None:
+def test_every_character_but_white_space_is_in_a_sentence(text: str) -> None:
     assert "".join("".join(Sentences(text).texts).split()) == "".join(text.split())
 
 
@@ -47,7 +47,7 @@ def test_a_language_with_spaces_gets_them_between_sentences_that_had_none() -> N
     assert Sentences("你好。再见。", "zh").join(["Hello.", "Bye."], "en") == "Hello. Bye."
 
 
-def test_what_has_no_end_is_cut_between_clauses_or_words() -> None:
+def test_a_sentence_that_is_too_long_is_cut_between_clauses_or_words() -> None:
     assert Sentences("aaa bbb, ccc ddd eee", longest=14).texts == ["aaa bbb,", "ccc ddd eee"]
     assert Sentences("aaa bbb ccc ddd eee", longest=12).texts == ["aaa bbb ccc", "ddd eee"]
     assert Sentences("a" * 25, longest=10).texts == ["a" * 10, "a" * 10, "a" * 5]
@@ -104,7 +104,7 @@ def test_a_page_keeps_its_structure(html: str, expected: str) -> None:
         "&lt;script&gt;alert(1)&lt;/script&gt;",
     ],
 )
-def test_nothing_that_a_browser_would_run_comes_out(html: str) -> None:
+def test_the_output_has_nothing_that_a_browser_would_run(html: str) -> None:
     page = Markup(html)
     made = page.join(page.texts)
     tags = re.findall(r"<[^>]*>", made)
@@ -114,7 +114,7 @@ def test_nothing_that_a_browser_would_run_comes_out(html: str) -> None:
 
 
 @given(st.text(alphabet="<>/!-\"'= abpscript&;#x", max_size=120))
-def test_what_comes_out_is_read_as_it_was_meant(html: str) -> None:
+def test_the_output_parses_to_itself(html: str) -> None:
     page = Markup(html)
     made = page.join(page.texts)
     again = Markup(made)
@@ -125,7 +125,7 @@ def test_what_comes_out_is_read_as_it_was_meant(html: str) -> None:
 @pytest.mark.parametrize(
     "part", ["<!", "<a", "<![", "<!--", "</", "<a b='", '<a b="', "<a <", "&#x", "<svg>", "</p>", "<i>"]
 )
-def test_a_hostile_page_comes_to_an_end(part: str) -> None:
+def test_a_hostile_page_takes_linear_time(part: str) -> None:
     page = Markup(part * (60_000 // len(part)))
     made = page.join(page.texts)
     assert made.count("<i>") == made.count("</i>")
@@ -134,7 +134,7 @@ def test_a_hostile_page_comes_to_an_end(part: str) -> None:
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("part", [".", '."', ". ", ", ", "e.g. ", "3. ", "x", "。", ";", "\n"])
-def test_a_hostile_text_comes_to_an_end(part: str) -> None:
+def test_a_hostile_text_takes_linear_time(part: str) -> None:
     text = part * (200_000 // len(part))
     sentences = Sentences(text, "de")
     assert sentences.join(sentences.texts) == text
@@ -161,5 +161,5 @@ def test_addresses_have_the_entities_that_a_browser_sees(written: str, meant: st
 
 
 @pytest.mark.timeout(60)
-def test_ends_that_do_not_end_are_looked_at_once() -> None:
+def test_marks_that_end_no_sentence_are_read_once() -> None:
     assert Markup("<script>" + "</script " * 100_000).texts == []

@@ -32,7 +32,7 @@ def tokenizer(kind: TokenizerKind) -> Tokenizer:
 
 
 def any_text() -> st.SearchStrategy[str]:
-    """Unicode of all sorts, and what is likely to be special to someone."""
+    """Unicode of all sorts, and strings that are likely to be special in some tokenizer."""
     marks = st.sampled_from(
         ["</s>", "<pad>", "##", "#", "[UNK]", "▁", "Ġ", " ", "  ", "\n", "\t", "\x1c", "\u3000", "'s"]
     )
@@ -50,7 +50,7 @@ def any_text() -> st.SearchStrategy[str]:
 @example(text="a##b ###c# ##")
 @example(text="\x00\ufeff\uffff\U0010ffff")
 @example(text="x" * 3001)
-def test_every_text_comes_back_exactly_and_ends_in_the_only_special_id(kind: TokenizerKind, text: str) -> None:
+def test_every_text_round_trips_and_its_only_special_id_is_the_last(kind: TokenizerKind, text: str) -> None:
     ids = tokenizer(kind).encode(text)
     assert tokenizer(kind).decode(ids) == text
     assert ids[-1] == 1
@@ -61,7 +61,7 @@ def test_every_text_comes_back_exactly_and_ends_in_the_only_special_id(kind: Tok
 @pytest.mark.parametrize("kind", KINDS)
 @given(text=st.text(st.characters(exclude_categories=["Cs"], exclude_characters="▁<"), max_size=30))
 @settings(max_examples=60, deadline=None)
-def test_pieces_are_the_text_cut_up(kind: TokenizerKind, text: str) -> None:
+def test_pieces_join_to_the_text(kind: TokenizerKind, text: str) -> None:
     shown = "".join(tokenizer(kind).pieces(tokenizer(kind).encode(text)))
     lead = "" if kind in ("characters", "bytes") or not text else "▁"
     assert shown.endswith("</s>")
@@ -77,7 +77,7 @@ def _spelt(shown: str) -> bytes:
 @pytest.mark.parametrize("kind", KINDS)
 @given(ids=st.lists(st.integers(0, 569), max_size=12))
 @settings(max_examples=60, deadline=None)
-def test_whatever_a_model_puts_out_decodes_without_an_error_or_a_lost_byte(kind: TokenizerKind, ids: list[int]) -> None:
+def test_any_ids_decode_without_an_error_or_a_lost_byte(kind: TokenizerKind, ids: list[int]) -> None:
     known = [number for number in ids if number < tokenizer(kind).vocabulary_size]
     text = tokenizer(kind).decode(known)
     inner = [number for number in known if number > 1]
@@ -136,12 +136,12 @@ def test_many_texts_are_encoded_and_decoded_like_one_at_a_time(kind: TokenizerKi
     assert tokenizer(kind).decode_all([]) == []
 
 
-def test_more_texts_than_fit_in_one_go_keep_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_texts_than_fit_in_one_batch_keep_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("heedful.text.tokenizer.TEXTS_AT_A_TIME", 3)
     assert tokenizer("bytes").decode_all(tokenizer("bytes").encode_all(list("abcdefgh"))) == list("abcdefgh")
 
 
-def test_empty_text_is_the_end_alone() -> None:
+def test_empty_text_is_only_eos() -> None:
     assert [tokenizer(kind).encode("") for kind in KINDS] == [[1]] * len(KINDS)
 
 
@@ -152,7 +152,7 @@ def test_a_first_word_is_the_same_piece_as_anywhere_else() -> None:
         assert ids[:half] == ids[half:-1]
 
 
-def test_padding_and_ends_anywhere_are_left_out_of_the_text() -> None:
+def test_padding_and_eos_are_left_out_of_the_text_wherever_they_are() -> None:
     ids = tokenizer("bpe").encode("kind am berg")
     assert tokenizer("bpe").decode([0, 1, *ids, 0, 0, 1]) == "kind am berg"
 

@@ -1,4 +1,4 @@
-"""Trees: read, written, linearised, mended and drawn."""
+"""Read, write, linearise, repair and draw trees."""
 
 from collections.abc import Iterator
 from itertools import islice
@@ -64,7 +64,7 @@ def test_trees_may_be_broken_into_lines_anywhere(several: list[Tree], space: str
 
 @settings(deadline=None)
 @given(trees)
-def test_a_linear_form_over_its_words_is_its_tree_without_tags(tree: Tree) -> None:
+def test_a_linear_form_and_its_words_give_the_tree_without_tags(tree: Tree) -> None:
     assert build_tree(tree.texts(), linearise(tree).split()) == remove_tags(tree)
     assert build_tree(tree.texts(), linearise(tree, tags=True).split()) == tree
 
@@ -160,11 +160,11 @@ def test_endless_opening_brackets_are_bounded() -> None:
         ("(NP (CD 0) (SYM *))", "(TOP (NP (CD 0) (SYM *)))"),  # words that only look like traces
     ],
 )
-def test_trees_are_made_alike(written: str, plain: str) -> None:
+def test_trees_are_normalised(written: str, plain: str) -> None:
     assert write_tree(read_tree(written)) == plain
 
 
-def test_brackets_inside_words_are_characters_again() -> None:
+def test_escaped_brackets_inside_words_become_characters() -> None:
     assert read_tree("(NP (-LRB- -LRB-) (NN :-RRB-) (-LCB- -LCB-))").texts() == ("(", ":)", "{")
 
 
@@ -179,7 +179,7 @@ def test_icepahc_has_lemmas_remarks_and_traces_for_words() -> None:
     assert second == Tree(TOP, (Word(".", "?"),))
 
 
-def test_headers_and_comments_stand_between_trees() -> None:
+def test_headers_and_comments_between_trees_are_skipped() -> None:
     lines = ["*x*x*x*x*", "%% (c) by somebody (here)", "(NP (NN a)", "  (NN b))", "", "; more", "(NP (NN c))"]
     assert [tree.texts() for tree in read_trees(lines, "file")] == [("a", "b"), ("c",)]
 
@@ -212,7 +212,7 @@ def test_brackets_are_spans_of_words() -> None:
 
 @settings(deadline=None)
 @given(trees)
-def test_a_picture_is_xml_with_every_label_and_word_inside_of_it(tree: Tree) -> None:
+def test_a_picture_is_xml_that_contains_every_label_and_word(tree: Tree) -> None:
     picture = ElementTree.fromstring(tree_svg(tree))
     texts = [element for element in picture.iter() if element.tag.endswith("text")]
     wanted = [phrase.label for phrase in phrases(tree)] + list(tree.texts()) + list(tree.tags())
@@ -223,7 +223,7 @@ def test_a_picture_is_xml_with_every_label_and_word_inside_of_it(tree: Tree) -> 
 
 @settings(deadline=None)
 @given(trees)
-def test_in_a_picture_words_stand_in_their_order(tree: Tree) -> None:
+def test_a_picture_shows_the_words_in_order(tree: Tree) -> None:
     picture = ElementTree.fromstring(tree_svg(remove_tags(tree)))
     blue = [e for e in picture.iter() if e.attrib.get("fill") == "#06c"]
     assert [e.text for e in blue] == list(tree.texts())
@@ -231,14 +231,14 @@ def test_in_a_picture_words_stand_in_their_order(tree: Tree) -> None:
     assert places == sorted(set(places))
 
 
-def test_a_picture_escapes_what_markup_would_be_made_of() -> None:
+def test_a_picture_escapes_markup() -> None:
     shown = tree_svg(Tree(TOP, (Word("<b>", "</svg>&\x00\ud800"),)))
     assert "&lt;b&gt;" in shown
     assert "&lt;/svg&gt;&amp;\ufffd\ufffd" in shown
 
 
 @pytest.mark.parametrize("pattern", ["treebank-wsj-sample/*.mrg", "icepahc/*.psd.gz"])
-def test_real_treebanks_go_there_and_back(shared_data: Path, pattern: str) -> None:
+def test_real_treebanks_round_trip(shared_data: Path, pattern: str) -> None:
     files = sorted(shared_data.glob(pattern))[::20]  # all of them take minutes
     some = [tree for path in files for tree in islice(read_trees(read_lines(path), str(path)), 150)]
     assert len(some) > 100
