@@ -45,6 +45,39 @@ def test_inspect_shows_the_translation_that_translate_returns(translator: Transl
         assert inside.log_probs.sum() == pytest.approx(alternative.log_prob, abs=1e-4)
 
 
+def test_inspect_explains_a_given_translation(translator: Translator, text: str) -> None:
+    (best,) = translator.translate([text], n_best=2)
+    second = best.alternatives[1]
+    found = translator.inspect(text, translation=second.text, n_best=2)
+    assert [each.text for each in found.translation.alternatives] == [second.text, best.text]
+    assert found.translation.text == second.text
+    expected = translator.inspect(text, n_best=2).inside[1]
+    assert found.translation.alternatives[0].score == pytest.approx(second.score, abs=1e-4)
+    np.testing.assert_allclose(found.inside[0].attention.cross[0], expected.attention.cross[0], atol=1e-5)
+    alone = translator.inspect(text, translation="<unheard of>")
+    assert [each.text for each in alone.translation.alternatives] == ["<unheard of>"]
+    with pytest.raises(DataError, match=r"the translation has .* pieces, over the 400 that can be shown; shorten it"):
+        translator.inspect(text, translation="a " * 400)
+
+
+def test_the_baseline_comes_from_the_engine_that_translates_without_heads(
+    trained: Path, tmp_path: Path, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("ctranslate2", reason="needs ctranslate2")
+    from heedful.decoding.ctranslate2_engine import CTranslate2Engine
+
+    run = Path(shutil.copytree(trained / "run", tmp_path / "run"))
+    assert toy.run("export", run, "--to", "ctranslate2").code == 0
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("this engine has all heads on, always")
+
+    monkeypatch.setattr(CTranslate2Engine, "decode", refuse)
+    exported = Translator.load(run)
+    assert exported.engine.name == "ctranslate2"
+    assert AttentionViewer(run, exported, exported.search).baseline(text) == toy.translated(text)
+
+
 def test_a_model_that_reverses_attends_from_the_end(translator: Translator) -> None:
     words = " ".join(list(toy.dictionary())[:5])
     attention = translator.inspect(words).inside[0].attention.cross[0].sum(0)

@@ -376,6 +376,30 @@ def test_pairs_are_scored(service: Service, translator: Translator, some: list[s
     ask(service, work)
 
 
+def test_the_attention_explains_the_translation_that_is_given(service: Service, some: list[str]) -> None:
+    async def work(client: httpx.AsyncClient) -> None:
+        term, wish = some[0].split()[0], toy.translated(some[1]).split()[0]
+        terms = {"text": some[0], "glossary": {term: wish}}
+        shown = (await client.post("/v1/translate", json=terms)).json()["texts"][0]["text"]
+        for given in (shown, toy.translated(some[1]), "äöü ? <b>"):
+            asked = {"text": some[0], "translation": given, "n_best": 3, "glossary": {term: wish}}
+            document = (await client.post("/v1/attention", json=asked)).json()
+            first, *others = document["hypotheses"]
+            scored = await client.post("/v1/score", json={"texts": [some[0]], "translations": [given]})
+            (score,) = scored.json()["scores"]
+            assert (first["text"], first["pieces"]) == (given, score["pieces"])
+            assert first["log_prob"] == pytest.approx(score["log_prob"], abs=1e-4)
+            assert len(others) == 2
+            assert given not in [other["text"] for other in others]
+        without = (await client.post("/v1/attention", json=asked | {"heads_off": ["cross.1.1"]})).json()
+        assert without["baseline"] == shown  # by the same search, with the same terms
+        assert wish in without["hypotheses"][0]["text"]
+        long = await client.post("/v1/attention", json={"text": "a", "translation": "a " * 300})
+        assert (long.status_code, "at most 200 can be shown" in long.json()["error"]) == (400, True)
+
+    ask(service, work)
+
+
 def test_every_head_can_be_shown_and_switched_off(service: Service, some: list[str]) -> None:
     async def work(client: httpx.AsyncClient) -> None:
         document = (await client.post("/v1/attention", json={"text": some[0]})).json()

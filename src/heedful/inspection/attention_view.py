@@ -14,6 +14,7 @@ from heedful.attention.record import START_PIECE, ForcedDecoding, HeadWeights
 from heedful.config import SearchConfig
 from heedful.pages.inline import asset, digest, json_in_page, load_modules, load_script
 from heedful.storage.run_folder import RunFolder
+from heedful.text.constraints import Constraints
 from heedful.text.tokenizer import Tokenizer
 from heedful.translation.pipeline import TokenizedText
 from heedful.translation.result import Alternative, Inspection
@@ -31,18 +32,29 @@ class AttentionViewer:
     run: Path
     translator: Translator
     search: SearchConfig
+    constraints: Constraints = field(default_factory=Constraints)
     _baselines: dict[str, str] = field(default_factory=dict)  # the last text and its translation with all heads on
 
-    def inspect(self, text: str | TokenizedText, off: Sequence[str] = (), n_best: int = 1) -> Inspection:
-        """Translate a text with some heads switched off, and record the attention."""
+    def inspect(
+        self, text: str | TokenizedText, off: Sequence[str] = (), n_best: int = 1, translation: str | None = None
+    ) -> Inspection:
+        """Record the attention of a given translation, or translate the text if some heads are off or none is given."""
         with self.translator.switch_off_heads(off):
-            return self.translator.inspect(text, search=self.search, n_best=n_best)
+            return self.translator.inspect(
+                text,
+                search=self.search,
+                n_best=n_best,
+                constraints=self.constraints,
+                translation=None if off else translation,
+            )
 
     def baseline(self, text: str) -> str:
-        """The translation with all heads on; the last one is cached."""
+        """The translation with all heads on, by the engine that also translates without them; the last is cached."""
         if text not in self._baselines:
             self._baselines.clear()
-            self._baselines[text] = self.translator.translate([text], search=self.search)[0].text
+            with self.translator.switch_off_heads([]):
+                found = self.translator.translate([text], search=self.search, constraints=self.constraints)
+            self._baselines[text] = found[0].text
         return self._baselines[text]
 
     def document(self, inspection: Inspection, off: Sequence[str] = (), live: bool = False) -> dict[str, object]:

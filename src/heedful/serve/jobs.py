@@ -112,6 +112,8 @@ class AttentionJob:
     model: ServedModel
     off: tuple[str, ...] = ()
     n_best: int = 1
+    translation: str | None = None  # of the only sentence; None: the model translates it
+    glossary: tuple[tuple[str, str], ...] = ()
 
     budget = 1  # one sentence at a time
     exclusive = True
@@ -119,9 +121,10 @@ class AttentionJob:
     def make_items(self, texts: Sequence[str]) -> list[JobItem]:
         """One item per sentence."""
         tokenized = self.model.translator.tokenize(texts)
-        longest = max(len(text.source) for text in tokenized)
+        target = self.model.translator.tokenizers.target.encode(self.translation or "")
+        longest = max(len(ids) for ids in (target, *(text.source for text in tokenized)))
         if longest > _MOST_TOKENS_TO_SHOW:
-            message = f"the text has {longest} tokens, but at most {_MOST_TOKENS_TO_SHOW} can be shown"
+            message = f"text or translation has {longest} tokens, but at most {_MOST_TOKENS_TO_SHOW} can be shown"
             raise RequestError(400, f"Invalid request: {message}")
         return [JobItem(text, _ATTENTION_COST + _ATTENTION_TOKEN_COST * len(text.source)) for text in tokenized]
 
@@ -131,8 +134,7 @@ class AttentionJob:
         with model.exclusive:
             translator = model.exclusive_translator
             search = replace(translator.search, beam=max(translator.search.beam, self.n_best))
-            viewer = AttentionViewer(model.run.path, translator, search)
-            found = [
-                viewer.document(viewer.inspect(text, self.off, self.n_best), self.off, live=True) for text in items
-            ]
+            viewer = AttentionViewer(model.run.path, translator, search, Constraints(dict(self.glossary)))
+            inspected = [viewer.inspect(text, self.off, self.n_best, self.translation) for text in items]
+            found = [viewer.document(inspection, self.off, live=True) for inspection in inspected]
         return [json.dumps(document | {"model": model.name}).encode() for document in found]

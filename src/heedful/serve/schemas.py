@@ -221,8 +221,10 @@ class ModelsAnswer(BaseModel):
 
 
 class AttentionRequest(ModelSelector):
-    """A sentence whose attention is to be shown."""
+    """A sentence whose attention is to be shown, and its translation; without one, the model translates it."""
 
     text: Text
+    translation: Text | None = Field(None, description="the translation to explain, while all heads are on")
     n_best: int = Field(1, ge=1, le=10)
+    glossary: Terms = {}
     heads_off: list[Text] = Field([], max_length=1000, description="heads to switch off, for example encoder.1.2")

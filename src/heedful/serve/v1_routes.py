@@ -95,11 +95,18 @@ async def attention(
     service: ServiceDependency,
     body: Annotated[schemas.AttentionRequest, Depends(Body(schemas.AttentionRequest))],
 ) -> Response:
-    """Show the attention of every head; the weights are 16-bit numbers in base64."""
+    """Show the attention of every head; the weights are 16-bit numbers in base64.
+
+    Give the `translation` that you have, and the answer explains exactly that; otherwise the model translates the text
+    anew, which may have a different result if another engine or a glossary made yours. With `heads_off`, the model
+    translates without these heads, and `baseline` is its translation with all of them.
+    """
     service.admit(request)
-    service.check_texts([body.text])
-    job = AttentionJob(_select_model(service, body), tuple(body.heads_off), body.n_best)
-    items = await run_in_thread_if_long(len(body.text), job.make_items, [body.text])
+    translation = body.translation or ""
+    service.check_texts([body.text], [translation, *body.glossary, *body.glossary.values()])
+    glossary = tuple(sorted(body.glossary.items()))
+    job = AttentionJob(_select_model(service, body), tuple(body.heads_off), body.n_best, body.translation, glossary)
+    items = await run_in_thread_if_long(len(body.text) + len(translation), job.make_items, [body.text])
     (document,) = await service.run_job(request, job, items)
     return Response(document, media_type="application/json")
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from heedful.config import Device, SearchConfig
 from heedful.data.stream import TextStream
 from heedful.decoding.engine import Engine, Ids
-from heedful.decoding.hypothesis import Hypothesis
+from heedful.decoding.hypothesis import Hypothesis, length_penalty
 from heedful.errors import ConfigError, DataError
 from heedful.storage.model_names import find_model
 from heedful.storage.run_folder import RunFolder, Tokenizers
@@ -19,6 +19,8 @@ from heedful.text.constraints import Constraints
 from heedful.translation.engines import EngineChoice, Engines, load_engines, load_torch_engine, only_torch
 from heedful.translation.pipeline import (
     ConstraintEncoder,
+    DecodedText,
+    EncodedText,
     Pipeline,
     TokenizedText,
     TranslationOptions,
@@ -155,23 +157,55 @@ class Translator:
         options = TranslationOptions(search or self.search, n_best, self._encoder(constraints), aligner, confidence)
         yield from self._pipeline.translate(texts, options, done)
 
-    def inspect(self, text: str | TokenizedText, *, search: SearchConfig | None = None, n_best: int = 1) -> Inspection:
-        """Translate a text, and show what every head attended to and how probable each piece was."""
+    def inspect(
+        self,
+        text: str | TokenizedText,
+        *,
+        search: SearchConfig | None = None,
+        n_best: int = 1,
+        constraints: Constraints | None = None,
+        translation: str | None = None,
+    ) -> Inspection:
+        """Translate a text, and show what every head attended to and how probable each piece was.
+
+        A given `translation`, whoever made it, is the first of the alternatives; the search finds the others.
+        """
         from heedful.attention.record import force_decode
 
         if not self.model.attentions:
             raise ConfigError("this model has no attention, so there are no heads to inspect; it can only translate")
-        options = TranslationOptions(search or self.search, n_best, self._encoder(None))
+        options = TranslationOptions(search or self.search, n_best, self._encoder(constraints))
         (encoded,) = self._pipeline.encode([text], options)
         if not encoded.text.strip():
             raise DataError("there is nothing to inspect in an empty text; give a sentence")
         if (pieces := len(encoded.source)) > MAX_INSPECTED_PIECES:
             most = MAX_INSPECTED_PIECES
             raise DataError(f"the text has {pieces} pieces, over the {most} that can be shown; split it into sentences")
-        decoded = self._pipeline.decode_for_inspection(encoded, options)
+        search_too = translation is None or n_best > 1
+        decoded = self._pipeline.decode_for_inspection(encoded, options) if search_too else DecodedText(())
+        if translation is not None:
+            decoded = DecodedText(self._put_first(encoded, translation, decoded, options))
         targets = [hypothesis.tokens for hypothesis in decoded.hypotheses]
         inside = force_decode(self.model, [encoded.source] * len(targets), targets)
-        return Inspection(self._pipeline.finish(encoded, decoded), tuple(inside))
+        found = self._pipeline.finish(encoded, decoded)
+        if translation is not None:  # the pieces may spell it with an unknown character
+            first, *others = found.alternatives
+            found = replace(found, text=translation, alternatives=(replace(first, text=translation), *others))
+        return Inspection(found, tuple(inside))
+
+    def _put_first(
+        self, encoded: EncodedText, translation: str, decoded: DecodedText, options: TranslationOptions
+    ) -> list[Hypothesis]:
+        """Hypotheses that begin with this translation; the others are those that the search found besides it."""
+        tokens = self.tokenizers.target.encode(self.task.target_symbols(translation))
+        if (pieces := len(tokens)) > MAX_INSPECTED_PIECES:
+            most = MAX_INSPECTED_PIECES
+            raise DataError(f"the translation has {pieces} pieces, over the {most} that can be shown; shorten it")
+        log_prob = sum(self._pipeline.engines.torch.score([encoded.source], [tokens])[0])
+        score = log_prob / length_penalty(float(pieces), options.search.alpha, options.search.penalty)
+        texts = [alternative.text for alternative in self._pipeline.finish(encoded, decoded).alternatives]
+        others = [found for found, text in zip(decoded.hypotheses, texts, strict=True) if text != translation]
+        return [Hypothesis(tuple(tokens), log_prob, score), *others][: options.n_best]
 
     @contextmanager
     def switch_off_heads(self, names: Iterable[str]) -> Iterator[None]:
