@@ -1,4 +1,4 @@
-"""The race of fine-tuning against training from scratch, without training."""
+"""The benchmark of fine-tuning against training from scratch, without training."""
 
 import json
 import sys
@@ -13,7 +13,7 @@ SCORES = {
 
 
 class Typed:
-    """Stands for the command line: keeps what was typed; a training takes three quarters of a minute."""
+    """A fake command line that records the commands; a training takes three quarters of a minute."""
 
     def __init__(self) -> None:
         self.commands: list[list[str]] = []
@@ -22,7 +22,7 @@ class Typed:
         words = list(map(str, arguments))
         self.commands.append(words)
         if words[0] == "train":
-            folder = Path(words[2])  # behind --out or --resume
+            folder = Path(words[2])  # after --out or --resume
             folder.mkdir(exist_ok=True)
             events = [{"event": "Saved", "step": 3}, {"event": "Finished", "minutes": 0.75}]
             (folder / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
@@ -42,9 +42,7 @@ def typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Typed:
     return typed
 
 
-def test_a_built_in_model_is_named_and_all_three_are_in_the_table(
-    typed: Typed, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_table_has_all_three_models(typed: Typed, capsys: pytest.CaptureFixture[str]) -> None:
     fine_tune.main()
     assert [words[:2] for words in typed.commands if words[0] == "evaluate"] == [
         ["evaluate", "en-fr"],
@@ -62,7 +60,7 @@ def test_a_built_in_model_is_named_and_all_three_are_in_the_table(
     assert rows[4].startswith("| from scratch, 7 pairs | ")
 
 
-def test_pairs_are_drawn_once_and_stay_pairs(typed: Typed) -> None:
+def test_pairs_are_sampled_once_and_stay_aligned(typed: Typed) -> None:
     fine_tune.main()
     drawn = [Path(f"out/7/text.{language}").read_text().splitlines() for language in ("en", "fr")]
     assert len(set(drawn[0])) == 7
@@ -71,7 +69,7 @@ def test_pairs_are_drawn_once_and_stay_pairs(typed: Typed) -> None:
     assert Path("out/7/text.en").read_text().splitlines() == drawn[0]
 
 
-def test_what_is_finished_is_not_repeated_and_what_was_begun_goes_on(typed: Typed) -> None:
+def test_finished_runs_are_not_repeated_and_interrupted_ones_resume(typed: Typed) -> None:
     fine_tune.main()
     Path("out/7/scratch/minutes").unlink()
     Path("out/7/scratch/experiment.toml").touch()

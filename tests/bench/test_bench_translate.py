@@ -1,4 +1,4 @@
-"""The race of translators: all do the same work, and what is counted is what they did."""
+"""The benchmark of translators: all of them do the same work, and the counts are right."""
 
 import json
 import subprocess
@@ -54,7 +54,7 @@ def raced(speed: float, texts: list[str], pieces: int) -> tuple[Result, Tuned, d
     return result, Tuned({"batch": 4}), {"texts": texts, "pieces": pieces, "turns": [n / 1000 for n in range(1, 101)]}
 
 
-def test_texts_of_a_random_run_have_the_length_that_is_asked_for(models: Path) -> None:
+def test_texts_of_a_random_run_have_the_requested_length(models: Path) -> None:
     tokenizer = Tokenizer.from_json((models / "torch" / "tokenizer.json").read_text(), "")
     assert tokenizer.vocabulary_size == VOCABULARY
     assert len(set(words(VOCABULARY))) == VOCABULARY - 258
@@ -106,7 +106,7 @@ def test_joeynmt_with_our_weights_gives_our_translations(tmp_path: Path, norm: s
     assert theirs == [one.text for one in ours]
 
 
-def test_a_race_through_real_processes_gives_all_figures(models: Path) -> None:
+def test_a_benchmark_with_real_processes_gives_all_figures(models: Path) -> None:
     entered = [
         Entrant(FLOAT, "heedful", "contender_translator.py", "float32", [[ENGINE]], [ENGINE]),
         Entrant("CTranslate2", "shipped", "contender_ctranslate2.py", "float32", [[PLAIN]], [PLAIN]),
@@ -126,7 +126,7 @@ def test_a_race_through_real_processes_gives_all_figures(models: Path) -> None:
     assert lines[-1].startswith("skipped: broken: ")
 
 
-def test_a_summary_has_speeds_ratios_and_counts_what_is_the_same() -> None:
+def test_a_summary_has_speeds_ratios_and_the_number_of_equal_translations() -> None:
     found = summary(
         {
             **{TORCH: raced(10.0, ["a", "b", "c", "d"], 20), FLOAT: raced(40.0, ["a", "b", "c", "e"], 20)},
@@ -146,7 +146,7 @@ def test_a_summary_has_speeds_ratios_and_counts_what_is_the_same() -> None:
     assert " ".join(row.split()) == "peer 20.0 120 0.50 x 2.00 x 2.50 x 41.5 1 50.5 96.0 5 MB"
 
 
-def test_a_lap_translates_whole_files_and_reports_outputs_in_their_order(tmp_path: Path) -> None:
+def test_a_lap_translates_whole_files_and_keeps_the_order(tmp_path: Path) -> None:
     (tmp_path / "texts").write_text("a\u2028b\nbb\nccc\ndd\ne\n", encoding="utf-8")
     job = Job(model="", source=str(tmp_path / "texts"), report=str(tmp_path / "report"), together=2, texts=3)
     given: list[list[str]] = []
@@ -156,7 +156,7 @@ def test_a_lap_translates_whole_files_and_reports_outputs_in_their_order(tmp_pat
         return [Translated(text.upper(), len(text)) for text in texts]
 
     lap = laps(translate, job)  # type: ignore[arg-type]
-    assert given == [["a\u2028b", "bb"]]  # what comes only once is behind it
+    assert given == [["a\u2028b", "bb"]]  # the rest of each file has already been read
     assert lap(0.0).work == 3
     assert given[1:] == [["a\u2028b", "bb"], ["ccc"]]
     assert lap(0.001).work % 3 == 0
@@ -185,7 +185,7 @@ def test_batches_hold_texts_of_about_the_same_length() -> None:
 
 
 @pytest.mark.parametrize("axis", AXES)
-def test_an_axis_of_cost_changes_its_own_size(axis: str) -> None:
+def test_an_axis_changes_only_its_own_size(axis: str) -> None:
     assert [getattr(point, axis) for point in points(axis)] == list(AXES[axis])
     rows = [{axis: value, TORCH: 10.0, FLOAT: 20.0, INT8: 40.0} for value in AXES[axis]]
     last = markdown(axis, rows).splitlines()[-1]

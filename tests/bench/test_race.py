@@ -1,4 +1,4 @@
-"""The race counts what it says it counts, and its processes take turns."""
+"""The training benchmark counts correctly, and its processes take turns."""
 
 import json
 import subprocess
@@ -34,7 +34,7 @@ def result(name: str, kind: str, *speeds: float) -> Result:
 
 
 def program(script: str) -> Contender:
-    """A program that writes a log; a line with "update" tells of 7 target tokens."""
+    """A program that writes a log; a line with "update" reports 7 target tokens."""
     return Contender(
         "program", "shipped", [sys.executable, "-c", script], {}, lambda line, _: 7.0 if "update" in line else None, 2.5
     )
@@ -48,7 +48,7 @@ def test_tokens_are_counted_on_both_sides_without_padding() -> None:
     assert pairs.tokens_per_target_token == pytest.approx(12 / 7)
 
 
-def test_operations_are_those_counted_by_hand() -> None:
+def test_operations_equal_a_count_by_hand() -> None:
     shape = Shape(d_model=2, d_ff=3, num_heads=1, layers=1, batch_tokens=99, vocabulary=5)
     # One source token and two target tokens, in multiply-adds.
     encoder = 4 * (2 * 2) + 2 * (2 * 3) + (1 * 1) * 2 * 2
@@ -62,15 +62,15 @@ def test_operations_are_those_counted_by_hand() -> None:
     assert training_flops(shape, [(1, 2)]) == 3 * by_hand
 
 
-def test_operations_add_up_over_pairs_and_grow_with_the_square_of_the_length_only_in_attention() -> None:
+def test_operations_add_up_over_pairs_and_only_attention_is_quadratic() -> None:
     one, other = forward_flops(SMALL, [(3, 4)]), forward_flops(SMALL, [(6, 2)])
     assert forward_flops(SMALL, [(3, 4), (6, 2)]) == one + other
-    # Of a source twice as long, the looks of the encoder at itself are all that is more than twice.
+    # With a source twice as long, only the encoder's self-attention more than doubles.
     without_target = [forward_flops(SMALL, [(n, 0)]) for n in (10, 20)]
     assert without_target[1] - 2 * without_target[0] == 2 * SMALL.layers * (20 * 20 - 2 * 10 * 10) * 2 * SMALL.d_model
 
 
-def test_operations_are_those_that_pytorch_counts() -> None:
+def test_operations_equal_pytorchs_count() -> None:
     import torch
     from contender_loop import TutorialModel
     from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -79,13 +79,13 @@ def test_operations_are_those_that_pytorch_counts() -> None:
     shape = replace(SMALL, layers=2, dropout=0.0)
     model = TutorialModel(shape).eval()
     source, target = torch.ones(1, 6, dtype=torch.long), torch.ones(1, 1, dtype=torch.long)
-    # Only this kernel is counted. One target token: PyTorch also works out the looks ahead, which nobody needs.
+    # Only this kernel is counted. One target token, because PyTorch also computes attention to later positions.
     with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
         model(source, source > 0, target, target > 0)
     assert counter.get_total_flops() == forward_flops(shape, [(6, 1)])
 
 
-def test_sentences_are_the_same_every_time_and_as_long_as_captions() -> None:
+def test_sentences_are_reproducible_and_as_long_as_captions() -> None:
     first, second = make_sentences(TINY), make_sentences(TINY)
     assert all(np.array_equal(a, b) for a, b in zip(first.sources, second.sources, strict=True))
     assert len(first.sources) == len(first.targets) == TINY.pairs
@@ -95,7 +95,7 @@ def test_sentences_are_the_same_every_time_and_as_long_as_captions() -> None:
     assert every.min() == EOS and every.max() < TINY.vocabulary and PAD not in every
 
 
-def test_sentences_of_one_length_have_it() -> None:
+def test_sentences_can_have_a_fixed_length() -> None:
     assert set(make_sentences(replace(SMALL, length=9)).lengths()) == {(9, 9)}
 
 
@@ -108,7 +108,7 @@ def test_batches_hold_every_pair_once_within_the_budget() -> None:
             assert sum(len(side[index]) for index in batch) <= SMALL.batch_tokens
 
 
-def test_text_for_other_programs_has_the_words_of_their_dictionary_and_no_eos(tmp_path: Path) -> None:
+def test_text_for_other_programs_uses_their_dictionary_and_has_no_eos(tmp_path: Path) -> None:
     write_text(two_pairs(), tmp_path, "train", ("en", "de"))
     assert (tmp_path / "train.en").read_text() == "w5 w6\nw7\n"
     assert (tmp_path / "train.de").read_text() == "w8\nw9 w10 w11 w12\n"
@@ -116,8 +116,8 @@ def test_text_for_other_programs_has_the_words_of_their_dictionary_and_no_eos(tm
     assert (known[0], known[-1], len(known)) == ("w2", "w49", 48)
 
 
-def test_a_race_through_real_processes_gives_all_figures(tmp_path: Path) -> None:
-    # Hugging Face's takes seconds to start; its loop is tested below, and its process is the same file's.
+def test_a_benchmark_with_real_processes_gives_all_figures(tmp_path: Path) -> None:
+    # Hugging Face's takes seconds to start; its loop is tested below, and its process runs the same file.
     contenders = [one for one in own_contenders(tmp_path, 1) if not one.name.startswith("Hugging Face")]
     facts = json.loads(json.dumps(measure(contenders, SMALL, tmp_path, 0.2, rounds=2)))
     racers = ["heedful", "nn.Transformer", "nn.Transformer, tuned allocator"]
@@ -168,12 +168,12 @@ def test_a_summary_has_means_ratios_and_shares() -> None:
     assert facts["peak_megabytes"]["slow"] == 3
 
 
-def test_only_the_tuned_loops_have_another_allocator(tmp_path: Path) -> None:
+def test_only_tuned_loops_use_another_allocator(tmp_path: Path) -> None:
     for contender in own_contenders(tmp_path, 2):
         assert contender.environment == (TUNED if contender.kind == "tuned" else {})
 
 
-def test_a_contender_sees_none_of_our_settings_of_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_contender_does_not_inherit_our_thread_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
     monkeypatch.setenv("MALLOC_TOP_PAD_", "7")
     script = "import os; print('OMP_NUM_THREADS' in os.environ, os.environ['MALLOC_TOP_PAD_']); raise SystemExit"
@@ -182,14 +182,14 @@ def test_a_contender_sees_none_of_our_settings_of_threads(tmp_path: Path, monkey
     assert failed == {"shows": f"shows ended: False {TUNED['MALLOC_TOP_PAD_']}"}
 
 
-def test_a_contender_that_fails_is_told_of_with_its_last_words_and_the_others_go_on(tmp_path: Path) -> None:
+def test_a_failed_contender_is_reported_with_its_last_line_and_the_others_continue(tmp_path: Path) -> None:
     broken = Contender("broken", "shipped", [sys.executable, "-c", "raise ValueError('no such shape')"])
     results, failed = race([broken, program(SLEEPER)], tmp_path, 0.05, 1)
     assert failed == {"broken": "broken ended: ValueError: no such shape"}
     assert [found.contender.name for found in results] == ["program"]
 
 
-def test_a_program_is_measured_by_its_log_and_stands_still_between_laps(tmp_path: Path) -> None:
+def test_a_program_is_measured_by_its_log_and_paused_between_laps(tmp_path: Path) -> None:
     child = Child(program(SLEEPER), tmp_path)
     try:
         child.prepare()
@@ -200,7 +200,7 @@ def test_a_program_is_measured_by_its_log_and_stands_still_between_laps(tmp_path
         updates = lap.work / (7.0 * 2.5)
         assert updates == round(updates) and updates >= 1
         assert lap.seconds >= 0.1
-        # It slept a hundredth of a second after each line, and the pause is in no lap.
+        # It sleeps for 10 ms after each line, and no lap includes the pause.
         assert updates <= lap.seconds / 0.01 + 1
     finally:
         child.close()
@@ -215,7 +215,7 @@ def test_closing_ends_the_process(tmp_path: Path) -> None:
     assert peak_bytes(pid) == 0
 
 
-def test_lines_of_the_logs_of_other_programs_tell_target_tokens() -> None:
+def test_target_tokens_are_read_from_the_logs_of_other_programs() -> None:
     fairseq = (
         '2026-01-01 00:00:00 | INFO | train_inner | {"epoch": 1, "update": 0.5, "loss": "9.1", "wps": "5000", '
         '"ups": "1.4", "wpb": "3504", "bsz": "240"}'
@@ -229,7 +229,7 @@ def test_lines_of_the_logs_of_other_programs_tell_target_tokens() -> None:
     assert joeynmt_update("INFO - joeynmt.training - EPOCH 1", 2.0) is None
 
 
-def test_a_peer_that_is_not_installed_is_named_with_the_way_to_get_it(
+def test_a_missing_peer_is_named_with_the_command_that_installs_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("peers.ENVIRONMENTS", tmp_path / "none")
@@ -239,7 +239,7 @@ def test_a_peer_that_is_not_installed_is_named_with_the_way_to_get_it(
     assert list(absent) == [peer.name for peer in PEERS]
 
 
-def test_other_programs_are_given_the_same_sizes_and_options(tmp_path: Path) -> None:
+def test_other_programs_get_the_same_sizes_and_options(tmp_path: Path) -> None:
     fairseq, joeynmt = PEERS
     shape = replace(SMALL, d_model=10, d_ff=14, num_heads=5, layers=3, dropout=0.25, label_smoothing=0.15)
     (tmp_path / "fairseq").mkdir()
@@ -263,7 +263,7 @@ def test_an_unknown_peer_is_refused() -> None:
     assert "unknown peer: marian; there are fairseq and joeynmt" in done.stderr
 
 
-def test_exponents_are_those_of_a_power_law() -> None:
+def test_exponents_of_a_power_law_are_found() -> None:
     points = [Point(n, 1000.0 / n**1.5, 7.0 * n**2, 1) for n in (2, 4, 16)]
     found = exponents(points)
     assert found["exponent"] == found["last_exponent"] == 1.5
@@ -272,7 +272,7 @@ def test_exponents_are_those_of_a_power_law() -> None:
 
 
 @pytest.mark.parametrize("axis", AXES, ids=lambda axis: axis.name)
-def test_an_axis_changes_its_own_size_around_tiny(axis: object) -> None:
+def test_an_axis_changes_only_its_own_size_around_tiny(axis: object) -> None:
     from scaling import Axis
 
     assert isinstance(axis, Axis)
@@ -282,7 +282,7 @@ def test_an_axis_changes_its_own_size_around_tiny(axis: object) -> None:
     assert axis.name == "length" or SHAPES["tiny"] in shapes
 
 
-def test_the_machine_tells_what_was_used() -> None:
+def test_the_report_describes_the_machine() -> None:
     busy, every = machine_seconds()
     assert 0.0 < busy < every
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)

@@ -1,4 +1,4 @@
-"""A model that is made larger for a benchmark is the same one."""
+"""A model that is widened for a benchmark computes the same function."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from heedful import Translator
 from heedful.storage.run_folder import RunFolder
 
 
-def test_a_widened_model_translates_as_before(trained: Path, tmp_path: Path) -> None:
+def test_a_widened_model_gives_the_same_translations(trained: Path, tmp_path: Path) -> None:
     run = RunFolder.open(trained / "run")
     before = run.experiment().model
     wide = widen(run, tmp_path / "wide", 3 * before.d_ff)

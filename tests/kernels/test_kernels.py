@@ -1,4 +1,4 @@
-"""The compiled loops: each equals the plain form beside it, in value and gradient, and hides nothing."""
+"""The compiled loops: each equals the plain form in value and gradient, and hides no NaN."""
 
 import math
 from collections.abc import Callable
@@ -30,7 +30,7 @@ LENGTHS = st.lists(st.integers(1, 9), min_size=1, max_size=5)
 
 @pytest.fixture
 def plain(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """Call it, and from then on nothing compiled is used."""
+    """A function that switches the compiled loops off."""
 
     def switch() -> None:
         monkeypatch.setattr(residual, "can_use_kernels", lambda x: False)
@@ -65,10 +65,10 @@ class TestWholeModels:
     )
 
     @pytest.mark.parametrize("config", CONFIGS, ids=lambda c: f"{label(c)}-{c.dropout}")
-    def test_losses_and_gradients_are_those_of_the_plain_path(
+    def test_losses_and_gradients_equal_those_of_plain_pytorch(
         self, config: ModelConfig, plain: Callable[[], None]
     ) -> None:
-        """The same seed, so the same numbers are dropped."""
+        """With the same seed, both drop the same numbers."""
         model = fresh(config)
         shake(model)
         compiled = gradients(model)
@@ -78,8 +78,8 @@ class TestWholeModels:
         for name, value in expected.items():
             torch.testing.assert_close(compiled[name], value, rtol=2e-4, atol=2e-6)
 
-    def test_dropout_is_in_both(self, plain: Callable[[], None]) -> None:
-        """Or the test above would compare nothing with nothing."""
+    def test_both_paths_use_dropout(self, plain: Callable[[], None]) -> None:
+        """Otherwise the test above would prove nothing."""
         model = fresh(replace(SMALL, dropout=0.3))
         assert gradients(model)["loss"] != gradients(model, step=4)["loss"]
         plain()
@@ -135,25 +135,25 @@ class TestRows:
 
 
 class TestNumbers:
-    def test_the_hash_is_the_same_in_both_languages(self) -> None:
+    def test_the_hash_is_the_same_in_numba_and_pytorch(self) -> None:
         x = torch.randint(0, 2**32, (1000,), generator=torch.Generator().manual_seed(1))
         assert noise.mix(x).tolist() == [int(scalars.mix(np.uint32(value))) for value in x.tolist()]
 
-    def test_no_two_hashes_are_the_same(self) -> None:
+    def test_hashes_do_not_collide(self) -> None:
         assert len(noise.mix(torch.arange(100_000)).unique()) == 100_000
 
-    def test_exp_is_right_to_the_last_bit_but_one(self) -> None:
+    def test_exp_is_accurate_to_two_units_in_the_last_place(self) -> None:
         for x in np.linspace(-86.9, 0.0, 4001, dtype=np.float32):
             assert scalars.exp(x) == pytest.approx(math.exp(x), rel=2.5e-7)
 
-    def test_exp_of_what_is_no_number_is_none(self) -> None:
+    def test_exp_of_nan_is_nan(self) -> None:
         assert math.isnan(scalars.exp(np.float32(np.nan)))
         assert scalars.exp(np.float32(-1e30)) < 1e-37
 
     @settings(deadline=None)
     @given(st.lists(st.floats(width=32, allow_nan=False), min_size=1, max_size=40))
-    def test_the_largest_is_the_largest(self, values: list[float]) -> None:
-        array = np.array(values, dtype=np.float32) + np.float32(0.0)  # no minus zero, which is as large as zero
+    def test_largest_equals_max(self, values: list[float]) -> None:
+        array = np.array(values, dtype=np.float32) + np.float32(0.0)  # no negative zero, which equals zero
         assert scalars.largest(array.view(np.int32)) == array.max()
 
 
@@ -162,7 +162,7 @@ class TestNothingIsHidden:
     @pytest.mark.parametrize(
         "place", ["encoder.0.attention.query_key_value.bias", "decoder.1.feed_forward.inner.weight"]
     )
-    def test_what_is_no_number_is_seen_in_the_loss_or_the_gradients(self, place: str, value: float) -> None:
+    def test_nan_and_infinity_reach_the_loss_or_the_gradients(self, place: str, value: float) -> None:
         model = fresh(replace(SMALL, dropout=0.3, attention_dropout=0.3))
         with torch.no_grad():
             model.get_parameter(place).view(-1)[0] = value
@@ -170,7 +170,7 @@ class TestNothingIsHidden:
         assert not all(gradient.isfinite().all() for gradient in found.values())
 
     @pytest.mark.parametrize("value", [math.nan, math.inf])
-    def test_a_logit_that_is_no_number_is_seen_in_the_loss(self, value: float) -> None:
+    def test_nan_and_infinity_in_the_logits_reach_the_loss(self, value: float) -> None:
         features, weight = random(3, 4), random(9, 4, seed=1)
         features[1, 2] = value
         features.requires_grad_()
@@ -180,7 +180,7 @@ class TestNothingIsHidden:
 
 @pytest.mark.parametrize("scale", [0.1, 30.0])
 @pytest.mark.parametrize("types", [2, 9, 1000])
-def test_the_loss_is_that_of_double_precision(scale: float, types: int) -> None:
+def test_the_loss_agrees_with_double_precision(scale: float, types: int) -> None:
     features, weight = (scale * random(50, 8)).requires_grad_(), random(types, 8, seed=1).requires_grad_()
     gold = torch.randint(0, types, (50,), generator=torch.Generator().manual_seed(2))
     ours = objective.smoothed_loss(features, weight, gold, 0.1)
@@ -195,7 +195,7 @@ def test_the_loss_is_that_of_double_precision(scale: float, types: int) -> None:
         torch.testing.assert_close(mine, exact, rtol=1e-3, atol=1e-4 * scale)
 
 
-def test_to_translate_nothing_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_translating_compiles_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiled_attention._CompiledAttention, "apply", None)
     monkeypatch.setattr(objective, "_compiled_gradient", None)
     model, batch = fresh(SMALL).eval(), example([4, 2], [5, 3])
@@ -206,7 +206,7 @@ def test_to_translate_nothing_is_compiled(monkeypatch: pytest.MonkeyPatch) -> No
 
 class TestProducts:
     @pytest.mark.parametrize("faster", [True, False], ids=["numpy", "torch"])
-    def test_both_libraries_multiply(self, faster: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_both_libraries_give_the_same_product(self, faster: bool, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(matmul, "numpy_is_faster", lambda: faster)
         left, right = random(5, 7), random(4, 7, seed=1)
         exact = left.double() @ right.double().T
@@ -217,14 +217,14 @@ class TestProducts:
         ("processor", "blas", "expected"),
         [("znver4", "scipy-openblas", True), ("skylake", "scipy-openblas", False), ("znver4", "accelerate", False)],
     )
-    def test_amds_processors_take_numpys(
+    def test_amd_processors_use_numpys_product(
         self, processor: str, blas: str, expected: bool, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("llvmlite.binding.get_host_cpu_name", lambda: processor)
         monkeypatch.setattr(np, "show_config", lambda mode: {"Build Dependencies": {"blas": {"name": blas}}})
         assert matmul.numpy_is_faster.__wrapped__() == (expected and torch.backends.mkl.is_available())
 
-    def test_a_linear_map_is_pytorchs(self) -> None:
+    def test_a_linear_layer_equals_pytorchs(self) -> None:
         ours, x = glorot_linear(7, 4), random(5, 7).requires_grad_()
         nn.init.normal_(ours.bias)
         known = (x, ours.weight, ours.bias)
@@ -233,7 +233,7 @@ class TestProducts:
         slopes = torch.autograd.grad(ours(x).square().sum(), known)
         torch.testing.assert_close(slopes, torch.autograd.grad(theirs.square().sum(), known))
 
-    def test_numpy_works_on_one_thread_for_a_while(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_numpys_threads_are_limited_inside_the_context(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(matmul, "numpy_is_faster", lambda: True)
         matmul._pools()
         with matmul.limit_blas_threads(1):

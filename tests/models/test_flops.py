@@ -1,4 +1,4 @@
-"""Operations of every family: against PyTorch's own counter, against plain products, by hand, and their laws."""
+"""Operations of every family, compared with PyTorch's counter, with plain products and with counts by hand."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -24,25 +24,25 @@ WHOLE = {name: config for name, config in FAMILIES.items() if not config.window}
 
 
 def counted(work: Callable[[], object]) -> int:
-    """What PyTorch counts."""
+    """The count of PyTorch's own counter."""
     with FlopCounterMode(display=False) as counter:
         work()
     return counter.get_total_flops()
 
 
 def double(config: ModelConfig) -> AnySeq2Seq:
-    """A model in float64, for which there are no loops of our own or of oneDNN that the counter cannot look into."""
+    """A model in float64, which runs no kernels of ours or of oneDNN, because the counter cannot see into those."""
     return fresh_of_family(config).double()
 
 
 def not_counted(config: ModelConfig) -> int:
-    """What PyTorch's counter leaves out: products of a matrix and a vector, here the scores of additive attention."""
+    """Operations that PyTorch's counter misses: matrix times vector, here the scores of additive attention."""
     additive = config.family == "recurrent" and config.attention == "additive"
     return 2 * PAIRS * SOURCE * TARGET * config.d_model if additive else 0
 
 
 def not_needed(config: ModelConfig) -> int:
-    """What it counts though the mask hides it: looks at later positions."""
+    """Operations that it counts although the mask hides them: attention to later positions."""
     if config.family != "transformer":
         return 0
     later = PAIRS * TARGET * (TARGET - 1) // 2
@@ -51,24 +51,24 @@ def not_needed(config: ModelConfig) -> int:
 
 class TestAgainstPyTorch:
     @pytest.mark.parametrize("config", WHOLE.values(), ids=WHOLE)
-    def test_a_forward_pass_has_as_many_as_pytorch_counts(self, config: ModelConfig) -> None:
+    def test_a_forward_pass_has_as_many_operations_as_pytorch_counts(self, config: ModelConfig) -> None:
         model, batch = double(config), example([SOURCE] * PAIRS, [TARGET] * PAIRS)
         with torch.no_grad():
             found = counted(lambda: logits_of(model, batch))
         assert forward_flops(config, TARGET_TYPES, *EVEN) == found + not_counted(config) - not_needed(config)
 
     @pytest.mark.parametrize("name", ["transformer", "convolutional", "convolutional-narrow"])
-    def test_a_backward_pass_has_twice_as_many(self, name: str) -> None:
+    def test_a_backward_pass_has_twice_as_many_operations(self, name: str) -> None:
         config = FAMILIES[name]
         model, batch = double(config), example([SOURCE] * PAIRS, [TARGET] * PAIRS)
         found = counted(lambda: logits_of(model, batch).sum().backward())
         assert training_flops(config, TARGET_TYPES, *EVEN) == found - 3 * not_needed(config)
 
-    def test_a_recurrent_backward_pass_has_twice_as_many_but_for_the_first_states(self) -> None:
+    def test_a_recurrent_backward_pass_has_twice_as_many_except_for_the_initial_states(self) -> None:
         config = FAMILIES["lstm"]
         model, batch = double(config), example([SOURCE] * PAIRS, [TARGET] * PAIRS)
         found = counted(lambda: logits_of(model, batch).sum().backward())
-        # The zeros that the encoder's layers begin with need no gradient.
+        # The zero states that the encoder's layers start from need no gradient.
         zeros = 2 * PAIRS * config.encoder_layers * 4 * config.d_model**2
         assert training_flops(config, TARGET_TYPES, *EVEN) == found + zeros
 
@@ -78,7 +78,7 @@ def times(rows: int, inputs: int, outputs: int) -> Tensor:
 
 
 def look(mask: Tensor, heads: int, config: ModelConfig) -> None:
-    """Each query of each head with the keys that it sees, and their values."""
+    """Each query of each head with the keys that it may attend to, and their values."""
     for _ in range(heads):
         for seen in mask.sum(1).tolist():
             times(1, config.d_k, seen)
@@ -86,7 +86,7 @@ def look(mask: Tensor, heads: int, config: ModelConfig) -> None:
 
 
 def plain_transformer(config: ModelConfig, n: int, m: int, heads: tuple[list[int], list[int], list[int]]) -> None:
-    """Every product of one pair, sentence by sentence, head by head and query by query."""
+    """All products of one pair, one by one: sentences, heads, queries."""
     d, d_k, d_v, cpu = config.d_model, config.d_k, config.d_v, torch.device("cpu")
 
     def project(rows: int, *shapes: tuple[int, int]) -> None:
@@ -107,7 +107,7 @@ def plain_transformer(config: ModelConfig, n: int, m: int, heads: tuple[list[int
     times(m, d, TARGET_TYPES)
 
 
-def test_windows_pruned_heads_and_uneven_sentences_have_as_many_as_plain_products() -> None:
+def test_windows_pruned_heads_and_uneven_sentences_are_counted_like_plain_products() -> None:
     heads = ([2, 1], [3, 2, 1], [1, 1, 3])
     config = replace(SMALL, encoder_layers=2, decoder_layers=3, window=2)
     pruned = dict(zip(("encoder_heads", "decoder_heads", "cross_heads"), map(tuple, heads), strict=True))
@@ -134,10 +134,10 @@ def test_small_rivals_by_hand() -> None:
     # Three gates of a GRU, each from an input and a state of two; one source token, two target tokens.
     plain = 1 * 3 * (2 + 2) * 2 + 2 * 3 * (2 + 2) * 2
     assert forward_flops(replace(one, attention="none"), *sizes) == 2 * (plain + 20) == 184
-    # Both ways, the bridge, keys, a combining layer of 6 x 2, two looks at a key of 2 and a value of 4.
+    # Both directions, the bridge, keys, a combining layer of 6 x 2, and twice a key of 2 and a value of 4.
     luong = 2 * 24 + 2 * 2 + 4 * 2 + 2 * (24 + 6 * 2) + 2 * (2 + 4)
     assert forward_flops(replace(one, attention="multiplicative"), *sizes) == 2 * (luong + 20) == 328
-    # Keys and looks are the same; the query is projected, the cell reads 6 and the deep output 8 numbers.
+    # Keys and values are the same; the query is projected, the cell reads 6 numbers and the deep output 8.
     bahdanau = 2 * 24 + 2 * 2 + 4 * 2 + 2 * (2 * 2 + 3 * (6 + 2) * 2 + 8 * 4) + 2 * (2 + 4)
     assert forward_flops(replace(one, attention="additive"), *sizes) == 2 * (bahdanau + 20) == 520
     convolutional = replace(one, family="convolutional", kernel_width=3)
@@ -146,8 +146,8 @@ def test_small_rivals_by_hand() -> None:
     assert forward_flops(convolutional, *sizes) == 2 * (convs2s + 20) == 280
 
 
-def test_the_base_model_takes_what_is_counted_by_hand() -> None:
-    """512 wide, 2048 inside, six layers; 25 pieces on each side, 37 000 types."""
+def test_the_base_model_by_hand() -> None:
+    """d_model 512, d_ff 2048, six layers; 25 pieces on each side, a vocabulary of 37 000."""
     square, inner = 512 * 512, 2 * 512 * 2048
     source = 25 * (6 * (4 * square + inner) + 6 * 2 * square) + 6 * 25 * 25 * 1024
     target = 25 * (6 * (6 * square + inner) + 512 * 37_000) + 6 * (25 * 26 // 2 + 25 * 25) * 1024
@@ -156,7 +156,7 @@ def test_the_base_model_takes_what_is_counted_by_hand() -> None:
 
 
 @given(length=st.integers(1, 12), window=st.integers(1, 14))
-def test_looks_are_those_that_the_masks_let_through(length: int, window: int) -> None:
+def test_attention_pairs_are_those_that_the_masks_allow(length: int, window: int) -> None:
     lengths, cpu = np.array([length, 3]), torch.device("cpu")
     near, back = count_attention_pairs(lengths, window), count_attention_pairs(lengths, window, causal=True)
     assert near == sum(int(window_mask(n, window, False, cpu).sum()) for n in (length, 3))
@@ -167,13 +167,13 @@ def test_looks_are_those_that_the_masks_let_through(length: int, window: int) ->
 
 @settings(max_examples=20)
 @given(n=st.integers(1, 200))
-def test_twice_the_length_is_twice_the_recurrence_but_four_times_the_attention(n: int) -> None:
+def test_twice_the_length_doubles_recurrence_and_quadruples_attention(n: int) -> None:
     def cost(config: ModelConfig, length: int) -> int:
         return training_flops(config, TARGET_TYPES, np.array([length]), np.array([length]))
 
     assert cost(FAMILIES["lstm"], 2 * n) == 2 * cost(FAMILIES["lstm"], n)
     assert count_attention_pairs(np.array([2 * n])) == 4 * count_attention_pairs(np.array([n]))
-    # All but attention is linear, so it cancels: what is left of one long sentence against two short ones.
+    # Everything but attention is linear, so it cancels when two short sentences are subtracted from a long one.
     config = FAMILIES["transformer"]
     heads = config.num_heads * (config.d_k + config.d_v)
     more = heads * (config.encoder_layers * 2 * n * n + config.decoder_layers * (n * n + 2 * n * n))

@@ -1,4 +1,4 @@
-"""The decoder's memory in pools: the same numbers as the plain one, whatever becomes of the hypotheses."""
+"""The pooled cache of the decoder gives the same numbers as the plain one, for any selection of hypotheses."""
 
 import itertools
 from dataclasses import replace
@@ -41,7 +41,7 @@ def started(model: Transformer, lengths: list[int], many: int) -> KVCache | Pool
 
 @settings(deadline=None, max_examples=25)
 @given(data=st.data(), config=st.sampled_from(CONFIGS), lengths=st.lists(st.integers(1, 9), min_size=1, max_size=4))
-def test_whatever_rows_are_chosen_both_memories_give_the_same_logits(
+def test_both_caches_give_the_same_logits_for_any_selection_of_rows(
     data: st.DataObject, config: ModelConfig, lengths: list[int]
 ) -> None:
     model = model_of(config)
@@ -59,7 +59,7 @@ def test_whatever_rows_are_chosen_both_memories_give_the_same_logits(
 
 
 @torch.inference_mode()
-def test_heads_are_watched_and_switched_off_as_elsewhere() -> None:
+def test_heads_can_be_recorded_and_switched_off_in_both_caches() -> None:
     model = model_of(SMALL)
 
     def said(many: int) -> tuple[Tensor, AttentionRecord]:
@@ -79,7 +79,7 @@ def test_heads_are_watched_and_switched_off_as_elsewhere() -> None:
 
 
 @torch.inference_mode()
-def test_a_state_stays_what_it_was_when_others_grow_from_it() -> None:
+def test_a_state_does_not_change_when_others_grow_from_it() -> None:
     model = model_of(SMALL)
     begun = started(model, [4, 2, 5], many=1)
     _, state = model.step(torch.tensor([3, 4, 5]), begun)
@@ -91,7 +91,7 @@ def test_a_state_stays_what_it_was_when_others_grow_from_it() -> None:
     assert torch.equal(first, again)
 
 
-def test_who_wants_gradients_few_sentences_or_a_window_gets_the_plain_memory() -> None:
+def test_gradients_few_sentences_and_windows_get_the_plain_cache() -> None:
     model = model_of(SMALL)
     assert isinstance(started(model, [3, 4], many=1), KVCache)  # with gradients
     with torch.inference_mode():
@@ -101,7 +101,7 @@ def test_who_wants_gradients_few_sentences_or_a_window_gets_the_plain_memory() -
 
 
 @given(sizes=st.lists(st.integers(0, 5), max_size=9))
-def test_a_pool_holds_all_that_was_added_in_its_order(sizes: list[int]) -> None:
+def test_a_pool_holds_all_added_rows_in_order(sizes: list[int]) -> None:
     pool, added = RowPool(3), [torch.zeros(0, 3)]
     seen: list[tuple[Tensor, Tensor]] = []
     for number, size in enumerate(sizes):

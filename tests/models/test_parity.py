@@ -1,4 +1,4 @@
-"""The same numbers as two independent implementations, from the same weights: logits and gradients."""
+"""Logits and gradients equal those of two independent implementations with the same weights."""
 
 import warnings
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from heedful.models.transformer import DecoderLayer, EncoderLayer, Transformer
 from heedful.nn.layout import Layout
 from heedful.nn.positions import sinusoids
 
-# Theirs have keys and values of d_model / heads; the stacks are of unequal depth.
+# Their keys and values have width d_model / heads; the stacks differ in depth.
 SHARED = replace(SMALL, d_model=12, d_k=0, d_v=0, encoder_layers=2, decoder_layers=3)
 SOURCE_LENGTHS, TARGET_LENGTHS = [4, 9, 1, 7], [6, 2, 8, 5]
 Pairs = list[tuple[Tensor, Tensor]]  # a weight of ours and the same weight of theirs
@@ -24,12 +24,12 @@ Pairs = list[tuple[Tensor, Tensor]]  # a weight of ours and the same weight of t
 
 @pytest.fixture
 def batch() -> Batch:
-    """Sentences of many lengths, so that theirs need padding on both sides."""
+    """Sentences of many lengths, so that the others need padding on both sides."""
     return batch_of(sentences(SOURCE_LENGTHS, TARGET_TYPES), sentences(TARGET_LENGTHS, TARGET_TYPES, seed=4))
 
 
 def padded(ids: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-    """Ids as a rectangle, and where it holds none."""
+    """Ids as a rectangle, and a mask of its padding."""
     rows = nn.utils.rnn.pad_sequence(list(ids.split(lengths.tolist())), batch_first=True, padding_value=PAD)
     return rows, ~Layout.of(lengths).mask
 
@@ -61,11 +61,11 @@ def assert_same_gradients(ours: Tensor, theirs: Tensor, pairs: Pairs) -> None:
 
 
 class TestPyTorch:
-    """`torch.nn.Transformer`, which is post-norm with a norm after each stack: that one we take out."""
+    """`torch.nn.Transformer`, which is post-norm; its extra norm after each stack is removed."""
 
     def theirs(self, config: ModelConfig) -> nn.Transformer:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # of nested tensors, which it makes in evaluation only
+            warnings.simplefilter("ignore", UserWarning)  # about nested tensors, which it uses in evaluation only
             model = nn.Transformer(
                 config.d_model,
                 config.num_heads,
@@ -128,7 +128,7 @@ class TestPyTorch:
         features = theirs(
             embed[source] + sinusoids(torch.arange(source.shape[1]), 12),
             embed[target] + sinusoids(torch.arange(target.shape[1]), 12),
-            tgt_mask=torch.ones(target.shape[1], target.shape[1], dtype=torch.bool).triu(1),  # True: may not look
+            tgt_mask=torch.ones(target.shape[1], target.shape[1], dtype=torch.bool).triu(1),  # True: may not attend
             src_key_padding_mask=source_gaps,
             memory_key_padding_mask=source_gaps,
         )
@@ -139,7 +139,7 @@ class TestPyTorch:
         [replace(SHARED, norm="post"), replace(SHARED, norm="pre"), replace(SHARED, activation="gelu")],
         ids=label,
     )
-    def test_logits_and_gradients_are_theirs(self, config: ModelConfig, batch: Batch) -> None:
+    def test_logits_and_gradients_equal_theirs(self, config: ModelConfig, batch: Batch) -> None:
         ours, theirs = shaken(config), self.theirs(config)
         pairs = self.mapped(ours, theirs)
         copy_to_theirs(pairs)
@@ -154,7 +154,7 @@ class TestPyTorch:
 
 @pytest.fixture(scope="module")
 def transformers() -> Iterator[Any]:
-    """The library, which takes seconds to import and warns of what is not ours."""
+    """The library, which takes seconds to import and prints warnings of its own."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         import transformers
@@ -197,7 +197,7 @@ class TestMarian:
         return model.eval()
 
     def copy_attention(self, joint: list[Tensor], theirs: Any) -> None:
-        """Ours is one matrix for queries, keys and values, theirs are three."""
+        """Ours has one matrix for queries, keys and values; theirs has three."""
         width = joint[0].shape[0] // 3
         for place, part in enumerate((theirs.q_proj, theirs.k_proj, theirs.v_proj)):
             rows = slice(place * width, (place + 1) * width)
@@ -235,7 +235,7 @@ class TestMarian:
         return pairs
 
     @pytest.mark.parametrize("activation", ["relu", "gelu"])
-    def test_logits_and_gradients_are_theirs(self, transformers: Any, batch: Batch, activation: str) -> None:
+    def test_logits_and_gradients_equal_theirs(self, transformers: Any, batch: Batch, activation: str) -> None:
         config = replace(SHARED, activation=activation)  # type: ignore[arg-type]
         ours, theirs = shaken(config), self.theirs(transformers, config)
         with torch.no_grad():

@@ -47,7 +47,7 @@ def gru(x: Tensor, carried: Carried, w: Named, suffix: str) -> Carried:
 
 
 class Hand:
-    """A recurrent model's computation, spelt out."""
+    """The computation of a recurrent model, step by step."""
 
     def __init__(self, model: Recurrent) -> None:
         self.model, self.config = model, model.config
@@ -79,7 +79,7 @@ class Hand:
         return [tuple(parts[i : i + self.count]) for i in range(0, len(parts), self.count)]
 
     def stacked(self, x: Tensor, carried: list[Carried], first: int) -> Tensor:
-        """Move the plain layers of the decoder by one position; `first` is where their states begin."""
+        """Move the plain layers of the decoder by one position; `first` is the index of their first state."""
         for number in range(len(carried) - first):
             w = named(self.model, f"decoder.layers.{number}.rnn.")
             carried[first + number] = self.cell(x, carried[first + number], w, "_l0")
@@ -131,7 +131,7 @@ class Hand:
 
 
 def convolved(x: Tensor, w: Named, before: int, after: int) -> Tensor:
-    """PyTorch's convolution and gate, of a sentence with zeros around it."""
+    """PyTorch's convolution and gate, on a sentence with zeros around it."""
     rows = w["convolution.linear.weight"]
     kernel = rows.view(len(rows), -1, D).transpose(1, 2)
     out = F.conv1d(F.pad(x.T, (before, after))[None], kernel, w["convolution.linear.bias"])[0].T
@@ -177,7 +177,7 @@ RIVALS = {name: config for name, config in FAMILIES.items() if config.family != 
 
 
 @pytest.mark.parametrize("config", RIVALS.values(), ids=RIVALS)
-def test_logits_and_gradients_are_those_by_hand(config: ModelConfig) -> None:
+def test_logits_and_gradients_equal_those_by_hand(config: ModelConfig) -> None:
     model, batch = shaken_of_family(config), example([4, 9, 1, 7], [6, 2, 8, 5])
     ours, theirs = logits_of(model, batch), by_hand(model, batch)
     torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
@@ -190,9 +190,9 @@ def test_logits_and_gradients_are_those_by_hand(config: ModelConfig) -> None:
 
 
 @pytest.mark.parametrize("config", [RIVALS["lstm"], RIVALS["lstm-additive"], RIVALS["lstm-multiplicative"]])
-def test_forget_gates_begin_open(config: ModelConfig) -> None:
+def test_forget_gates_start_open(config: ModelConfig) -> None:
     biases = {name: p for name, p in fresh_of_family(config).named_parameters() if "bias_ih" in name}
-    edge = D**-0.5  # PyTorch draws within this
+    edge = D**-0.5  # PyTorch initialises within this range
     for bias in biases.values():
         taken, kept, *others = bias.split(D)
         assert ((kept - 1.0).abs() <= edge).all()
@@ -205,7 +205,7 @@ class TestWindow:
 
     @pytest.mark.parametrize("causal", [False, True])
     @pytest.mark.parametrize("window", [1, 2, 3, 20])
-    def test_it_is_equation_1_over_the_keys_nearby(self, window: int, causal: bool) -> None:
+    def test_it_is_equation_1_over_the_nearby_keys(self, window: int, causal: bool) -> None:
         lengths = torch.tensor([7, 3, 11, 1])
         layout, generator = Layout.of(lengths), torch.Generator().manual_seed(2)
         q, k, v = (torch.randn(4, 3, 11, width, generator=generator) for width in (5, 5, 6))
@@ -226,7 +226,7 @@ class TestWindow:
         torch.testing.assert_close(wide(x, layout, causal), whole(x, layout, causal), rtol=1e-5, atol=1e-6)
 
     @pytest.mark.parametrize("causal", [False, True])
-    def test_blocks_have_the_gradients_of_the_watched_form(self, causal: bool) -> None:
+    def test_blocks_have_the_gradients_of_the_plain_form(self, causal: bool) -> None:
         torch.manual_seed(4)
         attention = SelfAttention(D, 3, 5, 7, dropout=0.0, window=2)
         layout, x = Layout.of(torch.tensor([4, 9, 1])), torch.randn(14, D, requires_grad=True)
@@ -246,7 +246,7 @@ class TestWindow:
         assert changed.tolist() == [abs(place - 4) <= 2 for place in range(9)]
 
     @torch.no_grad()
-    def test_a_decoder_remembers_no_more_than_its_window(self) -> None:
+    def test_a_decoder_caches_no_more_than_its_window(self) -> None:
         model, batch = shaken_of_family(replace(SMALL, window=2)), example([4, 3], [5, 5])
         state = model.start(model.encode(batch.source, batch.source_lengths))
         for _ in range(5):

@@ -1,4 +1,4 @@
-"""The laws of `models/seq2seq.py` for every family, and what training and looking at heads need of one."""
+"""The laws of `models/seq2seq.py` for every family, and the needs of training and of recording heads."""
 
 from dataclasses import replace
 
@@ -41,7 +41,7 @@ every_attention = pytest.mark.parametrize("config", LOOKING.values(), ids=LOOKIN
 
 
 def gradients_of(model: AnySeq2Seq) -> dict[str, Tensor]:
-    """What was added up, taken away from the model."""
+    """The accumulated gradients, removed from the model."""
     found = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
     model.zero_grad(set_to_none=True)
     return found
@@ -71,7 +71,7 @@ class TestLaws:
 
     @every_family
     @torch.no_grad()
-    def test_a_beam_may_leave_a_sentence_and_come_back_to_its_neighbour(self, config: ModelConfig) -> None:
+    def test_a_beam_may_drop_a_sentence_and_continue_with_its_neighbour(self, config: ModelConfig) -> None:
         model, batch = shaken_of_family(config), example([4, 2, 7], [5, 8, 3])
         state = model.start(model.encode(batch.source, batch.source_lengths))
         twice = state.select(torch.tensor([0, 0, 2, 2])).select(torch.tensor([1, 0, 3, 3])).select(torch.tensor([3]))
@@ -95,7 +95,7 @@ class TestLaws:
 
     @every_model
     @torch.no_grad()
-    def test_a_sentence_alone_equals_the_same_beside_longer_and_shorter_ones(self, config: ModelConfig) -> None:
+    def test_a_sentence_alone_equals_the_same_sentence_in_a_batch(self, config: ModelConfig) -> None:
         lengths, target_lengths = [4, 11, 1, 7, 4], [5, 2, 13, 1, 5]
         model, batch = shaken_of_family(config), example(lengths, target_lengths)
         together = logits_of(model, batch).split(target_lengths)
@@ -107,7 +107,7 @@ class TestLaws:
     @every_family
     @torch.no_grad()
     def test_every_word_of_the_source_matters(self, config: ModelConfig) -> None:
-        """The other side of the laws: nothing that may be seen is hidden."""
+        """The converse of the laws: nothing that may be seen is hidden."""
         model, batch = shaken_of_family(config), example([4], [5])
         logits = logits_of(model, batch)
         for place in range(4):
@@ -127,7 +127,7 @@ class TestTraining:
         assert [name for name, gradient in found.items() if not gradient.any()] == []
 
     @every_family
-    def test_how_an_update_is_split_changes_nothing_not_even_dropout(self, config: ModelConfig) -> None:
+    def test_the_split_of_an_update_changes_nothing_not_even_dropout(self, config: ModelConfig) -> None:
         model = fresh_of_family(replace(config, dropout=0.3)).double()
         whole = example([4, 11, 7, 3], [5, 2, 6, 6])
         first, second = parts_of(whole, [0, 2]), parts_of(whole, [1, 3])
@@ -140,7 +140,7 @@ class TestTraining:
         torch.testing.assert_close(gradients_of(model), expected)
 
     @every_family
-    def test_dropout_drops(self, config: ModelConfig) -> None:
+    def test_dropout_changes_the_loss(self, config: ModelConfig) -> None:
         model, batch = fresh_of_family(replace(config, dropout=0.3)), example([4, 11], [5, 2])
         one, other = (
             SequentialGradients(model, Objective(0.1, seed=seed))(update_of(batch), step=1) for seed in (1, 2)
@@ -148,7 +148,7 @@ class TestTraining:
         assert one != pytest.approx(other)
 
     @every_family
-    def test_activations_worked_out_twice_give_the_same_gradients(self, config: ModelConfig) -> None:
+    def test_recomputed_activations_give_the_same_gradients(self, config: ModelConfig) -> None:
         model, batch = fresh_of_family(replace(config, dropout=0.3)), example([4, 11, 7], [5, 2, 6])
         add_gradients(model, [batch])
         expected = gradients_of(model)
@@ -157,7 +157,7 @@ class TestTraining:
         torch.testing.assert_close(gradients_of(model), expected)
 
     @every_family
-    def test_the_count_of_weights_is_exact(self, config: ModelConfig) -> None:
+    def test_the_number_of_parameters_is_exact(self, config: ModelConfig) -> None:
         model = fresh_of_family(config)
         source = TARGET_TYPES if config.sharing == "all" else SOURCE_TYPES
         size = model_size(config, source, TARGET_TYPES)
@@ -167,7 +167,7 @@ class TestTraining:
 
 
 def parts_of(batch: Batch, rows: list[int]) -> Batch:
-    """Some pairs of a batch, with their own numbers."""
+    """Some pairs of a batch, with their own indices."""
     sources = [part.tolist() for part in batch.source.split(batch.source_lengths.tolist())]
     targets = [part.tolist() for part in batch.target_out.split(batch.target_lengths.tolist())]
     return replace(batch_of([sources[i] for i in rows], [targets[i] for i in rows]), indices=batch.indices[rows])
@@ -175,7 +175,7 @@ def parts_of(batch: Batch, rows: list[int]) -> Batch:
 
 class TestHeads:
     @every_attention
-    def test_rows_sum_to_one_and_what_is_not_there_has_no_weight(self, config: ModelConfig) -> None:
+    def test_rows_sum_to_one_and_padding_has_no_weight(self, config: ModelConfig) -> None:
         model, sources = shaken_of_family(config), sentences([3, 7, 5], SOURCE_TYPES)
         targets = sentences([6, 2, 4], TARGET_TYPES, seed=4)
         for source, target, found in zip(sources, targets, force_decode(model, sources, targets), strict=True):
@@ -189,7 +189,7 @@ class TestHeads:
 
     @every_attention
     @torch.no_grad()
-    def test_a_watched_model_gives_the_same(self, config: ModelConfig) -> None:
+    def test_recording_does_not_change_the_result(self, config: ModelConfig) -> None:
         model, batch = shaken_of_family(config), example([4, 2, 7], [5, 8, 3])
         expected = logits_of(model, batch)
         with record_attention(model) as record:
@@ -198,7 +198,7 @@ class TestHeads:
 
     @every_attention
     @torch.no_grad()
-    def test_every_head_can_be_switched_off_in_training_form_and_step_by_step(self, config: ModelConfig) -> None:
+    def test_every_head_can_be_switched_off_in_decode_and_in_step(self, config: ModelConfig) -> None:
         model, batch = shaken_of_family(config), example([4, 2, 7], [5, 8, 3])
         whole = logits_of(model, batch)
         for head in all_heads(model):

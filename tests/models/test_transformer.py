@@ -1,4 +1,4 @@
-"""The laws of `models/seq2seq.py` for every variant of the Transformer, and what the paper fixes of it."""
+"""The laws of `models/seq2seq.py` for every variant of the Transformer, and the paper's choices."""
 
 import copy
 from dataclasses import replace
@@ -52,7 +52,7 @@ class TestLaws:
         torch.testing.assert_close(model.step(tokens, state)[0], expected[rows], rtol=1e-5, atol=1e-5)
 
     @torch.no_grad()
-    def test_a_beam_that_stays_with_its_sentences_does_not_copy_their_source(self) -> None:
+    def test_a_beam_that_keeps_its_sentences_does_not_copy_their_source(self) -> None:
         model, batch = shaken(SMALL), example([4, 2], [5, 8])
         state = model.start(model.encode(batch.source, batch.source_lengths)).select(torch.tensor([0, 0, 1, 1]))
         assert isinstance(state, KVCache)
@@ -61,7 +61,7 @@ class TestLaws:
 
     @torch.no_grad()
     def test_every_word_of_the_source_matters_to_every_position(self) -> None:
-        """The other side of the laws: nothing that may be looked at is hidden."""
+        """The converse of the laws: nothing that may be attended to is hidden."""
         model, batch = shaken(SMALL), example([4], [5])
         logits = logits_of(model, batch)
         for place in range(4):
@@ -72,16 +72,16 @@ class TestLaws:
 
     @pytest.mark.parametrize("config", VARIANTS[:7:3], ids=label)
     @torch.no_grad()
-    def test_sentences_longer_than_any_table_work(self, config: ModelConfig) -> None:
+    def test_sentences_may_be_longer_than_the_table_of_positions(self, config: ModelConfig) -> None:
         model = shaken(config)
-        logits_of(model, example([4], [5]))  # a table for short sentences is there, and one of 9 learned positions
+        logits_of(model, example([4], [5]))  # makes a table for short sentences, and one of 9 learned positions
         middle = example([40, 4], [5, 41])
         torch.testing.assert_close(torch.cat(folded(model, middle)), logits_of(model, middle), rtol=1e-5, atol=1e-5)
         long = batch_of(sentences([530, 4], SOURCE_TYPES), sentences([601, 5], TARGET_TYPES))
         alone = batch_of(sentences([530], SOURCE_TYPES), sentences([601], TARGET_TYPES))
         torch.testing.assert_close(logits_of(model, long)[:601], logits_of(model, alone), rtol=1e-5, atol=1e-5)
 
-    def test_gradients_too_do_not_depend_on_the_neighbours(self) -> None:
+    def test_gradients_do_not_depend_on_other_sentences_either(self) -> None:
         model, batch = shaken(SMALL).double(), example([4, 11, 7], [5, 2, 6])
         add_gradients(model, [batch])
         together = {name: p.grad for name, p in model.named_parameters()}
@@ -99,7 +99,7 @@ class TestLaws:
 
 
 class TestPaper:
-    """What `paper` fixes, as the model has it."""
+    """The choices of the preset `paper`, in the model."""
 
     def small_paper(self, dropout: float = 0.1) -> ModelConfig:
         paper = Experiment().model
@@ -167,12 +167,12 @@ class TestPaper:
         assert places == {"dropout", "target_dropout"} | encoder | decoder
         assert not any(isinstance(m, nn.Dropout) for m in model.modules())
 
-    def test_no_two_places_drop_the_same(self) -> None:
+    def test_no_two_sites_drop_the_same_numbers(self) -> None:
         sites = [m.site for m in fresh(self.small_paper()).modules() if isinstance(m, Dropout)]
         assert len(set(sites)) == len(sites)
 
-    def test_what_is_dropped_of_a_sub_layer_is_missing_from_the_sum_alone(self) -> None:
-        """With all sub-layer outputs dropped only embedding + position is left, normalised again and again."""
+    def test_a_dropped_sub_layer_leaves_the_residual_stream_intact(self) -> None:
+        """If all outputs of sub-layers are dropped, only embedding + position remains, normalised again and again."""
         model, batch = fresh(replace(self.small_paper(), dropout=1.0)), example([4], [5])
         model.dropout.p = 0.0
         rows = model.encode(batch.source, batch.source_lengths, torch.tensor([7])).rows
@@ -183,7 +183,7 @@ class TestPaper:
         model, batch = fresh(replace(self.small_paper(), dropout=1.0)), example([4], [5])
         assert (model.encode(batch.source, batch.source_lengths, torch.tensor([7])).rows == 0.0).all()
 
-    def test_other_dropouts_work_when_asked_for(self) -> None:
+    def test_the_other_dropouts_work_if_they_are_set(self) -> None:
         config = replace(SMALL, attention_dropout=0.2, activation_dropout=0.3)
         shares = {n.rpartition(".")[0]: m.p for n, m in fresh(config).named_modules() if isinstance(m, Dropout) and m.p}
         assert shares["encoder.0.attention"] == shares["decoder.1.cross_attention"] == 0.2
@@ -198,7 +198,7 @@ class TestPaper:
 
     @pytest.mark.parametrize("decay", [0.0, 0.1])
     @pytest.mark.parametrize("sharing", ["all", "target", "none"])
-    def test_the_row_of_pad_stays_zero_in_training_though_it_starts_every_target(
+    def test_the_row_of_pad_stays_zero_in_training_although_every_target_starts_with_it(
         self, sharing: str, decay: float
     ) -> None:
         model = fresh(replace(SMALL, sharing=sharing))  # type: ignore[arg-type]
@@ -214,12 +214,12 @@ class TestPaper:
         assert all((table[EOS] != 0.0).all() for table in tables)
         assert not torch.equal(model.target_embedding.weight, before)
 
-    def test_the_same_seed_draws_the_same_model(self) -> None:
+    def test_the_same_seed_gives_the_same_weights(self) -> None:
         one, same, other = fresh(SMALL, 5), fresh(SMALL, 5), fresh(SMALL, 6)
         assert all(map(torch.equal, one.parameters(), same.parameters()))
         assert not torch.equal(one.output_weight, other.output_weight)
 
-    def test_all_biases_start_at_zero_and_all_norms_at_one(self) -> None:
+    def test_all_biases_start_at_zero_and_all_gains_at_one(self) -> None:
         for name, parameter in fresh(self.small_paper()).named_parameters():
             if name.endswith("bias"):
                 assert (parameter == 0.0).all()
@@ -228,7 +228,7 @@ class TestPaper:
 
 
 class TestBuild:
-    def test_a_model_knows_its_configuration_and_symbols(self) -> None:
+    def test_a_model_has_its_configuration_and_special_ids(self) -> None:
         config = replace(SMALL, sharing="target")
         model = build_model(config, Vocabulary(source=SOURCE_TYPES, target=TARGET_TYPES, pad_id=3, eos_id=1))
         assert isinstance(model, Transformer)
@@ -237,7 +237,7 @@ class TestBuild:
         assert (model.output_weight[3] == 0.0).all()
 
     @torch.no_grad()
-    def test_a_copy_is_a_model_of_its_own(self) -> None:
+    def test_a_copy_is_independent(self) -> None:
         model, batch = shaken(SMALL), example([4], [5])
         twin = copy.deepcopy(model)
         assert torch.equal(logits_of(twin, batch), logits_of(model, batch))

@@ -26,7 +26,7 @@ from heedful.nn.masks import key_mask
 from heedful.nn.multi_head import ScaledDotProductAttention
 from heedful.nn.noise import sentence_keys
 
-# Every size is another one, so that no two axes can be mixed up unseen.
+# All sizes differ, so that mixing up two axes shows.
 D_MODEL, HEADS, D_K, D_V = 6, 2, 3, 5
 ALL_KEYS, ALL_VALUES = HEADS * D_K, HEADS * D_V
 LENGTHS = st.lists(st.integers(1, 9), min_size=1, max_size=5)
@@ -50,20 +50,20 @@ def cross_attention() -> CrossAttention:
 
 
 def within(lengths: list[int], causal: bool) -> tuple[Tensor, PackedKeyValues]:
-    """Rows of self-attention: queries, keys and values side by side."""
+    """Rows for self-attention: queries, keys and values side by side."""
     layout = lay_out(lengths)
     return random(sum(lengths), 2 * ALL_KEYS + ALL_VALUES), PackedKeyValues(None, layout, layout, causal)
 
 
 def between(lengths: list[tuple[int, int]]) -> tuple[Tensor, PackedKeyValues]:
-    """Rows of attention to the source: queries here, keys and values there."""
+    """Rows for cross-attention: queries in one tensor, keys and values in another."""
     here, there = lay_out([n for n, _ in lengths]), lay_out([m for _, m in lengths])
     rows = random(sum(m for _, m in lengths), ALL_KEYS + ALL_VALUES, seed=1)
     return random(sum(n for n, _ in lengths), ALL_KEYS), PackedKeyValues(rows, here, there, causal=False)
 
 
 def by_hand(queries: Tensor, key_values: PackedKeyValues, window: int = 0) -> Tensor:
-    """`attend` sentence by sentence, query by query and head by head, over the keys that a query may see."""
+    """`attend` sentence by sentence, query by query and head by head, over the keys that the query may attend to."""
     here, there = key_values.query_layout, key_values.key_layout
     rows = queries[:, ALL_KEYS:] if key_values.rows is None else key_values.rows
     found = []
@@ -94,7 +94,7 @@ class TestWholeSentences:
     @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
     @settings(deadline=None, max_examples=15)
     @given(lengths=LENGTHS, causal=st.booleans())
-    def test_every_form_equals_attend_within_a_sequence(self, form: Form, lengths: list[int], causal: bool) -> None:
+    def test_every_form_of_self_attention_equals_attend(self, form: Form, lengths: list[int], causal: bool) -> None:
         queries, key_values = within(lengths, causal)
         found = form(self_attention(), queries, key_values)
         torch.testing.assert_close(found, by_hand(queries, key_values), rtol=1e-4, atol=1e-5)
@@ -102,7 +102,7 @@ class TestWholeSentences:
     @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
     @settings(deadline=None, max_examples=15)
     @given(lengths=PAIRS)
-    def test_every_form_equals_attend_between_two_sequences(self, form: Form, lengths: list[tuple[int, int]]) -> None:
+    def test_every_form_of_cross_attention_equals_attend(self, form: Form, lengths: list[tuple[int, int]]) -> None:
         queries, key_values = between(lengths)
         found = form(cross_attention(), queries, key_values)
         torch.testing.assert_close(found, by_hand(queries, key_values), rtol=1e-4, atol=1e-5)
@@ -110,7 +110,7 @@ class TestWholeSentences:
     @pytest.mark.parametrize("form", [attend_plain, attend_windowed, attend_heads])
     @settings(deadline=None, max_examples=15)
     @given(lengths=LENGTHS, causal=st.booleans(), window=st.integers(1, 10))
-    def test_a_window_equals_attend_over_the_keys_nearby(
+    def test_a_window_equals_attend_over_the_nearby_keys(
         self, form: Form, lengths: list[int], causal: bool, window: int
     ) -> None:
         queries, key_values = within(lengths, causal)
@@ -126,7 +126,7 @@ class TestWholeSentences:
 
     @pytest.mark.parametrize("form", [attend_fused, attend_windowed, attend_compiled])
     @pytest.mark.parametrize("causal", [False, True])
-    def test_gradients_are_those_of_the_plain_form(self, form: Form, causal: bool) -> None:
+    def test_gradients_equal_those_of_the_plain_form(self, form: Form, causal: bool) -> None:
         attention = self_attention(window=2 if form is attend_windowed else 0)
         queries, key_values = within([4, 7, 1], causal)
         queries.requires_grad_()
@@ -138,7 +138,7 @@ class TestWholeSentences:
 
 
 class TestOnePosition:
-    """Three hypotheses with their own pasts, and sources of which two are the same."""
+    """Three hypotheses with different histories; two have the same source."""
 
     SLOTS = torch.tensor([[3, 0, 6, 2], [3, 0, 5, 1], [7, 8, 4, 9]])
     FIRST, SOURCE_LENGTHS = torch.tensor([2, 2, 5]), torch.tensor([3, 3, 6])
@@ -203,11 +203,11 @@ class TestChoice:
 
         return form
 
-    def test_training_on_a_cpu_is_compiled(self) -> None:
+    def test_training_on_a_cpu_takes_the_compiled_form(self) -> None:
         assert self.chosen(self_attention(), *within([3, 4], True)) == "compiled"
         assert self.chosen(self_attention(dropout=0.1), *within([3, 4], True)) == "compiled"
 
-    def test_without_gradients_or_in_another_type_it_is_plain(self) -> None:
+    def test_without_gradients_or_in_another_type_the_plain_form_runs(self) -> None:
         queries, key_values = within([3, 4], False)
         assert self.chosen(self_attention(), queries.double(), key_values) == "plain"
         with torch.no_grad():
@@ -215,7 +215,7 @@ class TestChoice:
         with torch.autocast("cpu", torch.bfloat16):
             assert self.chosen(self_attention(), queries, key_values) == "plain"
 
-    def test_dropout_without_keys_is_plain(self) -> None:
+    def test_dropout_without_keys_takes_the_plain_form(self) -> None:
         layout = Layout.of(torch.tensor([3, 4]))
         queries, key_values = random(7, 2 * ALL_KEYS + ALL_VALUES), PackedKeyValues(None, layout, layout, False)
         assert self.chosen(self_attention(dropout=0.1), queries, key_values) == "plain"
@@ -225,7 +225,7 @@ class TestChoice:
         assert self.chosen(self_attention(window=2), *within([3, 4], True)) == "windowed"
         assert self.chosen(self_attention(0.1, window=2), *within([3, 4], True)) == "plain"
 
-    def test_one_position_is_pooled_if_its_cache_is(self) -> None:
+    def test_a_pooled_cache_takes_the_pooled_form(self) -> None:
         queries, keys, values = random(2, ALL_KEYS), random(4, ALL_KEYS), random(4, ALL_VALUES)
         pooled = PooledKeyValues(keys, values, torch.tensor([[0, 1], [2, 3]]))
         spans = SpanKeyValues(keys, values, torch.tensor([0, 2]), torch.tensor([2, 2]))

@@ -1,4 +1,4 @@
-"""The loss: against a plain implementation, a value by hand, and whatever the chunks."""
+"""The loss: equal to a plain implementation, to values by hand, and for any size of chunks."""
 
 import math
 
@@ -23,7 +23,7 @@ def example(seed: int = 0, rows: int = ROWS) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def plain_loss(features: Tensor, weight: Tensor, gold: Tensor, smoothing: float) -> Tensor:
-    """Cross entropy with the whole distribution that is aimed at."""
+    """Cross entropy with the whole smoothed target distribution."""
     wanted = torch.full((len(gold), len(weight)), smoothing / (len(weight) - 1), dtype=features.dtype)
     wanted[torch.arange(len(gold)), gold] = 1.0 - smoothing
     return -(wanted * (features @ weight.T).log_softmax(-1)).sum()
@@ -36,7 +36,7 @@ def plain_loss(features: Tensor, weight: Tensor, gold: Tensor, smoothing: float)
     smoothing=st.floats(0.0, 0.99),
     chunk=st.sampled_from([1, 30, 999]),
 )
-def test_value_and_gradients_are_those_of_the_plain_loss(seed: int, rows: int, smoothing: float, chunk: int) -> None:
+def test_value_and_gradients_equal_those_of_the_plain_loss(seed: int, rows: int, smoothing: float, chunk: int) -> None:
     features, weight, gold = example(seed, rows)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(objective, "_CHUNK_ELEMENTS", chunk)
@@ -50,12 +50,12 @@ def test_value_and_gradients_are_those_of_the_plain_loss(seed: int, rows: int, s
     torch.testing.assert_close(ours, theirs)
 
 
-def test_gradients_are_right_numerically() -> None:
+def test_gradients_agree_with_finite_differences() -> None:
     features, weight, gold = example()
     assert torch.autograd.gradcheck(lambda f, w: smoothed_loss(f, w, gold, 0.1).smoothed, (features, weight))
 
 
-def test_a_bias_is_added_and_learnt() -> None:
+def test_a_bias_is_added_and_gets_a_gradient() -> None:
     features, weight, gold = example()
     bias = torch.linspace(-2, 2, len(weight), dtype=torch.float64, requires_grad=True)
     wider = torch.cat([features, torch.ones(len(features), 1)], 1), torch.cat([weight, bias[:, None]], 1)
@@ -64,7 +64,7 @@ def test_a_bias_is_added_and_learnt() -> None:
     assert torch.autograd.gradcheck(lambda f, w, b: smoothed_loss(f, w, gold, 0.1, b).smoothed, inputs)
 
 
-def test_single_precision_is_as_good_as_it_can_be() -> None:
+def test_single_precision_is_as_accurate_as_its_rounding_allows() -> None:
     features, weight, gold = example(rows=300)
     loss = smoothed_loss(features.float(), weight.float(), gold, 0.1)
     assert loss.smoothed.dtype == torch.float32
@@ -72,7 +72,7 @@ def test_single_precision_is_as_good_as_it_can_be() -> None:
 
 
 def test_a_value_by_hand() -> None:
-    """Four types, smoothing 0.1: gold should get 0.9 and each other type 0.1 / 3.
+    """Four tokens, smoothing 0.1: the target is 0.9 for the gold token and 0.1 / 3 for each other one.
 
     With logits 0, ln 2, ln 3, ln 4 the probabilities are 0.1, 0.2, 0.3, 0.4; gold is the third.
     """
@@ -84,8 +84,8 @@ def test_a_value_by_hand() -> None:
     assert loss.plain.item() == pytest.approx(-math.log(0.3), abs=1e-12)
 
 
-def test_the_gradient_by_hand() -> None:
-    """Softmax minus what is aimed at."""
+def test_a_gradient_by_hand() -> None:
+    """Softmax minus the target distribution."""
     logits = torch.tensor([[1.0, 2.0, 3.0, 4.0]], dtype=torch.float64).log().requires_grad_()
     smoothed_loss(logits, torch.eye(4, dtype=torch.float64), torch.tensor([2]), 0.1).smoothed.backward()
     expected = torch.tensor([[0.1 - 0.1 / 3, 0.2 - 0.1 / 3, 0.3 - 0.9, 0.4 - 0.1 / 3]], dtype=torch.float64)
@@ -110,8 +110,8 @@ def test_without_smoothing_it_is_cross_entropy() -> None:
     assert torch.equal(loss.smoothed, loss.plain)
 
 
-def test_pytorchs_own_smoothing_is_ours_with_another_share() -> None:
-    """Theirs gives gold a share of the smoothing as well: s over V types is s (V - 1) / V over the others."""
+def test_pytorchs_own_smoothing_is_ours_with_a_smaller_share() -> None:
+    """Theirs also gives the gold token a share of the smoothing: s over V tokens is s (V - 1) / V over the others."""
     features, weight, gold = example()
     theirs = F.cross_entropy(features @ weight.T, gold, reduction="sum", label_smoothing=0.1)
     torch.testing.assert_close(smoothed_loss(features, weight, gold, 0.1 * (TYPES - 1) / TYPES).smoothed, theirs)
@@ -128,7 +128,7 @@ def test_without_gradients_the_value_is_the_same(smoothing: float) -> None:
     assert not without.smoothed.requires_grad
 
 
-def test_the_features_and_weights_are_left_alone() -> None:
+def test_features_and_weights_are_not_changed() -> None:
     features, weight, gold = example()
     before = features.detach().clone(), weight.detach().clone()
     smoothed_loss(features, weight, gold, 0.1).smoothed.backward()

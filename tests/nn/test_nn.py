@@ -40,7 +40,7 @@ class TestAttend:
             9 * torch.randn(batch, n, width, generator=generator) for n, width in ((queries, 3), (keys, 3), (keys, 8))
         )
         mask = torch.rand(batch, queries, keys, generator=generator) < 0.5
-        mask[..., seed % keys] = True  # every query may look at something
+        mask[..., seed % keys] = True  # every query has a key
         output, weights = attend(q, k, v, mask)
         assert (weights[~mask] == 0.0).all()
         assert (weights >= 0.0).all()
@@ -61,18 +61,18 @@ class TestAttend:
         output, _ = attend(q, k, v, mask)
         torch.testing.assert_close(output, F.scaled_dot_product_attention(q, k, v, attn_mask=mask))
 
-    def test_what_a_masked_key_and_value_hold_does_not_matter(self) -> None:
+    def test_masked_keys_and_values_have_no_effect(self) -> None:
         q, k, v = random(4, 5), random(6, 5, seed=1), random(6, 7, seed=2)
         mask = torch.tensor([True, True, False, True, False, True]).expand(4, 6)
         changed_k, changed_v = k.clone(), v.clone()
         changed_k[[2, 4]], changed_v[[2, 4]] = 1e30, 1e30
         assert torch.equal(attend(q, k, v, mask)[0], attend(q, changed_k, changed_v, mask)[0])
 
-    def test_a_query_without_any_key_gives_nan_and_not_a_guess(self) -> None:
+    def test_a_query_without_any_key_gives_nan(self) -> None:
         output, _ = attend(random(1, 3), random(2, 3), random(2, 4), torch.tensor([[False, False]]))
         assert output.isnan().all()
 
-    def test_dropout_falls_on_the_weights_and_the_weights_told_are_those_before_it(self) -> None:
+    def test_dropout_acts_on_the_weights_and_the_returned_weights_are_those_before_it(self) -> None:
         q, k, v = random(4, 5), random(6, 5, seed=1), random(6, 7, seed=2)
         keep = torch.tensor([0.0, 2.0, 2.0, 0.0, 2.0, 0.0]).expand(4, 6)
         output, weights = attend(q, k, v, None, keep)
@@ -116,9 +116,7 @@ class TestLayout:
 
     @settings(deadline=None)
     @given(LENGTHS)
-    def test_a_sentence_lies_in_its_row_of_the_grid_from_column_0_and_the_rest_is_zero(
-        self, lengths: list[int]
-    ) -> None:
+    def test_a_sentence_starts_at_column_0_of_its_row_and_the_rest_is_zero(self, lengths: list[int]) -> None:
         layout = Layout.of(torch.tensor(lengths))
         x = random(sum(lengths), 3)
         grid = layout.pad(x)
@@ -130,7 +128,7 @@ class TestLayout:
 
     @settings(deadline=None, max_examples=20)
     @given(LENGTHS)
-    def test_pad_and_pack_are_each_others_transpose(self, lengths: list[int]) -> None:
+    def test_pad_and_pack_are_transposes_of_each_other(self, lengths: list[int]) -> None:
         """<pad(x), y> is <x, pack(y)>, and so are the gradients."""
         layout = Layout.of(torch.tensor(lengths))
         x = random(sum(lengths), 3).double().requires_grad_()
@@ -142,7 +140,7 @@ class TestLayout:
         assert torch.equal(of_pack, layout.pad(x))
 
     @pytest.mark.parametrize("lengths", [[2, 4, 1], [3, 3]], ids=["ragged", "full"])
-    def test_gradients_are_right_numerically(self, lengths: list[int]) -> None:
+    def test_gradients_agree_with_finite_differences(self, lengths: list[int]) -> None:
         layout = Layout.of(torch.tensor(lengths))
         x = random(sum(lengths), 2).double().requires_grad_()
         y = random(len(lengths), max(lengths), 2).double().requires_grad_()
@@ -161,7 +159,7 @@ class TestDropout:
         return Dropout(p)(torch.ones(self.ROWS, self.WIDTH), row_keys(self.ROWS))
 
     @pytest.mark.parametrize("p", [0.1, 0.3, 0.5, 0.999])
-    def test_the_share_of_zeros_is_p_and_the_mean_is_kept(self, p: float) -> None:
+    def test_the_share_of_zeros_is_p_and_the_mean_is_preserved(self, p: float) -> None:
         y = self.dropped(p)
         five_sigma = 5.0 * math.sqrt(p * (1.0 - p) / y.numel())
         assert abs((y == 0.0).double().mean().item() - p) < five_sigma
@@ -171,13 +169,13 @@ class TestDropout:
         assert kept[0].item() == pytest.approx(1.0 / (1.0 - p))
 
     @pytest.mark.parametrize(("down", "right"), [(0, 1), (0, 2), (0, 64), (1, 0), (1, 1), (7, 3)])
-    def test_neighbours_fall_independently(self, down: int, right: int) -> None:
-        """Numbers of neighbouring rows and columns come from neighbouring keys: they must not know of each other."""
+    def test_neighbours_are_dropped_independently(self, down: int, right: int) -> None:
+        """Neighbouring rows and columns have neighbouring keys, but their dropout must be independent."""
         p, gone = 0.3, self.dropped(0.3) == 0.0
         both = (gone[down:, right:] & gone[: self.ROWS - down, : self.WIDTH - right]).double().mean().item()
         assert abs(both - p * p) < 5.0 * math.sqrt(p * p * (1.0 - p * p) / gone.numel())
 
-    def test_two_places_fall_independently(self) -> None:
+    def test_two_sites_drop_independently(self) -> None:
         p, x, keys = 0.3, torch.ones(self.ROWS, self.WIDTH), row_keys(self.ROWS)
         one, other = Dropout(p), Dropout(p)
         other.site = 1
@@ -185,14 +183,14 @@ class TestDropout:
         assert abs(both - p * p) < 5.0 * math.sqrt(p * p * (1.0 - p * p) / x.numel())
 
     @pytest.mark.parametrize(("p", "values"), [(0.0, {1.0}), (0.75, {0.0, 4.0}), (1.0, {0.0})])
-    def test_a_mask_has_no_third_value(self, p: float, values: set[float]) -> None:
+    def test_a_mask_holds_only_zero_and_the_scale(self, p: float, values: set[float]) -> None:
         assert set(Dropout(p)(torch.ones(5, 7), row_keys(5)).flatten().tolist()) == values
 
-    def test_a_row_is_dropped_by_its_key_wherever_it_stands(self) -> None:
+    def test_a_rows_dropout_depends_on_its_key_and_not_on_its_place(self) -> None:
         x, keys, order = random(5, 11), row_keys(5), torch.tensor([3, 0, 4, 1, 2])
         assert torch.equal(Dropout(0.4)(x, keys)[order], Dropout(0.4)(x[order], keys[order]))
 
-    def test_without_keys_pytorch_draws(self) -> None:
+    def test_without_keys_pytorch_draws_the_mask(self) -> None:
         x, masked = random(5, 11), []
         for seed in (3, 3, 4):
             torch.manual_seed(seed)
@@ -204,21 +202,21 @@ class TestDropout:
         x = random(5, 11)
         assert Dropout(0.4).eval()(x, row_keys(5)) is x
 
-    def test_p_of_zero_is_the_identity(self) -> None:
+    def test_dropout_of_zero_is_the_identity(self) -> None:
         x = random(5, 11)
         assert Dropout(0.0).train()(x, row_keys(5)) is x
 
-    def test_the_gradient_passes_where_the_value_did(self) -> None:
+    def test_the_gradient_passes_where_the_value_passed(self) -> None:
         x = torch.ones(7, 11, requires_grad=True)
         y = Dropout(0.4)(x, row_keys(7))
         y.sum().backward()
         assert x.grad is not None
         assert torch.equal(x.grad, y)
 
-    def test_another_device_uses_pytorchs_own(self) -> None:
+    def test_other_devices_use_pytorchs_dropout(self) -> None:
         assert Dropout(0.4)(torch.empty(5, 7, device="meta"), torch.empty(5, dtype=torch.int64)).shape == (5, 7)
 
-    def test_it_tells_its_p(self) -> None:
+    def test_its_repr_shows_p(self) -> None:
         assert repr(Dropout(0.4)) == "Dropout(p=0.4)"
 
 
@@ -235,8 +233,8 @@ class TestPositions:
     def test_position_0_is_zeros_and_ones(self) -> None:
         assert sinusoids(torch.tensor([0]), 8).tolist() == [[0.0, 1.0] * 4]
 
-    def test_late_positions_are_as_exact_as_early_ones(self) -> None:
-        """Angles in single precision are wrong by 1e-3 at position 20 000."""
+    def test_late_positions_are_as_accurate_as_early_ones(self) -> None:
+        """In single precision, angles would be wrong by 1e-3 at position 20 000."""
         assert sinusoids(torch.tensor([20_000]), 4)[0, 0].item() == pytest.approx(math.sin(20_000.0), abs=1e-7)
 
     def test_an_odd_width_ends_in_a_sine(self) -> None:
@@ -249,13 +247,13 @@ class TestPositions:
         assert torch.equal(long[:4], short)
         torch.testing.assert_close(long, sinusoids(torch.arange(1301), 6))
 
-    def test_the_table_is_no_weight(self) -> None:
+    def test_the_table_is_not_saved_with_the_weights(self) -> None:
         positions = SinusoidalPositions(6)
         positions(torch.arange(4), 4)
         assert positions.state_dict() == {}
         assert list(positions.parameters()) == []
 
-    def test_a_table_made_while_translating_serves_training_too(self) -> None:
+    def test_a_table_made_while_translating_also_serves_training(self) -> None:
         positions, weight = SinusoidalPositions(6), torch.ones(4, 6, requires_grad=True)
         with torch.inference_mode():
             positions(torch.arange(9), 9)
@@ -269,7 +267,7 @@ class TestPositions:
 
 
 class TestEmbedding:
-    def test_it_is_drawn_with_spread_d_model_to_the_minus_half_and_scaled_at_look_up(self) -> None:
+    def test_its_standard_deviation_is_d_model_to_the_minus_half_and_look_up_scales_it(self) -> None:
         torch.manual_seed(1)
         embedding = Embedding(vocabulary=3001, d_model=64, pad_id=2, scale=64**0.5)
         rows = embedding.weight[torch.arange(3001) != 2]
@@ -292,7 +290,7 @@ class TestLinear:
         ("make", "inputs", "outputs"),
         [
             (lambda: glorot_linear(40, 120), 40, 120),
-            # The paper's code draws Q, K and V as one matrix of d x 3d, and K, V of the source as one of d x 2d.
+            # The paper's code initialises Q, K and V as one matrix of d x 3d, and K and V of the source as d x 2d.
             (lambda: SelfAttention(48, 4, 12, 12, 0.0).query_key_value, 48, 3 * 48),
             (lambda: SelfAttention(48, 4, 8, 20, 0.0).query_key_value, 48, 4 * (8 + 8 + 20)),
             (lambda: CrossAttention(48, 4, 12, 12, 0.0).key_value, 48, 2 * 48),
@@ -330,7 +328,7 @@ class TestFeedForward:
         """GELU is x times the normal distribution function, which at -1 is 0.15865525; Swish times the logistic."""
         assert activate(torch.tensor([-1.0]), activation).item() == pytest.approx(at_minus_one, abs=1e-7)
 
-    def test_its_dropout_falls_between_activation_and_second_map(self) -> None:
+    def test_its_dropout_is_between_the_activation_and_the_second_layer(self) -> None:
         part, x, keys = FeedForward(5, 9, "relu", 0.5), random(4, 5), row_keys(4)
         inner = part.dropout(torch.relu(part.inner(x)), keys)
         assert (inner == 0.0).float().mean() > 0.5
@@ -343,19 +341,19 @@ class TestResidual:
         variance = centred.square().mean(-1, keepdim=True)  # biased
         return centred / (variance + 1e-6).sqrt() * norm.weight + norm.bias
 
-    def test_post_norm_is_the_papers(self) -> None:
-        part, x = Residual(6, 0.0, "post"), 1e-3 * random(4, 6)  # so small that epsilon shows
+    def test_post_norm_is_as_in_the_paper(self) -> None:
+        part, x = Residual(6, 0.0, "post"), 1e-3 * random(4, 6)  # so small that epsilon matters
         nn.init.normal_(part.norm.weight)
         nn.init.normal_(part.norm.bias)
         torch.testing.assert_close(part(x, None, torch.sin), self.normalised(x + torch.sin(x), part.norm))
 
-    def test_pre_norm_leaves_the_way_through_free(self) -> None:
+    def test_pre_norm_leaves_the_residual_path_free(self) -> None:
         part, x = Residual(6, 0.0, "pre"), 1e-3 * random(4, 6)
         nn.init.normal_(part.norm.weight)
         torch.testing.assert_close(part(x, None, torch.sin), x + torch.sin(self.normalised(x, part.norm)))
 
     @pytest.mark.parametrize("grad", [True, False], ids=["compiled", "plain"])
-    def test_dropout_falls_on_the_sub_layers_output_before_the_sum(self, grad: bool) -> None:
+    def test_dropout_acts_on_the_sub_layers_output_before_the_sum(self, grad: bool) -> None:
         x, keys = random(4, 6), row_keys(4)
         with torch.set_grad_enabled(grad):
             for place in ("post", "pre"):
@@ -366,9 +364,9 @@ class TestResidual:
                 else:
                     torch.testing.assert_close(y, x + part.dropout(torch.sin(part.norm(x)), keys))
 
-    def test_epsilon_is_a_millionth(self) -> None:
+    def test_epsilon_is_one_millionth(self) -> None:
         assert layer_norm(6).eps == 1e-6
 
 
-def test_a_position_may_look_at_itself_and_before() -> None:
+def test_a_position_may_attend_to_itself_and_earlier_ones() -> None:
     assert causal_mask(3, torch.device("cpu")).tolist() == [[True, False, False], [True, True, False], [True] * 3]

@@ -1,4 +1,4 @@
-"""The order of the layers, and the names that others may rely on."""
+"""The order of the layers, and the public names."""
 
 import ast
 import subprocess
@@ -12,7 +12,7 @@ import heedful
 
 SOURCE = Path(heedful.__file__).parent
 
-# A module imports only what stands in a later line. Those of one line do not know each other.
+# A module imports only from later lines. Parts on one line do not import each other.
 LAYERS = (
     ("__main__",),
     ("cli",),
@@ -29,7 +29,7 @@ LAYERS = (
     ("errors",),
 )
 WITHOUT_TORCH = ("config", "text", "metrics", "errors", "documents")
-FACADE = "__init__"  # of the package: gives out names of all layers
+FACADE = "__init__"  # the package itself, which exports names of all layers
 
 PUBLIC = [
     "Alternative",
@@ -84,7 +84,7 @@ def tree_of(path: Path) -> ast.Module:
 
 
 def imported(nodes: Iterator[ast.AST]) -> Iterator[str]:
-    """The full names of all modules that these statements import; a relative import is told by its dot."""
+    """The full names of all modules that these statements import; relative imports start with a dot."""
     for node in nodes:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -95,7 +95,7 @@ def imported(nodes: Iterator[ast.AST]) -> Iterator[str]:
 
 
 def outside_functions(node: ast.AST) -> Iterator[ast.AST]:
-    """What runs when a module is imported."""
+    """The statements that run when a module is imported."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, Function | ast.Lambda):
             continue
@@ -113,7 +113,7 @@ def parts() -> set[str]:
     return {name_of(path).partition(".")[0] for path in files()} - {FACADE}
 
 
-def test_every_part_has_its_layer() -> None:
+def test_every_part_has_a_layer() -> None:
     assert parts() == {name for names in LAYERS for name in names}
 
 
@@ -130,14 +130,14 @@ def test_a_module_imports_only_from_lower_layers(path: Path) -> None:
 
 
 @pytest.mark.parametrize("part", WITHOUT_TORCH)
-def test_some_parts_never_import_torch_when_they_are_imported(part: str) -> None:
+def test_some_parts_do_not_import_torch_on_import(part: str) -> None:
     for path in files():
         if name_of(path).partition(".")[0] == part:
             assert not [name for name in imported(outside_functions(tree_of(path))) if name.startswith("torch")]
 
 
 def loaded(code: str) -> set[str]:
-    """The modules that a new interpreter has after this code."""
+    """The modules that a new interpreter has loaded after this code."""
     shown = f"{code}\nimport sys\nprint('LOADED', *sys.modules)"
     process = subprocess.run([sys.executable, "-c", shown], capture_output=True, text=True, check=True)
     return set(process.stdout.rpartition("LOADED")[2].split())
@@ -169,7 +169,7 @@ except SystemExit as end:
     ],
     ids=["heedful", "config-text", "metrics", "size", "translator", "help", "train-help", "info"],
 )
-def test_whoever_needs_no_torch_does_not_wait_for_it(code: str) -> None:
+def test_code_that_needs_no_torch_does_not_import_it(code: str) -> None:
     modules = loaded(code)
     assert "heedful.errors" in modules
     assert "torch" not in modules
@@ -185,17 +185,17 @@ def test_any_other_name_is_refused() -> None:
         heedful.Transformer  # noqa: B018
 
 
-def test_every_module_says_what_it_is_for() -> None:
+def test_every_module_has_a_docstring() -> None:
     trees = {name_of(path): tree_of(path) for path in files()}
     assert [name for name, tree in trees.items() if tree.body and not ast.get_docstring(tree)] == []
 
 
 @pytest.mark.parametrize("name", [name for name in PUBLIC if name != "__version__"])
-def test_every_public_name_says_what_it_promises(name: str) -> None:
+def test_every_public_name_has_a_docstring(name: str) -> None:
     assert getattr(heedful, name).__doc__
 
 
-def test_one_name_is_one_class() -> None:
+def test_no_two_classes_share_a_name() -> None:
     places: dict[str, list[str]] = {}
     for path in files():
         for node in ast.walk(tree_of(path)):
@@ -204,7 +204,7 @@ def test_one_name_is_one_class() -> None:
     assert {name: where for name, where in places.items() if len(where) > 1} == {}
 
 
-def test_modules_of_one_name_are_a_command_and_its_work() -> None:
+def test_only_a_command_and_its_work_share_a_module_name() -> None:
     places: dict[str, set[str]] = {}
     for path in files():
         package, _, module = name_of(path).rpartition(".")

@@ -1,4 +1,4 @@
-"""The job files of the documentation: they are run as far as a machine without a cluster can."""
+"""The job files of the documentation, run as far as possible without a cluster."""
 
 import os
 import re
@@ -20,7 +20,7 @@ KUBERNETES = ROOT / "docs/how-to/kubernetes.yaml"
 PAPER = ("paper-base-en-de", "paper-big-en-de")
 
 FAKES = {
-    # srun starts the command once a machine; here once.
+    # srun starts the command once per machine; here once.
     "srun": 'shift; exec "$@"',
     "torchrun": 'echo torchrun "$@" >>"$CALLS"; ${TORCHRUN_DOES:-exit 0}',
     "scontrol": 'if [ "$1" = show ]; then printf "first\\nsecond\\n"; else echo scontrol "$@" >>"$CALLS"; fi',
@@ -37,7 +37,7 @@ def options_of_train() -> set[str]:
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Path:
-    """A folder with programs that only tell how they were called."""
+    """A folder with fake programs that only print their arguments."""
     programs = tmp_path / "bin"
     programs.mkdir()
     for name, body in FAKES.items():
@@ -47,7 +47,7 @@ def cluster(tmp_path: Path) -> Path:
 
 
 def job(cluster: Path, *arguments: str, nodes: int = 1, does: str = "exit 0") -> tuple[int, list[str]]:
-    """Run the script; give its exit code and what was called."""
+    """Run the script; return its exit code and the calls."""
     calls = cluster / "calls"
     calls.write_text("")
     surroundings = {
@@ -67,7 +67,7 @@ class TestSlurm:
     def test_it_is_a_shell_script(self) -> None:
         assert subprocess.run(["bash", "-n", str(SLURM)], check=False).returncode == 0
 
-    def test_one_machine_begins_a_new_run(self, cluster: Path) -> None:
+    def test_one_machine_starts_a_new_run(self, cluster: Path) -> None:
         code, calls = job(cluster, "a.toml", "runs/a", "--set", "train.max_steps=7")
         assert code == 0
         assert calls == [
@@ -75,7 +75,7 @@ class TestSlurm:
             "-m heedful train a.toml --out runs/a --set train.max_steps=7"
         ]
 
-    def test_two_machines_meet_at_the_first(self, cluster: Path) -> None:
+    def test_two_machines_connect_to_the_first(self, cluster: Path) -> None:
         code, calls = job(cluster, "a.toml", "runs/a", nodes=2)
         assert code == 0
         assert calls == [
@@ -90,7 +90,7 @@ class TestSlurm:
         assert calls[0].endswith("-m heedful train --resume runs/a")
 
     @pytest.mark.parametrize("signal", ["USR1", "TERM"])
-    def test_a_signal_lets_the_training_save_and_queues_the_job_again(self, cluster: Path, signal: str) -> None:
+    def test_after_a_signal_the_training_saves_and_the_job_is_requeued(self, cluster: Path, signal: str) -> None:
         """The fake torchrun signals the script, as Slurm does, and then waits for SIGTERM, as the real one would."""
         saver = cluster / "bin" / "saver"
         saver.write_text(
@@ -98,20 +98,20 @@ class TestSlurm:
             f"kill -{signal} $PPID_OF_JOB\nwhile :; do sleep 0.05; done\n"
         )
         saver.chmod(0o755)
-        # `srun` and `torchrun` are replaced by what they start, so the script is the parent.
+        # The fake `srun` and `torchrun` replace themselves by their commands, so the script is the parent.
         code, calls = job(cluster, "a.toml", "runs/a", does="eval PPID_OF_JOB=$PPID exec saver")
         assert code == 75
         assert calls[1:] == ["saved", "scontrol requeue 17"]
 
-    def test_a_failure_is_not_queued_again(self, cluster: Path) -> None:
+    def test_a_failed_job_is_not_requeued(self, cluster: Path) -> None:
         code, calls = job(cluster, "a.toml", "runs/a", does="exit 3")
         assert code == 3
         assert len(calls) == 1
 
-    def test_without_a_run_folder_it_says_how_to_be_called(self, cluster: Path) -> None:
+    def test_without_a_run_folder_it_prints_its_usage(self, cluster: Path) -> None:
         assert job(cluster, "a.toml") == (2, [])
 
-    def test_it_asks_slurm_for_a_signal_before_the_end_and_to_be_queued_again(self) -> None:
+    def test_it_asks_slurm_for_an_early_signal_and_for_requeueing(self) -> None:
         asked = re.findall(r"^#SBATCH (.*)$", SLURM.read_text(), re.MULTILINE)
         assert "--signal=B:USR1@300" in asked
         assert "--requeue" in asked
@@ -121,19 +121,19 @@ class TestSlurm:
 class TestKubernetes:
     @pytest.fixture
     def spec(self) -> dict[str, Any]:
-        yaml = pytest.importorskip("yaml")  # it comes with transformers
+        yaml = pytest.importorskip("yaml")  # installed with transformers
         read = yaml.safe_load(KUBERNETES.read_text())
         assert (read["apiVersion"], read["kind"]) == ("batch/v1", "Job")
         return read["spec"]
 
-    def test_a_pod_that_is_taken_away_does_not_count_as_a_failure(self, spec: dict[str, Any]) -> None:
+    def test_an_evicted_pod_does_not_count_as_a_failure(self, spec: dict[str, Any]) -> None:
         assert spec["podFailurePolicy"]["rules"] == [
             {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}
         ]
-        assert spec["template"]["spec"]["restartPolicy"] == "Never"  # what such a policy needs
+        assert spec["template"]["spec"]["restartPolicy"] == "Never"  # required by such a policy
         assert spec["backoffLimit"] > 0
 
-    def test_it_has_the_gpus_that_it_starts_processes_for_and_time_to_save(self, spec: dict[str, Any]) -> None:
+    def test_it_has_a_gpu_for_each_process_and_time_to_save(self, spec: dict[str, Any]) -> None:
         pod = spec["template"]["spec"]
         (container,) = pod["containers"]
         assert f"--nproc-per-node {container['resources']['limits']['nvidia.com/gpu']} " in container["args"][0]
@@ -141,13 +141,13 @@ class TestKubernetes:
         assert 30 < int(waits["TORCH_ELASTIC_SHUTDOWN_TIMEOUT"]) < pod["terminationGracePeriodSeconds"]
         assert (ROOT / waits["RECIPE"]).exists()
 
-    def test_all_that_is_mounted_exists(self, spec: dict[str, Any]) -> None:
+    def test_every_mounted_volume_exists(self, spec: dict[str, Any]) -> None:
         pod = spec["template"]["spec"]
         mounted = {mount["name"] for mount in pod["containers"][0]["volumeMounts"]}
         assert mounted == {volume["name"] for volume in pod["volumes"]}
 
     @pytest.mark.parametrize("exists", [False, True])
-    def test_its_command_begins_or_resumes(self, spec: dict[str, Any], cluster: Path, exists: bool) -> None:
+    def test_its_command_starts_or_resumes_a_run(self, spec: dict[str, Any], cluster: Path, exists: bool) -> None:
         container = spec["template"]["spec"]["containers"][0]
         variables = {variable["name"]: variable["value"] for variable in container["env"]}
         if exists:
@@ -175,7 +175,7 @@ def test_every_option_given_to_heedful_exists() -> None:
 
 
 @pytest.mark.parametrize("name", PAPER)
-def test_the_papers_recipes_make_its_updates_on_any_number_of_gpus(name: str) -> None:
+def test_the_papers_recipes_have_its_batch_size_on_any_number_of_gpus(name: str) -> None:
     experiment = make_experiment(load_recipe(ROOT / "recipes" / f"{name}.toml"))
     assert (experiment.train.batch_tokens, experiment.train.accumulate) == (25_000, 1)
     assert experiment.train.precision == "auto"

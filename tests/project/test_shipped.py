@@ -1,4 +1,4 @@
-"""What is shipped: the wheel, where nothing but it is installed, and the models in it."""
+"""The wheel: it works with nothing else installed, and contains the models."""
 
 import os
 import re
@@ -28,7 +28,7 @@ SENTENCES = {
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel of this tree, made without a network."""
+    """The wheel of this tree, built without a network."""
     folder = tmp_path_factory.mktemp("wheel")
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
     build = [*pip, "wheel", "--quiet", "--no-deps", "--no-index", "--no-build-isolation", "-w", str(folder), str(ROOT)]
@@ -40,7 +40,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The program in an environment of its own, to which the libraries are lent: all but PyTorch."""
+    """The program in its own environment, which borrows all libraries but PyTorch."""
     folder = tmp_path_factory.mktemp("environment")
     venv.create(folder, with_pip=False)
     python = folder / "bin" / "python"
@@ -55,7 +55,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def ask(program: Path, folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    """What the installed program says, in a folder that has nothing to do with it."""
+    """The output of the installed program, run in an unrelated folder."""
     plain = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "LC_", "LANG", "COV"))}
     environment = plain | {"PYTHONUTF8": "1"}
     command = [str(program), *arguments]
@@ -70,7 +70,7 @@ def test_the_wheel_is_small_and_has_all_models(wheel: Path) -> None:
         assert f"heedful/builtin/{name}/README.md" in files
 
 
-def test_the_installed_program_is_that_of_the_wheel(installed: Path, tmp_path: Path) -> None:
+def test_the_installed_program_comes_from_the_wheel(installed: Path, tmp_path: Path) -> None:
     where = "import heedful, sys; print(heedful.__file__)"
     process = subprocess.run(
         [installed.parent / "python", "-c", where], cwd=tmp_path, env={}, capture_output=True, text=True, check=True
@@ -95,12 +95,12 @@ def test_the_installed_program_translates_at_once(installed: Path, tmp_path: Pat
     assert chosen.stderr.startswith(f"{name}: the text seems to be ")
 
 
-def test_the_models_are_these() -> None:
+def test_the_built_in_models_are_these() -> None:
     assert tuple(built_in_models()) == NAMES
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_model_is_small_says_its_languages_and_has_a_card(name: str) -> None:
+def test_a_model_is_small_names_its_languages_and_has_a_card(name: str) -> None:
     folder = BUILT_IN / name
     assert sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) <= MOST_OF_A_MODEL
     data = RunFolder.open(folder).experiment().data
@@ -111,7 +111,7 @@ def test_a_model_is_small_says_its_languages_and_has_a_card(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_model_names_no_place_on_the_machine_that_made_it(name: str) -> None:
+def test_a_model_contains_no_path_of_the_machine_that_made_it(name: str) -> None:
     paths = [BUILT_IN / name / file for file in ("experiment.toml", "about.json", "README.md")]
     for path in paths:
         assert not re.search(r"(?<![\w.:/])/(?:home|root|tmp|work|Users|mnt)/", path.read_text(encoding="utf-8")), path

@@ -1,4 +1,4 @@
-"""How the built-in models are made, without making them."""
+"""The steps that make the built-in models, without running them."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from heedful.errors import DataError
 
 
 class Typed:
-    """Stands for the command line: keeps what was typed, makes the folders that it would make."""
+    """A fake command line that records the commands and makes the folders that they would make."""
 
     def __init__(self, size: int = 17) -> None:
         self.size = size
@@ -51,7 +51,7 @@ def typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Typed:
     return typed
 
 
-def test_each_model_goes_on_from_a_joint_one_ships_and_is_scored(typed: Typed) -> None:
+def test_each_model_is_fine_tuned_from_a_joint_one_exported_and_scored(typed: Typed) -> None:
     assert builtin.builtin(Path("german")) == 0
     assert typed.kinds == ["train", "train", *["train", "export", "evaluate"] * 4, "cards"]
     assert sorted(path.name for path in builtin.SHIPPED.iterdir()) == sorted(builtin.NAMES)
@@ -66,13 +66,13 @@ def test_each_model_goes_on_from_a_joint_one_ships_and_is_scored(typed: Typed) -
     assert typed.commands[-2][3] == "runs/builtin/data/en-de/test.de"
 
 
-def test_all_that_is_typed_is_understood(typed: Typed) -> None:
+def test_every_command_parses(typed: Typed) -> None:
     builtin.builtin(Path("german"))
     for arguments in typed.commands[:-1]:
         assert parse(" ".join(steps.shown(argument) for argument in arguments))
 
 
-def test_it_goes_on_where_it_stopped(typed: Typed, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_continues_where_it_stopped(typed: Typed, monkeypatch: pytest.MonkeyPatch) -> None:
     typed.stops_at = "runs/builtin/fr-en"
     assert builtin.builtin(Path("german")) == 130
     assert typed.kinds == ["train", "train", "train", "export", "evaluate", "train"]
@@ -83,7 +83,7 @@ def test_it_goes_on_where_it_stopped(typed: Typed, monkeypatch: pytest.MonkeyPat
     assert typed.kinds[5:] == [*["train", "export", "evaluate"] * 3, "cards"]
 
 
-def test_text_that_was_cut_short_is_written_again(typed: Typed, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_incomplete_text_is_written_again(typed: Typed, monkeypatch: pytest.MonkeyPatch) -> None:
     def full_disk(_: Path, out: Path) -> int:
         out.mkdir(parents=True, exist_ok=True)
         raise OSError
@@ -96,7 +96,7 @@ def test_text_that_was_cut_short_is_written_again(typed: Typed, monkeypatch: pyt
     assert builtin.builtin(Path("german")) == 0
 
 
-def test_a_model_that_is_too_large_is_named_and_the_old_one_stays(typed: Typed) -> None:
+def test_a_model_that_is_too_large_is_refused_and_the_old_one_stays(typed: Typed) -> None:
     old = builtin.SHIPPED / "en-fr"
     old.mkdir(parents=True)
     (old / "old").touch()

@@ -1,4 +1,4 @@
-"""What the built-in models learn from, and what they are judged by: no sentence is in both."""
+"""Training and test text of the built-in models: no sentence is in both."""
 
 from pathlib import Path
 
@@ -28,29 +28,29 @@ class TestSplit:
             assert not validated & tested
 
     @given(some_pairs)
-    def test_as_many_are_tested_as_were_asked_for_each_once(self, pairs: Pairs) -> None:
+    def test_the_test_set_has_the_requested_size_without_duplicates(self, pairs: Pairs) -> None:
         tested = split(pairs, 3, 2).test
         assert len(tested) == len({english for english, _ in tested}) == min(3, len(dict(pairs)))
         assert set(tested) <= set(pairs)
 
     @given(some_pairs)
-    def test_without_held_out_sentences_all_are_trained_on(self, pairs: Pairs) -> None:
+    def test_without_held_out_sentences_all_are_training_sentences(self, pairs: Pairs) -> None:
         assert split(pairs, 0, 0).train == pairs
 
     @given(st.lists(st.tuples(st.text("aAbB", min_size=1), st.text("aAbB", min_size=1)), max_size=20))
-    def test_what_counts_as_the_same_is_not_on_two_sides(self, pairs: Pairs) -> None:
+    def test_near_duplicates_are_on_one_side(self, pairs: Pairs) -> None:
         parts = split(pairs, 3, 2, str.lower)
         for side in (0, 1):
             trained = {pair[side].lower() for pair in parts.train}
             assert not trained & {pair[side].lower() for pair in (*parts.valid, *parts.test)}
 
-    def test_it_is_the_same_whatever_the_order(self) -> None:
+    def test_it_does_not_depend_on_the_order(self) -> None:
         pairs = [(f"sentence {number}", f"phrase {number}") for number in range(50)]
         parts, turned = split(pairs, 5, 4), split(pairs[::-1], 5, 4)
         assert (parts.test, parts.valid, sorted(parts.train)) == (turned.test, turned.valid, sorted(turned.train))
         assert [english for english, _ in parts.test[:2]] == ["sentence 29", "sentence 45"]
 
-    def test_of_several_translations_the_first_is_tested(self) -> None:
+    def test_the_test_set_has_the_first_of_several_translations(self) -> None:
         assert split([("Go.", "Va !"), ("Go.", "Vas-y.")], 1, 0).test == [("Go.", "Va !")]
 
     def test_the_files_have_the_pairs_line_by_line(self, tmp_path: Path) -> None:
@@ -62,7 +62,7 @@ class TestSplit:
 
 class TestAllDirections:
     @given(some_parts, some_parts)
-    def test_no_held_out_sentence_is_trained_on_in_any_language(self, french: Split, german: Split) -> None:
+    def test_no_held_out_sentence_is_in_the_training_text_in_any_language(self, french: Split, german: Split) -> None:
         parts = builtin_text.without_leaks({"fr": french, "de": german})
         trained = {text for part in parts.values() for pair in part.train for text in pair}
         held = {text for part in parts.values() for pair in (*part.valid, *part.test) for text in pair}
@@ -71,7 +71,7 @@ class TestAllDirections:
             (part.valid, part.test) for part in (french, german)
         ]
 
-    def test_the_first_word_says_what_the_translation_is_to_be(self) -> None:
+    def test_the_first_word_names_the_target_language(self) -> None:
         rows = builtin_text.all_directions({"fr": [("Go.", "Va !")], "de": [("Hi.", "Hallo."), ("Go.", "Geh.")]})
         assert rows == [
             ("<fr> Go.", "Va !"),
@@ -103,7 +103,7 @@ class TestWhole:
         assert sources[-2:] == ["<de> train in en", "<en> train in de"]
         assert len((tmp_path / "out" / "all.val.target").read_text().splitlines()) == 602
 
-    def test_a_file_that_is_missing_is_named(self, tmp_path: Path) -> None:
+    def test_a_missing_file_is_named(self, tmp_path: Path) -> None:
         write_german(tmp_path / "german", "train", "val")
         with pytest.raises(DataError, match=r"there is no file .*test\.en"):
             builtin_text.builtin_text(tmp_path / "german", tmp_path / "out")

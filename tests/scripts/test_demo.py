@@ -18,7 +18,7 @@ PAIRS = [(f"Unable to open volume number {number}.", f"Impossible d'ouvrir {numb
 
 
 class Typed:
-    """Stands for the command line: keeps what was typed, and writes translations where they are asked for."""
+    """A fake command line that records the commands and writes the requested translations."""
 
     def __init__(self, failing: str = "") -> None:
         self.failing = failing
@@ -48,7 +48,7 @@ def typed(monkeypatch: pytest.MonkeyPatch) -> Typed:
 
 
 class TestWhole:
-    def test_it_translates_teaches_judges_twice_and_looks_inside(
+    def test_it_translates_fine_tunes_evaluates_twice_and_shows_heads(
         self, tmp_path: Path, typed: Typed, capsys: pytest.CaptureFixture[str]
     ) -> None:
         assert demo.demo(tmp_path / "demo", 0.5) == 0
@@ -63,7 +63,7 @@ class TestWhole:
         assert shown.count("   before     by en-fr: Unable to open") == demo.SHOWN
         assert shown.count(f"   after      by {train[-1]}: Unable to open") == demo.SHOWN
 
-    def test_all_that_is_typed_or_advised_is_understood(
+    def test_every_command_that_is_run_or_suggested_parses(
         self, tmp_path: Path, typed: Typed, capsys: pytest.CaptureFixture[str]
     ) -> None:
         demo.demo(tmp_path / "demo", 0.5)
@@ -74,7 +74,7 @@ class TestWhole:
         for line in (*lines, *advised):
             assert parse(line)
 
-    def test_the_files_that_it_learns_from_share_nothing_with_the_test(self, tmp_path: Path, typed: Typed) -> None:
+    def test_training_and_test_files_share_nothing(self, tmp_path: Path, typed: Typed) -> None:
         demo.demo(tmp_path / "demo", 0.5)
         train = typed.commands[5]
         learnt = {
@@ -87,7 +87,7 @@ class TestWhole:
         assert not learnt & set((tmp_path / "demo" / "data" / "test.fr").read_text().splitlines())
 
     @pytest.mark.parametrize("error", [Unreachable("it cannot be fetched"), DataError("the index has no horizon")])
-    def test_without_a_network_it_translates_looks_inside_and_tells_what_it_left_out(
+    def test_without_a_network_it_translates_shows_heads_and_says_what_it_left_out(
         self,
         error: UserError,
         tmp_path: Path,
@@ -110,13 +110,13 @@ class TestWhole:
 
 
 class TestFolder:
-    def test_what_an_earlier_demo_made_is_made_anew(self, tmp_path: Path) -> None:
+    def test_the_folder_of_an_earlier_demo_is_replaced(self, tmp_path: Path) -> None:
         demo.renew(tmp_path / "demo")
         (tmp_path / "demo" / "old").touch()
         demo.renew(tmp_path / "demo")
         assert [path.name for path in (tmp_path / "demo").iterdir()] == [demo.MARK]
 
-    def test_what_somebody_else_made_stays_and_nothing_is_typed(self, tmp_path: Path, typed: Typed) -> None:
+    def test_a_folder_of_someone_else_stays_and_nothing_is_run(self, tmp_path: Path, typed: Typed) -> None:
         (tmp_path / "mine").touch()
         with pytest.raises(FolderError, match="exists and no demo made it; move it away"):
             demo.demo(tmp_path, 0.5)
@@ -141,7 +141,7 @@ class TestEnding:
             (OSError(errno.EACCES, "Permission denied", "runs"), 2, "demo: runs: Permission denied\n"),
         ],
     )
-    def test_what_goes_wrong_is_one_sentence_and_a_code(
+    def test_an_error_is_one_sentence_and_an_exit_code(
         self, error: BaseException, code: int, sentence: str, capsys: pytest.CaptureFixture[str]
     ) -> None:
         def work() -> int:
@@ -150,5 +150,5 @@ class TestEnding:
         assert steps.ending("demo", work, 200) == code
         assert capsys.readouterr().err == sentence
 
-    def test_work_that_is_done_gives_its_own_code(self) -> None:
+    def test_finished_work_returns_its_own_exit_code(self) -> None:
         assert steps.ending("demo", lambda: 6, 200) == 6

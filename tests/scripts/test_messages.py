@@ -1,4 +1,4 @@
-"""Catalogues of gettext as pairs."""
+"""Pairs from gettext catalogues."""
 
 import io
 import zipfile
@@ -32,18 +32,18 @@ CATALOGUE = (
 
 
 class TestRead:
-    def test_finished_messages_come_with_their_placeholders_in_plain_space(self) -> None:
+    def test_translated_messages_are_read_with_placeholders_and_plain_spaces(self) -> None:
         assert messages.read_messages(CATALOGUE.encode(), "de.po") == [
             ("Volume %s is gone.", "Datenträger %s ist weg."),
             ("Two lines of one", "Zwei Zeilen in einer"),
         ]
 
     @pytest.mark.parametrize("content", [b"\xff\xfe\x00", b"this is no catalogue"])
-    def test_what_is_no_catalogue_is_named(self, content: bytes) -> None:
+    def test_a_file_that_is_not_a_catalogue_is_named(self, content: bytes) -> None:
         with pytest.raises(DataError, match=r"^x\.po is not a catalogue of gettext in UTF-8 \(.+\); give a \.po file$"):
             messages.read_messages(content, "x.po")
 
-    def test_a_name_of_a_file_is_not_opened(self, tmp_path: Path) -> None:
+    def test_text_that_names_a_file_does_not_open_it(self, tmp_path: Path) -> None:
         (tmp_path / "de.po").write_text(CATALOGUE, encoding="utf-8")
         with pytest.raises(DataError):
             messages.read_messages(str(tmp_path / "de.po").encode(), "x.po")
@@ -55,7 +55,7 @@ class TestLetters:
         assert messages.letters("Save %s files") != messages.letters("Save files")
 
     @given(st.text())
-    def test_once_is_enough(self, text: str) -> None:
+    def test_duplicates_are_dropped(self, text: str) -> None:
         assert messages.letters(messages.letters(text)) == messages.letters(text)
 
 
@@ -72,7 +72,7 @@ class TestHorizon:
     def names(self) -> list[str]:
         return [f"{part.format('locale/de/LC_MESSAGES')}.po" for part in messages.CATALOGUES]
 
-    def test_each_message_comes_once_and_paragraphs_do_not(
+    def test_each_message_comes_once_and_paragraphs_are_left_out(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         long = " ".join(["word"] * (messages.MAX_WORDS + 1))
@@ -81,7 +81,7 @@ class TestHorizon:
         monkeypatch.setattr(messages, "HORIZON", Archive("horizon", messages.HORIZON.name, digest(content), ""))
         assert messages.messages_of_horizon("de", tmp_path) == [("Volume", "Datenträger")]
 
-    def test_a_catalogue_that_is_missing_is_named(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_missing_catalogue_is_named(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         content = wheel_of(tmp_path, {"other.py": "raise SystemExit"})
         monkeypatch.setattr(messages, "HORIZON", Archive("horizon", messages.HORIZON.name, digest(content), ""))
         with pytest.raises(DataError, match=r"the archive has no openstack_dashboard/locale/de/LC_MESSAGES/django\.po"):
@@ -95,7 +95,7 @@ class TestConvert:
         assert (tmp_path / "my.de").read_text("utf-8") == "Datenträger %s ist weg.\nZwei Zeilen in einer\n"
         assert "2 messages" in capsys.readouterr().out
 
-    def test_one_that_is_not_there_is_named(self, tmp_path: Path) -> None:
+    def test_a_missing_catalogue_file_is_named(self, tmp_path: Path) -> None:
         (tmp_path / "de.po").touch()
         with pytest.raises(DataError, match=r"there is no file .*dee\.po; did you mean 'de\.po'\?"):
             messages.convert(tmp_path / "dee.po", tmp_path / "my", ("en", "de"))

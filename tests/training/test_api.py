@@ -1,4 +1,4 @@
-"""`heedful.train` and `heedful.resume`: all that the command does, from Python."""
+"""`heedful.train` and `heedful.resume` do everything that the command does."""
 
 import logging
 import signal
@@ -15,7 +15,7 @@ from heedful.errors import ConfigError, FolderError
 from heedful.storage.run_folder import RunFolder
 from heedful.training.events import Event, Finished, Saved, Started, StepDone, Validated
 
-# As the command line takes them, and as Python does.
+# In the form that the command line takes, and in the form that Python takes.
 SHORT = ("train.max_steps=6", "train.validate_every=3", "train.save_every=3", "train.batch_tokens=300")
 SETTINGS: dict[str, Any] = {
     "model": {"preset": "modern", "d_model": 32, "d_ff": 64, "num_heads": 2, "encoder_layers": 1, "decoder_layers": 1},
@@ -28,7 +28,7 @@ SETTINGS: dict[str, Any] = {
 }
 
 
-class Hears:
+class RecordingReporter:
     """Keeps the sentences of a training."""
 
     def __init__(self) -> None:
@@ -91,7 +91,7 @@ def test_python_and_the_command_train_the_same_bits(pairs: tuple[Path, Path], tm
 
 
 def test_every_event_is_passed_on_and_sentences_are_reported(pairs: tuple[Path, Path], tmp_path: Path) -> None:
-    heard, seen = Hears(), list[Event]()
+    heard, seen = RecordingReporter(), list[Event]()
     source, target = pairs
     heedful.train(
         source=source,
@@ -169,7 +169,7 @@ def test_a_second_ctrl_c_stops_at_once_and_frees_the_folder(pairs: tuple[Path, P
 
 
 def test_ctrl_c_before_the_first_step_stops_at_once(pairs: tuple[Path, Path], tmp_path: Path) -> None:
-    class Presses(Hears):
+    class Presses(RecordingReporter):
         def say(self, sentence: str) -> None:
             signal.raise_signal(signal.SIGINT)
 

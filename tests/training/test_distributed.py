@@ -1,4 +1,4 @@
-"""Several processes train like one: the same losses, nothing twice, nothing lost, whatever happens to one of them."""
+"""Several processes train like one, and survive the loss of a process."""
 
 import json
 import os
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at proces
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 ROUNDING = 1e-5
 LONG = ("train.max_steps=60", "train.save_every=7", "train.validate_every=25")
-# Every batch has its own number of pairs, and one has a single pair: three of four parts are empty.
+# Batches differ in their number of pairs, and one has a single pair, so three of its four parts are empty.
 UNEVEN = ("data.hold_out=0", "train.batch_tokens=60", "train.accumulate=2", "model.dropout=0.1", "train.max_steps=8")
 
 
@@ -46,7 +46,7 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def options(pairs: Path, run: Path, *settings: str) -> list[str]:
-    """What `heedful train` needs for a training that has everything to remember."""
+    """Arguments of `heedful train` for a training with every kind of state."""
     files = ("--source", pairs / "train.en", "--target", pairs / "train.de")
     valid = ("--valid-source", pairs / "valid.en", "--valid-target", pairs / "valid.de")
     given = (part for setting in ("model.preset=paper", *WHOLE, *settings) for part in ("--set", setting))
@@ -59,14 +59,14 @@ def uneven(pairs: Path, run: Path) -> list[str]:
 
 
 def begun_with(pairs: Path, run: Path, parent: Path, *settings: str) -> list[str]:
-    """A training that begins with another's model."""
+    """A training that starts from an existing model."""
     files = ("--source", pairs / "uneven.en", "--target", pairs / "uneven.de", "--init", parent, "--out", run)
     wanted = ("train.threads=1", "train.max_steps=6", "train.validate_every=3", "data.hold_out=5", *settings)
     return list(map(str, ["train", *files, *(part for setting in wanted for part in ("--set", setting))]))
 
 
 def changing(pairs: Path, run: Path, first: str, then: str) -> list[list[str]]:
-    """A training that stops and goes on, perhaps in another way."""
+    """A training that stops and resumes, possibly with other settings."""
     more = ["--set", "train.max_steps=13", "--set", f"train.parallel={then}"]
     half = options(pairs, run, f"train.parallel={first}", "train.clip_norm=0.5", "train.max_steps=6")
     return [half, ["train", "--resume", str(run), *more]]
@@ -80,7 +80,7 @@ class Job:
     log: Path
 
     def workers(self) -> dict[int, int]:
-        """The process id of each number."""
+        """The process id of each rank."""
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
         found: dict[int, int] = {}
         for child in children:
@@ -101,14 +101,14 @@ class Job:
         self.wait_for(f'"event": "StepDone", "step": {step},', run / "events.jsonl")
 
     def end(self) -> tuple[int, str]:
-        """Its exit code and all that was said."""
+        """The exit code and all output."""
         code = self.process.wait(timeout=600)
         return code, self.log.read_text(encoding="utf-8")
 
 
 @contextmanager
 def torchrun(folder: Path, plan: Sequence[list[str]], *more: str) -> Iterator[Job]:
-    """Two processes that each run these commands one after another."""
+    """Two processes that run these commands one after another."""
     (folder / "plan").write_text("".join(json.dumps(arguments) + "\n" for arguments in plan))
     program = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", *more]
     places = os.pathsep.join(filter(None, [str(EXAMPLES), os.environ.get("PYTHONPATH")]))
@@ -127,19 +127,19 @@ def torchrun(folder: Path, plan: Sequence[list[str]], *more: str) -> Iterator[Jo
 
 @pytest.fixture(scope="module")
 def interrupted(pairs: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """A run of two processes of which one got SIGTERM, and what they said."""
+    """A run of two processes, one of which got SIGTERM, and their output."""
     folder = tmp_path_factory.mktemp("interrupted")
     with torchrun(folder, [options(pairs, folder / "run", *LONG)]) as job:
         job.wait_for_step(folder / "run", 10)
         os.kill(job.workers()[1], signal.SIGTERM)
         code, said = job.end()
-    assert code == 1  # torchrun's own, whatever its workers' is
+    assert code == 1  # torchrun's own code, whatever its workers return
     return folder / "run", said
 
 
 @pytest.fixture(scope="module")
 def runs(pairs: Path, interrupted: tuple[Path, str], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One process's trainings, and those of two, which share a start of torchrun because that takes longest."""
+    """Trainings in one process and in two; the latter share one start of torchrun, which takes longest."""
     folder = tmp_path_factory.mktemp("runs")
     with toy.plain_log():
         assert toy.run(*options(pairs, folder / "one")).code == 0
@@ -181,14 +181,14 @@ def losses(run: Path, kind: str = "StepDone") -> list[float]:
 def test_two_processes_have_the_losses_of_one(runs: Path, one: str, two: str) -> None:
     assert steps_logged(runs / two) == steps_logged(runs / one)
     assert losses(runs / two) == pytest.approx(losses(runs / one), abs=ROUNDING)
-    # A run that ended and was asked for more has validated its first end too.
+    # A run that ended and got more steps has also validated its first end.
     validated = {event["step"]: event["loss"] for event in toy.events(runs / two, "Validated")}
     for event in toy.events(runs / one, "Validated"):
         assert validated[event["step"]] == pytest.approx(event["loss"], abs=ROUNDING)
 
 
 @pytest.mark.parametrize("two", ["tuned-two", "tuned-shards"])
-def test_two_processes_begin_with_the_same_model(runs: Path, two: str) -> None:
+def test_two_processes_start_with_the_same_model(runs: Path, two: str) -> None:
     for kind in ("StepDone", "Validated"):
         assert losses(runs / two, kind) == pytest.approx(losses(runs / "tuned-one", kind), abs=1e-4)
     assert [event["step"] for event in toy.events(runs / two, "Validated")] == [0, 3, 6]
@@ -210,7 +210,7 @@ def test_only_one_process_logs(runs: Path) -> None:
 
 
 @pytest.mark.parametrize("parts", [1, 3])
-def test_every_process_gets_other_pairs_and_all_of_them_once(runs: Path, parts: int) -> None:
+def test_every_pair_goes_to_exactly_one_process(runs: Path, parts: int) -> None:
     corpora = [Corpus(runs / "one" / "data" / f"train-{variant}") for variant in range(2)]
     seen: list[int] = []
     tokens = []
@@ -224,13 +224,13 @@ def test_every_process_gets_other_pairs_and_all_of_them_once(runs: Path, parts: 
     assert tokens[0] == tokens[1] == tokens[2]
 
 
-def test_parts_of_weights_train_like_copies(runs: Path) -> None:
+def test_sharded_weights_train_like_replicated_ones(runs: Path) -> None:
     assert losses(runs / "shards") == pytest.approx(losses(runs / "copies"), abs=1e-4)
     assert losses(runs / "shards", "Validated") == pytest.approx(losses(runs / "copies", "Validated"), abs=1e-4)
     norms = [[event["gradient_norm"] for event in toy.events(runs / run, "StepDone")] for run in ("shards", "copies")]
     assert norms[0] == pytest.approx(norms[1], rel=1e-4)
     assert toy.last_checkpoint(runs / "shards").keys() == toy.last_checkpoint(runs / "copies").keys()
-    # Not all weights: what a key is biased by never matters, so Adam makes much of its rounding.
+    # Not all weights: the bias of a key has no effect, so Adam amplifies its rounding errors.
     shards, copies = toy.weights(runs / "shards"), toy.weights(runs / "copies")
     assert shards.keys() == copies.keys()
     name = "target_embedding.weight"
@@ -239,27 +239,27 @@ def test_parts_of_weights_train_like_copies(runs: Path) -> None:
     assert Translator.load(runs / "shards").translate(sentence) == Translator.load(runs / "copies").translate(sentence)
 
 
-def test_parts_of_weights_go_on_as_parts_to_the_same_bits(runs: Path) -> None:
+def test_a_sharded_run_resumes_to_the_same_bits(runs: Path) -> None:
     assert losses(runs / "shards-shards") == losses(runs / "shards")
     assert toy.same_bits(toy.last_checkpoint(runs / "shards-shards"), toy.last_checkpoint(runs / "shards"))
 
 
 @pytest.mark.parametrize("run", ["shards-copies", "copies-shards"])
-def test_parts_become_copies_and_copies_parts(runs: Path, run: str) -> None:
+def test_a_sharded_run_can_resume_replicated_and_the_reverse(runs: Path, run: str) -> None:
     assert steps_logged(runs / run) == list(range(1, 14))
     assert losses(runs / run) == pytest.approx(losses(runs / "copies"), abs=1e-4)
     counts = [t for name, t in toy.last_checkpoint(runs / run).items() if name.startswith("optimizer.step.")]
     assert set(map(float, counts)) == {13.0}
 
 
-def test_a_checkpoint_of_parts_has_one_file_of_weights_and_no_parts(runs: Path) -> None:
+def test_a_sharded_checkpoint_also_has_one_file_with_all_weights(runs: Path) -> None:
     written = runs / "shards" / "checkpoints" / "step-00000013"
     names = ["manifest.json", "state.json", "tensors.safetensors", "whole.safetensors"]
     assert sorted(path.name for path in written.iterdir()) == names
     assert sorted(json.loads((written / "manifest.json").read_text())["files"]) == names[1:]
 
 
-def test_parts_of_weights_go_on_in_one_process(runs: Path, tmp_path: Path) -> None:
+def test_a_sharded_run_resumes_in_one_process(runs: Path, tmp_path: Path) -> None:
     copytree(runs / "shards", tmp_path / "run")
     with toy.plain_log():
         ran = toy.run("train", "--resume", tmp_path / "run", "--set", "train.max_steps=15")
@@ -268,7 +268,7 @@ def test_parts_of_weights_go_on_in_one_process(runs: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("name", ["tensors.safetensors", "whole.safetensors"])
-def test_a_damaged_checkpoint_of_parts_is_passed_over(runs: Path, tmp_path: Path, name: str) -> None:
+def test_a_damaged_sharded_checkpoint_is_skipped(runs: Path, tmp_path: Path, name: str) -> None:
     run = tmp_path / "run"
     copytree(runs / "shards", run)
     file = run / "checkpoints" / "step-00000013" / name
@@ -282,7 +282,7 @@ def test_a_damaged_checkpoint_of_parts_is_passed_over(runs: Path, tmp_path: Path
     assert losses(run) == pytest.approx(losses(runs / "shards"), abs=1e-4)
 
 
-def test_a_signal_to_one_process_saves_in_all_and_is_resumed_to_the_same_bits(
+def test_a_signal_to_one_process_stops_all_and_the_run_resumes_to_the_same_bits(
     runs: Path, interrupted: tuple[Path, str]
 ) -> None:
     run, said = interrupted
@@ -292,9 +292,7 @@ def test_a_signal_to_one_process_saves_in_all_and_is_resumed_to_the_same_bits(
     assert_same(run, runs / "whole")
 
 
-def test_torchrun_starts_a_killed_training_again_which_ends_in_the_same_bits(
-    pairs: Path, runs: Path, tmp_path: Path
-) -> None:
+def test_a_training_that_torchrun_restarts_ends_with_the_same_bits(pairs: Path, runs: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     with torchrun(tmp_path, [options(pairs, run, *LONG)], "--max-restarts", "3") as job:
         job.wait_for_step(run, 20)
@@ -306,7 +304,7 @@ def test_torchrun_starts_a_killed_training_again_which_ends_in_the_same_bits(
     assert_same(run, runs / "whole")
 
 
-def test_a_folder_that_was_there_before_is_refused_after_a_restart_too(runs: Path, pairs: Path, tmp_path: Path) -> None:
+def test_a_folder_that_existed_before_is_still_refused_after_a_restart(runs: Path, pairs: Path, tmp_path: Path) -> None:
     before = (runs / "two" / "events.jsonl").read_bytes()
     with torchrun(tmp_path, [options(pairs, runs / "two")], "--max-restarts", "1") as job:
         code, said = job.end()
@@ -323,7 +321,7 @@ def test_a_process_that_hangs_is_named(pairs: Path, tmp_path: Path) -> None:
         stopped = job.workers()[1]
         os.kill(stopped, signal.SIGSTOP)
         job.wait_for("process 1 did not answer within train.timeout_minutes = 0.1 at step ")
-        os.kill(stopped, signal.SIGKILL)  # torchrun would wait for half a minute before it does so
+        os.kill(stopped, signal.SIGKILL)  # torchrun itself would wait half a minute before that
         code, said = job.end()
     assert code == 1
     assert "continue with --resume" in said
@@ -332,12 +330,12 @@ def test_a_process_that_hangs_is_named(pairs: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "others"),
     [
-        ("Operation timed out!", True),  # of an operation's own wait, which races with the timeout of its group
+        ("Operation timed out!", True),  # the timeout of one operation, which races with that of its group
         ("[gloo/transport/tcp/unbound_buffer.cc:81] Timed out waiting 6000ms for recv operation to complete", True),
         ("mat1 and mat2 shapes cannot be multiplied", False),
     ],
 )
-def test_who_does_not_answer_is_told_from_a_mistake_of_our_own(words: str, others: bool) -> None:
+def test_a_lost_process_is_distinguished_from_other_errors(words: str, others: bool) -> None:
     assert process_group._is_connection_error(RuntimeError(words)) is others
 
 

@@ -1,4 +1,4 @@
-"""A training that begins with an existing model: what it takes over, refuses, tells, and how it goes on."""
+"""Fine-tuning: the settings that it inherits and refuses, its messages, and how it resumes."""
 
 import json
 from collections.abc import Iterator
@@ -40,7 +40,7 @@ def tune(parent: Path, text: Path, out: Path, *settings: str) -> toy.Ran:
 
 @pytest.fixture(scope="module")
 def tuned(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """A run that began with the trained model, and what was said."""
+    """A run that started from the trained model, and its messages."""
     out = tmp_path_factory.mktemp("tuned") / "mine"
     with toy.plain_log():
         ran = tune(trained / "run", trained / "few", out, "model.dropout=0.1")
@@ -48,10 +48,10 @@ def tuned(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path
     return out, ran.err
 
 
-# What it takes over
+# Inherited settings
 
 
-def test_the_new_run_has_the_networks_and_the_vocabulary_of_the_old(trained: Path, tuned: tuple[Path, str]) -> None:
+def test_the_new_run_has_the_parents_network_and_vocabulary(trained: Path, tuned: tuple[Path, str]) -> None:
     old, new = RunFolder.open(trained / "run"), RunFolder.open(tuned[0])
     before, after = old.experiment(), new.experiment()
     assert after.text == before.text
@@ -66,7 +66,7 @@ def taken(parent: RunFolder) -> dict[str, dict[str, object]]:
     return inherit_settings(parent, {})
 
 
-def test_it_is_judged_before_the_first_step_as_the_old_model_is(trained: Path, tuned: tuple[Path, str]) -> None:
+def test_it_validates_before_the_first_step_like_the_parent(trained: Path, tuned: tuple[Path, str]) -> None:
     first = toy.events(tuned[0], "Validated")[0]
     model, valid = RunFolder.open(trained / "run").model(), Corpus(tuned[0] / "data" / "valid")
     batch = RunFolder.open(tuned[0]).experiment().train.batch_tokens
@@ -76,7 +76,7 @@ def test_it_is_judged_before_the_first_step_as_the_old_model_is(trained: Path, t
     assert "before the first step: validation perplexity" in tuned[1]
 
 
-def test_its_loss_is_at_once_below_that_of_a_training_from_scratch(
+def test_its_first_loss_is_below_that_of_a_training_from_scratch(
     trained: Path, tuned: tuple[Path, str], tmp_path: Path
 ) -> None:
     files = ("--source", trained / "few.en", "--target", trained / "few.de", "--out", tmp_path / "run")
@@ -85,7 +85,7 @@ def test_its_loss_is_at_once_below_that_of_a_training_from_scratch(
     assert ours[0]["loss"] < 0.5 * scratch[-1]["loss"]
 
 
-def test_every_choice_is_told(tuned: tuple[Path, str]) -> None:
+def test_every_choice_is_reported(tuned: tuple[Path, str]) -> None:
     said = tuned[1]
     assert "its weights, network and vocabulary are kept" in said
     assert "held out: about 12 pairs to validate on" in said
@@ -100,7 +100,7 @@ def test_every_choice_is_told(tuned: tuple[Path, str]) -> None:
     assert "warning" not in said
 
 
-def test_the_folder_tells_where_it_comes_from(trained: Path, tuned: tuple[Path, str]) -> None:
+def test_the_folder_names_its_parent(trained: Path, tuned: tuple[Path, str]) -> None:
     parent = json.loads(toy.run("info", tuned[0], "--json").out)["parent"]
     assert parent["model"] == str(trained / "run")
     assert parent["weights"] == RunFolder.open(trained / "run").note()
@@ -110,21 +110,23 @@ def test_the_folder_tells_where_it_comes_from(trained: Path, tuned: tuple[Path, 
     assert str(trained) not in card
 
 
-def test_what_it_began_with_stays_usable_inside(trained: Path, tuned: tuple[Path, str]) -> None:
+def test_the_copy_of_the_parent_can_be_used(trained: Path, tuned: tuple[Path, str]) -> None:
     assert toy.same_bits(toy.weights(tuned[0] / "parent"), toy.weights(trained / "run"))
     sentence = toy.sentences(1, seed=3)[0]
     before = toy.run("translate", tuned[0] / "parent", sentence)
     assert before.lines == [toy.translated(sentence)]
 
 
-def test_a_tuned_model_can_be_tuned_again_and_knows_all_its_ancestors(tuned: tuple[Path, str], tmp_path: Path) -> None:
+def test_a_fine_tuned_model_can_be_fine_tuned_again_and_lists_all_ancestors(
+    tuned: tuple[Path, str], tmp_path: Path
+) -> None:
     noted = copy_parent_model(RunFolder.create(tmp_path / "run"), str(tuned[0]))
     first = RunFolder.open(tuned[0]).about()["parent"]
     assert noted["parent"] == first
     assert inherit_settings(RunFolder.open(tuned[0]), {})["train"].get("init") is None
 
 
-def test_a_pruned_model_can_be_trained_on(trained: Path, tmp_path: Path) -> None:
+def test_a_pruned_model_can_be_fine_tuned(trained: Path, tmp_path: Path) -> None:
     test = ("--source", trained / "test.en", "--target", trained / "test.de")
     assert toy.run("prune", trained / "run", "--keep", 0.7, *test, "--out", tmp_path / "pruned").code == 0
     ran = tune(tmp_path / "pruned", trained / "few", tmp_path / "run", "train.max_steps=2")
@@ -135,7 +137,7 @@ def test_a_pruned_model_can_be_trained_on(trained: Path, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("kind", ["checkpoint", "export"])
-def test_a_checkpoint_and_an_export_can_be_begun_with(trained: Path, tmp_path: Path, kind: str) -> None:
+def test_a_checkpoint_and_an_export_can_be_fine_tuned(trained: Path, tmp_path: Path, kind: str) -> None:
     if kind == "export":
         pytest.importorskip("ctranslate2")
         parent = tmp_path / "exported"
@@ -154,10 +156,10 @@ def test_a_checkpoint_and_an_export_can_be_begun_with(trained: Path, tmp_path: P
     assert pieces == {"source": 1.0, "target": 1.0}
 
 
-# What it chooses
+# Choices
 
 
-def test_the_rate_is_a_tenth_of_the_highest_of_any_schedule_and_not_lowered_twice() -> None:
+def test_the_rate_is_a_tenth_of_the_parents_peak_and_is_not_lowered_twice() -> None:
     found = CorpusStatistics(1000, 12_000, 3000)
     peaked = make_experiment({"train": {"schedule": "cosine", "learning_rate": 0.004}})
     tables = choose_finetuning_settings(found, peaked, "cpu", {}, hold_out=True).tables
@@ -172,7 +174,7 @@ def test_the_rate_is_a_tenth_of_the_highest_of_any_schedule_and_not_lowered_twic
 
 
 @pytest.mark.parametrize(("pairs", "held_out"), [(50, 5), (5000, 200), (30_000, 600), (10**6, 1000)])
-def test_more_text_is_read_less_often(pairs: int, held_out: int) -> None:
+def test_more_text_means_fewer_epochs(pairs: int, held_out: int) -> None:
     chosen = choose_finetuning_settings(
         CorpusStatistics(pairs, 12 * pairs, 5000), Experiment(), "cpu", {}, hold_out=True
     ).tables
@@ -184,7 +186,7 @@ def test_more_text_is_read_less_often(pairs: int, held_out: int) -> None:
     assert 5 <= train["validate_every"] <= max(5, train["max_steps"] / 20)
 
 
-# What it refuses and warns of
+# Errors and warnings
 
 
 @pytest.mark.parametrize(
@@ -197,7 +199,9 @@ def test_more_text_is_read_less_often(pairs: int, held_out: int) -> None:
         ("task=copy", "task is copy, but the model in PARENT has translation"),
     ],
 )
-def test_what_the_weights_do_not_fit_is_refused(trained: Path, tmp_path: Path, setting: str, sentence: str) -> None:
+def test_settings_that_do_not_fit_the_weights_are_refused(
+    trained: Path, tmp_path: Path, setting: str, sentence: str
+) -> None:
     ran = tune(trained / "run", trained / "few", tmp_path / "run", setting)
     assert ran.code == 2
     assert sentence.replace("PARENT", str(trained / "run")) in ran.err
@@ -205,14 +209,14 @@ def test_what_the_weights_do_not_fit_is_refused(trained: Path, tmp_path: Path, s
     assert not (tmp_path / "run").exists()
 
 
-def test_a_model_that_is_not_there_is_named(trained: Path, tmp_path: Path) -> None:
+def test_a_missing_model_is_named(trained: Path, tmp_path: Path) -> None:
     ran = tune(tmp_path / "nowhere", trained / "few", tmp_path / "run")
     assert ran.code == 2
     assert f"no run folder {tmp_path / 'nowhere'}" in ran.err
     assert not (tmp_path / "run").exists()
 
 
-def test_a_resumed_run_cannot_begin_with_another_model(trained: Path, tuned: tuple[Path, str]) -> None:
+def test_a_resumed_run_cannot_change_its_parent(trained: Path, tuned: tuple[Path, str]) -> None:
     ran = toy.run("train", "--resume", tuned[0], "--init", trained / "run")
     assert ran.code == 2
     assert "leave out recipe, files, --init and --out" in ran.err
@@ -227,7 +231,7 @@ def test_a_resumed_run_cannot_begin_with_another_model(trained: Path, tuned: tup
         (("", ""), ""),
     ],
 )
-def test_other_languages_are_warned_of(trained: Path, languages: tuple[str, str], warning: str) -> None:
+def test_different_languages_give_a_warning(trained: Path, languages: tuple[str, str], warning: str) -> None:
     data = DataConfig(source_language=languages[0], target_language=languages[1])
     named, said = inherit_languages(data, RunFolder.open(trained / "run"))
     assert said.endswith(warning)
@@ -235,28 +239,28 @@ def test_other_languages_are_warned_of(trained: Path, languages: tuple[str, str]
     assert (named.source_language, named.target_language) == (languages[0] or "en", languages[1] or "de")
 
 
-def test_pieces_are_counted_without_the_end_of_the_sentence(trained: Path) -> None:
+def test_the_end_of_the_sentence_is_not_counted_as_a_piece(trained: Path) -> None:
     tokenizers = RunFolder.open(trained / "run").tokenizers()
     known = toy.sentences(2, seed=4)
     pairs = [Pair(known[0], known[0] + " xyz"), Pair(known[1], known[1])]
     words = sum(len(line.split()) for line in known)
-    spelt = 4  # "xyz" and its space, byte by byte
+    spelt = 4  # "xyz" and its space, one piece per byte
     assert count_pieces_per_word(tokenizers, TRANSLATION, pairs) == {
         "source": 1.0,
         "target": round((words + spelt) / (words + 1), 3),
     }
 
 
-# A text that the model cannot gain from
+# Text that does not help the model
 
 
-def test_foreign_words_are_warned_of_and_a_training_that_gains_nothing_changes_nothing(
+def test_foreign_words_give_a_warning_and_a_training_without_a_gain_keeps_the_parent(
     trained: Path, tmp_path: Path
 ) -> None:
     source = toy.sentences(60, seed=5)
     toy.write_lines(tmp_path / "odd.en", [line.upper() for line in source])
     toy.write_lines(tmp_path / "odd.de", [toy.translated(line) for line in source])
-    # A step that is far too large: nothing validates better than the beginning.
+    # The learning rate is far too high: no validation is better than the first.
     ran = tune(trained / "run", tmp_path / "odd", tmp_path / "run", "train.learning_rate=30", "train.clip_norm=0")
     assert ran.code == 0, ran.err
     assert "warning: the model's vocabulary, which cannot change, does not fit this text well" in ran.err
@@ -266,7 +270,7 @@ def test_foreign_words_are_warned_of_and_a_training_that_gains_nothing_changes_n
     assert toy.same_bits(toy.weights(tmp_path / "run"), toy.weights(trained / "run"))
 
 
-def test_text_too_small_to_validate_on_is_warned_of(trained: Path, tmp_path: Path) -> None:
+def test_text_too_small_to_validate_on_gives_a_warning(trained: Path, tmp_path: Path) -> None:
     source = toy.sentences(8, seed=5)
     toy.write_lines(tmp_path / "few.en", source)
     toy.write_lines(tmp_path / "few.de", [toy.translated(line) for line in source])
@@ -276,7 +280,7 @@ def test_text_too_small_to_validate_on_is_warned_of(trained: Path, tmp_path: Pat
     assert "model: last, step 2" in ran.err
 
 
-def test_a_gain_is_told(trained: Path, tmp_path: Path) -> None:
+def test_a_gain_is_reported(trained: Path, tmp_path: Path) -> None:
     source = toy.sentences(60, seed=6)
     toy.write_lines(tmp_path / "plain.en", source)
     known = toy.dictionary()
@@ -289,7 +293,7 @@ def test_a_gain_is_told(trained: Path, tmp_path: Path) -> None:
     assert f" -> {validations[-1]['perplexity']:.2f}, BLEU {validations[0]['score']:.2f} -> " in ran.err
 
 
-# How it goes on
+# Resuming
 
 
 def begun_with(parent: Path, text: Path) -> Experiment:
@@ -301,7 +305,7 @@ def begun_with(parent: Path, text: Path) -> Experiment:
     return make_experiment(tables, inherit_settings(RunFolder.open(parent), tables))
 
 
-def test_it_resumes_to_the_bit_without_the_model_that_it_began_with(trained: Path, tmp_path: Path) -> None:
+def test_it_resumes_to_the_bit_without_its_parent(trained: Path, tmp_path: Path) -> None:
     parent = tmp_path / "parent"
     copytree(trained / "run", parent)
     wanted = begun_with(parent, trained / "few")
@@ -314,7 +318,7 @@ def test_it_resumes_to_the_bit_without_the_model_that_it_began_with(trained: Pat
         assert [event["step"] for event in toy.events(drive.folder, "Validated")] == [0, 4, 8, 12]
 
 
-def test_a_preparation_that_was_cut_short_needs_that_model_no_more(trained: Path, tmp_path: Path) -> None:
+def test_an_interrupted_preparation_resumes_without_the_parent(trained: Path, tmp_path: Path) -> None:
     parent, text = tmp_path / "parent", trained / "few"
     copytree(trained / "run", parent)
     wanted = begun_with(parent, text)
@@ -328,7 +332,7 @@ def test_a_preparation_that_was_cut_short_needs_that_model_no_more(trained: Path
     assert run.about()["parent"] == RunFolder(tmp_path / "whole").about()["parent"]
 
 
-def test_a_damaged_copy_of_that_model_is_refused(trained: Path, tmp_path: Path) -> None:
+def test_a_damaged_copy_of_the_parent_is_refused(trained: Path, tmp_path: Path) -> None:
     from heedful.errors import FolderError
 
     run = RunFolder.create(tmp_path / "run")
@@ -341,7 +345,7 @@ def test_a_damaged_copy_of_that_model_is_refused(trained: Path, tmp_path: Path) 
         run.parent().model()
 
 
-def test_a_recipe_can_name_the_model_and_is_filled_up_by_what_is_chosen(trained: Path, tmp_path: Path) -> None:
+def test_a_recipe_can_name_the_parent_and_the_rest_is_chosen(trained: Path, tmp_path: Path) -> None:
     recipe = tmp_path / "recipe.toml"
     text = f'[data]\nsource = "{trained}/few.en"\ntarget = "{trained}/few.de"\n'
     recipe.write_text(f'{text}[train]\ninit = "{trained}/run"\nmax_steps = 2\nthreads = 1\n', encoding="utf-8")
@@ -351,6 +355,6 @@ def test_a_recipe_can_name_the_model_and_is_filled_up_by_what_is_chosen(trained:
     assert (train.max_steps, train.learning_rate, train.schedule) == (2, 0.001, "cosine")
 
 
-def test_what_cannot_be_a_name_is_refused_as_any_other_value(trained: Path) -> None:
+def test_a_wrong_type_of_name_is_refused_like_any_other_value(trained: Path) -> None:
     with pytest.raises(ConfigError, match=r"train\.init must be a string, but is 5 instead"):
         make_experiment({"train": {"init": 5}})

@@ -1,4 +1,4 @@
-"""Gradients: the same whoever works them out, and however the update is split."""
+"""Gradients do not depend on the number of workers or on how an update is split."""
 
 from dataclasses import replace
 
@@ -42,14 +42,14 @@ def assert_near(one: dict[str, Tensor], other: dict[str, Tensor]) -> None:
 
 @pytest.mark.parametrize("groups", [([0, 1], [2, 3, 4]), ([4, 0], [3], [1, 2]), ([0], [1], [2], [3], [4])])
 @pytest.mark.parametrize("workers", [1, 2, 3])
-def test_the_split_does_not_matter_dropout_included(groups: tuple[list[int], ...], workers: int) -> None:
+def test_the_split_changes_nothing_not_even_dropout(groups: tuple[list[int], ...], workers: int) -> None:
     model = fresh(CONFIG)
     whole = result(model, SequentialGradients(model, OBJECTIVE)(update_of(*parts([0, 1, 2, 3, 4])), 7))
     split = result(model, make_gradients(model, OBJECTIVE, workers)(update_of(*parts(*groups)), 7))
     assert_near(whole, split)
 
 
-def test_workers_give_the_same_bits_again() -> None:
+def test_workers_give_the_same_bits_every_time() -> None:
     found = []
     for _ in range(2):
         model = fresh(CONFIG)
@@ -66,7 +66,7 @@ def test_fewer_parts_than_workers_are_enough() -> None:
     assert_near(whole, result(model, gradients(update_of(*parts([1])), 7)))
 
 
-def test_workers_follow_the_weights_and_leave_no_gradient_behind() -> None:
+def test_workers_see_new_weights_and_leave_no_gradients_behind() -> None:
     model = fresh(CONFIG)
     gradients = ThreadedGradients(model, OBJECTIVE, 2)
     update = update_of(*parts([0, 1], [2, 3, 4]))
@@ -79,7 +79,7 @@ def test_workers_follow_the_weights_and_leave_no_gradient_behind() -> None:
     assert_near(second, result(model, SequentialGradients(model, OBJECTIVE)(update, 7)))
 
 
-def test_what_goes_wrong_in_a_worker_is_heard() -> None:
+def test_an_error_in_a_worker_is_raised() -> None:
     model = fresh(CONFIG)
     gradients = ThreadedGradients(model, OBJECTIVE, 2)
     broken = replace(parts([0])[0], source=torch.tensor([99, 99, 99, 99]))
@@ -95,13 +95,13 @@ def test_dropout_depends_on_seed_update_and_pair(changed: dict[str, int]) -> Non
     assert all(0 <= key < 2**32 for key in keys)
 
 
-def test_a_processor_has_a_worker_for_each_thread() -> None:
+def test_a_cpu_has_a_worker_for_each_thread() -> None:
     threads = torch.get_num_threads()
     assert count_workers(torch.device("cpu")) == min(threads, 8)
     assert count_workers(torch.device("cuda")) == 1
 
 
-def test_threads_are_shared_for_a_while() -> None:
+def test_threads_are_divided_inside_the_context() -> None:
     before = torch.get_num_threads()
     torch.set_num_threads(4)
     try:
@@ -112,7 +112,7 @@ def test_threads_are_shared_for_a_while() -> None:
         torch.set_num_threads(before)
 
 
-def test_pages_are_kept_where_the_c_library_can(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_freed_memory_is_kept_if_the_c_library_can(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[tuple[int, int]] = []
 
     class Glibc:

@@ -1,4 +1,4 @@
-"""The training loop: what an update is made of, what never reaches the weights, and that it learns."""
+"""The training loop: the parts of an update, NaN and infinity, events, and learning."""
 
 import itertools
 import json
@@ -68,7 +68,7 @@ class TestAccumulation:
 
     @pytest.mark.parametrize("sizes", [(2, 3), (1, 4), (1, 3, 1)])
     def test_parts_of_an_update_give_the_loss_and_gradients_of_the_whole(self, sizes: tuple[int, ...]) -> None:
-        """Divided by the tokens of all parts together, not by those of each."""
+        """They are divided by the tokens of all parts together, not by those of each part."""
         model = shaken(SMALL).double()
         whole = add_gradients(model, self.parts(5))
         gradients = {name: p.grad for name, p in model.named_parameters()}
@@ -78,7 +78,7 @@ class TestAccumulation:
             torch.testing.assert_close(parameter.grad, gradients[name])
 
     def test_the_loss_is_a_mean_over_target_tokens(self) -> None:
-        """A model without weights thinks every type equally likely."""
+        """A model whose weights are zero finds all tokens equally likely."""
         model = fresh(SMALL)
         with torch.no_grad():
             model.target_embedding.weight.zero_()
@@ -98,7 +98,7 @@ class TestGradientNorm:
         assert model.weight.grad is not None
         assert model.weight.grad.tolist() == [[3.0, 4.0]]
 
-    def test_clipping_scales_all_down_to_the_limit_and_tells_the_norm_before(self) -> None:
+    def test_clipping_scales_gradients_down_to_the_limit_and_returns_the_norm_before(self) -> None:
         model = self.model()
         assert gradient_norm(model, 2.0) == pytest.approx(13.0)
         assert gradient_norm(model, 0.0) == pytest.approx(2.0, rel=1e-5)
@@ -110,7 +110,7 @@ class TestGradientNorm:
 
 
 class TestSteps:
-    def test_an_event_tells_the_update(self) -> None:
+    def test_an_event_describes_the_update(self) -> None:
         state = learner_of(fresh(SMALL), CONFIG)
         batch, other = example([4, 2], [5, 3]), example([3], [6])
         events = list(steps_of(state, [update_of(batch, other, epoch=2, then=Position(2, 7))], 12, CONFIG))
@@ -123,7 +123,7 @@ class TestSteps:
         assert event.gradient_norm > 0.0
         assert (state.step, state.position) == (1, Position(2, 7))
 
-    def test_it_does_no_work_before_it_is_asked(self) -> None:
+    def test_nothing_happens_before_the_first_event_is_requested(self) -> None:
         state = learner_of(fresh(SMALL), CONFIG)
         before = weights_of(state.model)
         steps = steps_of(state, updates_of(example([4], [5]), example([3], [6])), 12, CONFIG)
@@ -132,7 +132,7 @@ class TestSteps:
         assert state.step == 1
         assert not same_bits(before, weights_of(state.model))
 
-    def test_the_rate_of_each_update_is_the_schedules(self) -> None:
+    def test_each_update_uses_the_rate_of_the_schedule(self) -> None:
         config = TrainConfig(warmup_steps=2)
         state = learner_of(fresh(SMALL), config)
         state.step = 1  # resumed
@@ -176,7 +176,7 @@ class TestSteps:
 
 class TestNotFinite:
     def poisoned(self, on_non_finite: OnNonFinite, times: int) -> tuple[TrainingState, TrainConfig]:
-        """A state some of whose weights get NaN for their gradient, the first so many times."""
+        """A state in which some gradients are NaN, the first `times` times."""
         config = replace(CONFIG, on_non_finite=on_non_finite, clip_norm=1.0)
         state = learner_of(fresh(SMALL), config, decay=0.9)
         calls: list[int] = []
@@ -223,7 +223,7 @@ class TestNotFinite:
         assert all(weight.isfinite().all() for weight in after.values())
 
     @pytest.mark.parametrize("value", [math.nan, math.inf])
-    def test_a_loss_that_is_no_number_is_refused_too(self, value: float) -> None:
+    def test_a_loss_of_nan_is_refused_too(self, value: float) -> None:
         state = learner_of(fresh(SMALL), CONFIG)
         with torch.no_grad():
             state.model.get_parameter("decoder.1.feed_forward.outer.bias")[3] = value
@@ -253,12 +253,12 @@ class TestEvents:
         ],
         ids=lambda event: type(event).__name__,
     )
-    def test_every_kind_comes_back_as_it_went(self, event: Started | Validated | Saved | Finished) -> None:
+    def test_every_event_survives_json(self, event: Started | Validated | Saved | Finished) -> None:
         read = json.loads(event_to_json(event))
         assert type(event)(**{key: value for key, value in read.items() if key != "event"}) == event
 
     @pytest.mark.parametrize("loss", [math.nan, math.inf, -math.inf])
-    def test_what_is_no_number_is_null_since_json_has_no_word_for_it(self, loss: float) -> None:
+    def test_nan_and_infinity_become_null(self, loss: float) -> None:
         assert '"loss": null' in event_to_json(StepDone(3, 1, loss, 0.5, 2.0, 70, 1234.5, 1))
 
 
@@ -272,7 +272,7 @@ class TestLearning:
 
     @pytest.mark.parametrize(("reverse", "norm"), [(False, "post"), (True, "pre")], ids=["copy", "reverse"])
     def test_a_small_model_learns(self, reverse: bool, norm: str) -> None:
-        """To write what it read, from either end: attention to the right place is all it needs."""
+        """It copies or reverses its source: attention to the right place is all it needs."""
         model_config = ModelConfig(
             d_model=32, d_ff=48, num_heads=2, encoder_layers=1, decoder_layers=1, dropout=0.0, norm=norm,  # type: ignore[arg-type]
         )  # fmt: skip

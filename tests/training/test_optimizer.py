@@ -1,4 +1,4 @@
-"""Adam against one written by hand, its memory on disk, and the moving average."""
+"""Adam compared with one written by hand, its saved state, Muon, and the moving average."""
 
 import pytest
 import torch
@@ -78,7 +78,7 @@ def test_the_rate_is_set_for_all_weights(decay: float) -> None:
 
 
 @pytest.mark.parametrize("decay", [0.0, 0.3])
-def test_a_loaded_optimizer_goes_on_to_the_same_bits(decay: float) -> None:
+def test_a_loaded_optimizer_continues_to_the_same_bits(decay: float) -> None:
     config = TrainConfig(weight_decay=decay)
     model, twin = small_model(), small_model()
     optimizer, other = make_optimizer(model, config), make_optimizer(twin, config)
@@ -90,10 +90,10 @@ def test_a_loaded_optimizer_goes_on_to_the_same_bits(decay: float) -> None:
     update(model, optimizer, 3)
     update(twin, other, 3)
     assert all(map(torch.equal, model.parameters(), twin.parameters()))
-    assert torch.equal(saved["step.weight"], torch.tensor(2.0))  # what was loaded is a copy
+    assert torch.equal(saved["step.weight"], torch.tensor(2.0))  # loading makes a copy
 
 
-def test_the_memory_is_named_after_the_weights_and_empty_at_first() -> None:
+def test_the_state_is_named_after_the_weights_and_empty_at_first() -> None:
     model = small_model()
     optimizer = make_optimizer(model, TrainConfig())
     assert optimizer_tensors(model, optimizer) == {}
@@ -103,14 +103,14 @@ def test_the_memory_is_named_after_the_weights_and_empty_at_first() -> None:
     }
 
 
-def test_an_empty_memory_loads_as_one() -> None:
+def test_an_empty_state_can_be_loaded() -> None:
     model = small_model()
     optimizer = make_optimizer(model, TrainConfig())
     load_optimizer(model, optimizer, {})
     assert optimizer_tensors(model, optimizer) == {}
 
 
-def test_a_memory_of_another_model_is_refused() -> None:
+def test_the_state_of_another_model_is_refused() -> None:
     model = small_model()
     optimizer = make_optimizer(model, TrainConfig())
     update(model, optimizer, 1)
@@ -121,8 +121,8 @@ def test_a_memory_of_another_model_is_refused() -> None:
     assert str(caught.value) == "the checkpoint has no optimizer state for bias; it belongs to a different model"
 
 
-def test_a_memory_goes_to_where_the_weights_are() -> None:
-    """A checkpoint is read into the main memory, the weights may be on a graphics card; meta stands in for it."""
+def test_the_state_moves_to_the_device_of_the_weights() -> None:
+    """A checkpoint is read into main memory, but the weights may be on a GPU; the meta device stands in for it."""
     model = small_model()
     optimizer = make_optimizer(model, TrainConfig())
     update(model, optimizer, 1)
@@ -139,7 +139,7 @@ class TestMovingAverage:
             nn.init.constant_(parameter, value)
 
     def test_three_updates_by_hand(self) -> None:
-        """It keeps min(decay, (1 + step) / (10 + step)): 2/11, 3/12, and then 0.3 in place of 4/13 = 0.307..."""
+        """The decay is min(decay, (1 + step) / (10 + step)): 2/11, 3/12, and then 0.3 instead of 4/13 = 0.307..."""
         model = small_model()
         self.set(model, 1.0)
         average = MovingAverage(model, decay=0.3)
@@ -154,7 +154,7 @@ class TestMovingAverage:
         average.update(model, 3)
         assert average.weights["weight"][4, 2].item() == pytest.approx(0.3 * before + 0.7 * -3.0)
 
-    def test_a_long_standing_average_keeps_its_decay(self) -> None:
+    def test_after_many_updates_the_decay_is_the_configured_one(self) -> None:
         model = small_model()
         self.set(model, 0.0)
         average = MovingAverage(model, decay=0.998)
@@ -162,7 +162,7 @@ class TestMovingAverage:
         average.update(model, 100_000)
         assert average.weights["bias"][0].item() == pytest.approx(0.002, rel=1e-4)
 
-    def test_it_never_changes_the_model_nor_shares_its_memory(self) -> None:
+    def test_it_neither_changes_the_model_nor_shares_its_memory(self) -> None:
         model = small_model()
         average = MovingAverage(model, decay=0.5)
         before = [p.detach().clone() for p in model.parameters()]
@@ -182,11 +182,11 @@ class TestMovingAverage:
 # Muon
 
 
-def test_orthogonal_keeps_directions_and_evens_their_lengths() -> None:
+def test_orthogonalise_keeps_directions_and_equalises_singular_values() -> None:
     torch.manual_seed(1)
     matrices = torch.randn(3, 40, 24) * torch.tensor([1e-3, 1.0, 1e3]).view(3, 1, 1)
     left, _, right = torch.linalg.svd(matrices, full_matrices=False)
-    lengths = (left.mT @ orthogonalise(matrices) @ right.mT).diagonal(dim1=1, dim2=2)  # along the old directions
+    lengths = (left.mT @ orthogonalise(matrices) @ right.mT).diagonal(dim1=1, dim2=2)  # in the original directions
     assert ((lengths > 0.6) & (lengths < 1.3)).all()
     assert torch.allclose(
         orthogonalise(matrices), torch.stack([orthogonalise(one[None])[0] for one in matrices]), atol=1e-5
@@ -195,7 +195,7 @@ def test_orthogonal_keeps_directions_and_evens_their_lengths() -> None:
 
 
 @pytest.mark.parametrize("decay", [0.0, 0.3])
-def test_muon_moves_matrices_as_pytorch_does_and_all_else_as_adam(decay: float) -> None:
+def test_muon_moves_matrices_like_pytorchs_and_everything_else_like_adam(decay: float) -> None:
     model, matrix, vector = small_model(), small_model(), small_model()
     theirs = torch.optim.Muon([matrix.weight], lr=0.0, weight_decay=decay, adjust_lr_fn="match_rms_adamw")
     adam = make_optimizer(vector, TrainConfig(weight_decay=decay))
@@ -211,7 +211,7 @@ def test_muon_moves_matrices_as_pytorch_does_and_all_else_as_adam(decay: float) 
     assert (model.weight - matrix.weight).norm() < 0.02 * moved  # theirs is rounded to bfloat16
 
 
-def test_muon_goes_on_where_it_was_saved() -> None:
+def test_muon_continues_where_it_was_saved() -> None:
     config = TrainConfig(optimizer="muon")
     model = small_model()
     optimizer = make_optimizer(model, config)
@@ -230,7 +230,7 @@ def test_muon_goes_on_where_it_was_saved() -> None:
 
 
 @pytest.mark.parametrize("family", ["transformer", "recurrent", "convolutional"])
-def test_muon_is_for_what_is_between_embeddings_and_output(family: Family) -> None:
+def test_muon_moves_only_matrices_between_embeddings_and_output(family: Family) -> None:
     positions: Positions = "learned" if family == "convolutional" else "sinusoidal"
     config = ModelConfig(
         family=family, d_model=16, d_ff=32, num_heads=4, encoder_layers=1, decoder_layers=1, positions=positions,

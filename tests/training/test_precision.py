@@ -1,4 +1,4 @@
-"""Other types than float32, layers that are worked out twice, kernels of other devices: all by what can run here."""
+"""Types other than float32, recomputed layers and compilation, as far as a CPU can run them."""
 
 import json
 import math
@@ -25,7 +25,7 @@ from heedful.training.precision import Precision, choose_precision
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 CONFIG = TrainConfig(schedule="constant", learning_rate=0.01, warmup_steps=0)
-# Smooth: with ReLU a sum that is rounded over zero turns a whole unit on or off.
+# A smooth activation: with ReLU, a sum that is rounded across zero would switch a whole unit on or off.
 NOISY = replace(SMALL, dropout=0.3, attention_dropout=0.2, activation_dropout=0.1, activation="gelu")
 PARTS = example([4, 11, 7], [5, 2, 6]), example([3, 8], [9, 4])
 
@@ -46,11 +46,11 @@ def learnt(kind: Precision, step: int = 1) -> tuple[float, dict[str, Tensor]]:
 
 
 class TestChoice:
-    def test_a_processor_stays_in_float32_without_a_word(self) -> None:
+    def test_a_cpu_uses_float32_without_a_warning(self) -> None:
         assert choose_precision("auto", CPU) == (torch.float32, "")
         assert choose_precision("float32", CPU) == (torch.float32, "")
 
-    def test_mps_stays_in_float32_unless_asked(self) -> None:
+    def test_mps_uses_float32_unless_set_otherwise(self) -> None:
         assert choose_precision("auto", torch.device("mps")) == (torch.float32, "")
         assert choose_precision("float16", torch.device("mps")) == (torch.float16, "")
 
@@ -64,13 +64,13 @@ class TestChoice:
             ("bfloat16", True, torch.bfloat16),
         ],
     )
-    def test_a_gpu_takes_bfloat16_where_it_has_it(
+    def test_a_gpu_uses_bfloat16_if_it_supports_it(
         self, monkeypatch: pytest.MonkeyPatch, wanted: PrecisionKind, has: bool, expected: torch.dtype
     ) -> None:
         monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: has)
         assert choose_precision(wanted, CUDA) == (expected, "")
 
-    def test_what_a_device_does_not_have_is_told_in_a_sentence(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_an_unsupported_type_gives_a_warning(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: False)
         monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx2": True, "avx512_bf16": False})
         monkeypatch.setattr("platform.machine", lambda: "x86_64")
@@ -86,7 +86,7 @@ class TestChoice:
             )
 
     @pytest.mark.parametrize("name", ["avx512_bf16", "amx_bf16"])
-    def test_a_processor_that_has_bfloat16_may_use_it(self, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    def test_a_cpu_with_bfloat16_may_use_it(self, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
         monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx2": True, name: True})
         assert choose_precision("bfloat16", CPU) == (torch.bfloat16, "")
         assert choose_precision("auto", CPU) == (torch.float32, "")
@@ -108,19 +108,19 @@ class TestNarrowTypes:
         near, narrow = learnt(Precision(dtype))
         rounding = torch.finfo(dtype).eps
         assert near == pytest.approx(loss, rel=2 * rounding)
-        assert near != loss  # the products are really in that type
+        assert near != loss  # products are really computed in that type
         assert {gradient.dtype for gradient in narrow.values()} == {torch.float32}
         apart = torch.cat([(narrow[name] - gradients[name]).flatten() for name in gradients])
         assert apart.norm() < 4 * rounding * torch.cat([g.flatten() for g in gradients.values()]).norm()
 
-    def test_float32_is_not_touched(self) -> None:
+    def test_float32_is_not_cast(self) -> None:
         model = fresh(NOISY).train()
         loss = SequentialGradients(model, Objective(0.1, 1))(update_of(*PARTS), 1)
         again, gradients = learnt(Precision(torch.float32, CPU))
         assert again == loss
         assert all(torch.equal(gradients[name], gradient) for name, gradient in gradients_of(model).items())
 
-    def test_every_worker_casts_for_itself(self) -> None:
+    def test_every_worker_casts_in_its_own_thread(self) -> None:
         """Autocast belongs to a thread."""
         kind = Precision(torch.bfloat16)
         model = fresh(NOISY).train()
@@ -134,7 +134,7 @@ class TestNarrowTypes:
     def test_the_loss_keeps_its_logits_in_float32(
         self, monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype, chunk: int
     ) -> None:
-        """With products that are exact in either type nothing is lost at all."""
+        """If the products are exact in both types, so is the result."""
         features = torch.eye(4, requires_grad=True)
         weight = torch.randint(-8, 9, (23, 4), generator=torch.Generator().manual_seed(1)).float().requires_grad_()
         gold = torch.tensor([3, 0, 22, 7])
@@ -152,18 +152,18 @@ class TestNarrowTypes:
             assert narrow.dtype == torch.float32
             assert (narrow - wide).norm() < 2 * torch.finfo(dtype).eps * wide.norm()
 
-    def test_features_in_a_narrow_type_are_taken_too(self) -> None:
+    def test_features_in_a_narrow_type_are_accepted(self) -> None:
         features = torch.eye(4, dtype=torch.bfloat16, requires_grad=True)
         loss = smoothed_loss(features, torch.zeros(23, 4), torch.tensor([3, 0, 22, 7]), 0.1)
         assert loss.smoothed.dtype == torch.float32
         assert loss.smoothed.item() == pytest.approx(4 * math.log(23), rel=1e-6)
 
-    def test_float16_keeps_the_gradient_of_types_that_hardly_get_any(self) -> None:
-        """Of 20 000 types each aims at 5e-7, where float16 itself has one digit."""
+    def test_float16_keeps_the_tiny_gradients_of_unlikely_tokens(self) -> None:
+        """Each of 20 000 tokens has a target of 5e-7, where float16 has only one digit."""
         generator = torch.Generator().manual_seed(1)
         features = 0.1 * torch.randn(6, 8, generator=generator)
         weight = 0.1 * torch.randn(20_000, 8, generator=generator)
-        features[:, 0], weight[:6, 0] = 6.0, 3.0  # what is right is nearly certain
+        features[:, 0], weight[:6, 0] = 6.0, 3.0  # the gold tokens are nearly certain
         weight.requires_grad_()
         (wide,) = torch.autograd.grad(smoothed_loss(features, weight, torch.arange(6), 0.01).smoothed, weight)
         with torch.autocast("cpu", torch.float16):
@@ -174,7 +174,7 @@ class TestNarrowTypes:
 
 class TestScale:
     def state(self, kind: Precision, poisoned: int = 0) -> TrainingState:
-        """A state one of whose gradients is infinite, the first so many times."""
+        """A state in which one gradient is infinite, the first `times` times."""
         model = fresh(SMALL)
         calls: list[int] = []
 
@@ -191,7 +191,7 @@ class TestScale:
         events = training_steps(state, [update_of(*PARTS)] * count, work, 12, CONFIG)
         return [(event.skipped, state.precision.scaler.get_scale()) for event in events]
 
-    def test_the_loss_is_scaled_on_the_way_back_only(self) -> None:
+    def test_only_the_backward_pass_is_scaled(self) -> None:
         kind = Precision(torch.float16)
         model = fresh(SMALL)
         loss = SequentialGradients(model, Objective(0.1, 1, kind))(update_of(*PARTS), 1)
@@ -214,9 +214,9 @@ class TestScale:
         state = self.state(Precision(torch.float16), poisoned=100)
         with pytest.raises(Diverged, match=r"^at step 17 "):
             self.steps(state, 20)
-        assert state.skipped == 16  # 65536 is the sixteenth power of two
+        assert state.skipped == 16  # 65536 is two to the sixteenth
 
-    def test_a_loss_that_is_no_number_is_not_the_scales_fault(self) -> None:
+    def test_a_loss_of_nan_is_not_blamed_on_the_scale(self) -> None:
         state = self.state(Precision(torch.float16))
         with torch.no_grad():
             state.model.get_parameter("decoder.1.feed_forward.outer.bias")[3] = math.nan
@@ -244,7 +244,7 @@ class TestScale:
         assert other.precision.state() == state.precision.state()
         assert self.steps(other, 1) == self.steps(state, 1)
 
-    def test_a_run_may_go_on_in_another_type(self) -> None:
+    def test_a_run_may_resume_in_another_type(self) -> None:
         state = self.state(Precision(torch.float16))
         self.steps(state, 1)
         other = self.state(Precision())
@@ -284,8 +284,8 @@ class TestCheckpointedActivations:
         assert loss == other_loss
         assert all(torch.equal(gradients[name], others[name]) for name in gradients)
 
-    def test_dropout_without_keys_draws_the_same_twice(self) -> None:
-        """As on other devices, where PyTorch's generator draws."""
+    def test_recomputed_dropout_without_keys_is_the_same(self) -> None:
+        """As on other devices, where PyTorch's generator draws the mask."""
         found = []
         for keep in (True, False):
             model = fresh(NOISY).train()
@@ -297,7 +297,7 @@ class TestCheckpointedActivations:
             found.append(gradients_of(model))
         assert all(torch.equal(found[0][name], found[1][name]) for name in found[0])
 
-    def test_a_layer_is_worked_out_twice_in_training_and_once_otherwise(self) -> None:
+    def test_a_layer_runs_twice_in_training_and_once_otherwise(self) -> None:
         model = fresh(SMALL)
         model.checkpoint_activations = True
         calls = self.counted(model)
@@ -308,7 +308,7 @@ class TestCheckpointedActivations:
         model.eval().encode(PARTS[0].source, PARTS[0].source_lengths)
         assert len(calls) == 4
 
-    def test_it_is_off_unless_asked_for(self) -> None:
+    def test_it_is_off_by_default(self) -> None:
         model = fresh(SMALL).train()
         calls = self.counted(model)
         assert set_up_layers(model, TrainConfig(), CPU) == ""
@@ -321,18 +321,18 @@ class TestCheckpointedActivations:
 class TestCompile:
     @pytest.fixture
     def compiled(self, monkeypatch: pytest.MonkeyPatch) -> list[nn.Module]:
-        """What is compiled; nothing is, here."""
+        """Records the layers to compile, and compiles none."""
         modules: list[nn.Module] = []
         monkeypatch.setattr(nn.Module, "compile", lambda module, dynamic: modules.append(module) if dynamic else None)
         return modules
 
-    def test_a_processor_refuses_with_a_sentence(self, compiled: list[nn.Module]) -> None:
+    def test_a_cpu_compiles_nothing_and_says_so(self, compiled: list[nn.Module]) -> None:
         assert set_up_layers(fresh(SMALL), TrainConfig(compile=True), CPU) == (
             "train.compile is true, but on a CPU heedful's own kernels are faster, so nothing is compiled"
         )
         assert compiled == []
 
-    def test_elsewhere_every_layer_is_compiled(self, compiled: list[nn.Module]) -> None:
+    def test_on_other_devices_every_layer_is_compiled(self, compiled: list[nn.Module]) -> None:
         model = fresh(SMALL)
         assert set_up_layers(model, TrainConfig(), CUDA) == ""
         assert compiled == []
@@ -340,8 +340,8 @@ class TestCompile:
         assert compiled == [model.encoder[0], model.decoder[0], model.decoder[1]]
 
 
-class TestTold:
-    def test_a_run_tells_its_memory_and_what_it_could_not_do(
+class TestReports:
+    def test_a_run_reports_its_memory_and_unsupported_settings(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(torch.cpu, "get_capabilities", dict)

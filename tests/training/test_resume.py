@@ -1,4 +1,4 @@
-"""A training that is stopped and resumed, however often and rudely, ends in the same bits as one that is not."""
+"""A training that is stopped and resumed, however often and in whatever way, ends with the same bits."""
 
 import json
 import os
@@ -30,14 +30,14 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def whole(pairs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The run that nobody disturbed."""
+    """The run that was never interrupted."""
     folder = tmp_path_factory.mktemp("whole") / "run"
     with toy.plain_log():
         driven = Drive(folder).start(experiment(pairs))
     assert driven.validated() == [3, 6, 9, 12, 13]
     assert driven.finished.step == STEPS
     epochs = [event["epoch"] for event in toy.events(folder, "StepDone")]
-    assert 0 < epochs.count(0) < STEPS  # some steps are in a later epoch, with the other cut of the text
+    assert 0 < epochs.count(0) < STEPS  # some steps are in a later epoch, with the other variant of the text
     prepared = sorted(path.name for path in (folder / "data").iterdir())
     assert prepared == ["manifest.json", "train-0", "train-1", "valid", "valid.json"]
     return folder
@@ -56,7 +56,7 @@ def test_another_seed_gives_other_bits(pairs: Path, whole: Path, tmp_path: Path)
 @pytest.mark.parametrize(
     ("step", "kill"), [*((step, False) for step in range(1, STEPS)), *((step, True) for step in (1, 4, 6, 12))]
 )
-def test_a_run_stopped_at_any_step_ends_in_the_same_bits(
+def test_a_run_stopped_at_any_step_ends_with_the_same_bits(
     pairs: Path, whole: Path, tmp_path: Path, step: int, kill: bool
 ) -> None:
     drive = Drive(tmp_path / "run").start(experiment(pairs), until=step, kill=kill)
@@ -67,7 +67,7 @@ def test_a_run_stopped_at_any_step_ends_in_the_same_bits(
     assert state(tmp_path / "run") == state(whole)
 
 
-def test_a_run_by_muon_ends_in_the_same_bits_too(pairs: Path, tmp_path: Path) -> None:
+def test_a_run_with_muon_ends_with_the_same_bits(pairs: Path, tmp_path: Path) -> None:
     by_muon = experiment(pairs, "train.optimizer=muon")
     Drive(tmp_path / "whole").start(by_muon)
     drive = Drive(tmp_path / "run").start(by_muon, until=5)
@@ -76,7 +76,7 @@ def test_a_run_by_muon_ends_in_the_same_bits_too(pairs: Path, tmp_path: Path) ->
     assert_same(tmp_path / "run", tmp_path / "whole")
 
 
-def test_a_run_stopped_at_every_step_ends_in_the_same_bits(pairs: Path, whole: Path, tmp_path: Path) -> None:
+def test_a_run_stopped_at_every_step_ends_with_the_same_bits(pairs: Path, whole: Path, tmp_path: Path) -> None:
     drive = Drive(tmp_path / "run").start(experiment(pairs), until=1)
     for step in range(2, STEPS + 1):
         assert not drive.finished.model
@@ -97,7 +97,7 @@ def whole_blind(pairs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("stops", [(2,), (6,), (12,), (3, 4, 6, 7), (10, 11, 12)])
-def test_a_checkpoint_that_a_signal_made_is_not_in_the_mean(
+def test_a_checkpoint_written_because_of_a_signal_is_not_in_the_mean(
     pairs: Path, whole_blind: Path, tmp_path: Path, stops: Sequence[int]
 ) -> None:
     drive = Drive(tmp_path / "run").start(blind(pairs), until=stops[0])
@@ -119,7 +119,7 @@ def test_the_log_has_every_step_once_with_its_numbers(pairs: Path, whole: Path, 
     assert len(toy.events(tmp_path / "run", "Finished")) == 1
 
 
-def test_what_a_kill_left_half_written_is_removed(pairs: Path, tmp_path: Path) -> None:
+def test_incomplete_files_of_a_killed_run_are_removed(pairs: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     Drive(run).start(experiment(pairs), until=5, kill=True)
     (run / ".tmp-0123456789ab").write_bytes(b"half a model")
@@ -128,7 +128,7 @@ def test_what_a_kill_left_half_written_is_removed(pairs: Path, tmp_path: Path) -
     assert not list(run.rglob(".tmp-*"))
 
 
-def test_a_line_of_the_log_that_was_cut_off_is_no_obstacle(pairs: Path, whole: Path, tmp_path: Path) -> None:
+def test_an_incomplete_line_of_the_log_is_dropped(pairs: Path, whole: Path, tmp_path: Path) -> None:
     drive = Drive(tmp_path / "run").start(experiment(pairs), until=6, kill=True)
     with (tmp_path / "run" / "events.jsonl").open("ab") as file:
         file.write(b'7\n{"event": "StepDone", "ste\xff')
@@ -154,7 +154,7 @@ PATIENT = ("train.patience=3", "train.validate_every=2", "train.average_checkpoi
 
 
 @pytest.mark.parametrize("step", [1, 3, 4, 6, 8, 10])
-def test_patience_and_the_best_score_survive(
+def test_patience_and_the_best_score_survive_a_stop(
     pairs: Path, tmp_path: Path, step: int, scripted: Callable[[Drive], None]
 ) -> None:
     drive = Drive(tmp_path / "run")
@@ -164,11 +164,11 @@ def test_patience_and_the_best_score_survive(
     assert drive.finished.model == "best validation, step 4"
     assert drive.validated() == [2, 4, 6, 8, 10]
     record = state(tmp_path / "run")["state"]["record"]
-    if step < 10:  # where the signal came first, the checkpoint is from before the last validation
+    if step < 10:  # if the signal came first, the checkpoint precedes the last validation
         assert record == {"best": 4.0, "best_step": 4, "waited": 3, "validated": 10}
 
 
-def test_more_patience_lets_it_go_on(pairs: Path, tmp_path: Path, scripted: Callable[[Drive], None]) -> None:
+def test_more_patience_lets_a_run_continue(pairs: Path, tmp_path: Path, scripted: Callable[[Drive], None]) -> None:
     drive = Drive(tmp_path / "run")
     scripted(drive)
     drive.start(experiment(pairs, *PATIENT))
@@ -190,7 +190,7 @@ def test_a_finished_run_says_so_and_changes_nothing(whole: Path, tmp_path: Path)
     assert_same(run, whole)
 
 
-def test_a_finished_run_goes_on_with_more_steps(pairs: Path, whole: Path, tmp_path: Path) -> None:
+def test_a_finished_run_continues_with_more_steps(pairs: Path, whole: Path, tmp_path: Path) -> None:
     run = Path(shutil.copytree(whole, tmp_path / "run"))
     drive = Drive(run).resume(max_steps=19)
     assert drive.finished.step == 19
@@ -200,7 +200,7 @@ def test_a_finished_run_goes_on_with_more_steps(pairs: Path, whole: Path, tmp_pa
     assert toy.same_bits(toy.last_checkpoint(run), toy.last_checkpoint(tmp_path / "long"))
 
 
-def test_what_a_resumed_run_changed_stays_changed(whole: Path, tmp_path: Path) -> None:
+def test_settings_of_a_resumed_run_stay_changed(whole: Path, tmp_path: Path) -> None:
     run = Path(shutil.copytree(whole, tmp_path / "run"))
     drive = Drive(run).resume(max_steps=19, until=15)
     assert drive.step == 15
@@ -210,7 +210,7 @@ def test_what_a_resumed_run_changed_stays_changed(whole: Path, tmp_path: Path) -
     assert json.loads(toy.run("info", run, "--json").out)["resumed_with"] == {"train": {"max_steps": 19}}
 
 
-def test_a_mistake_in_what_is_changed_changes_nothing(whole: Path, tmp_path: Path) -> None:
+def test_a_wrong_setting_changes_nothing(whole: Path, tmp_path: Path) -> None:
     run = Path(shutil.copytree(whole, tmp_path / "run"))
     ran = toy.run("train", "--resume", run, "--set", "train.max_steps=19", "--set", "train.label_smoothing=0.5")
     assert (ran.code, ran.err.count("\n")) == (2, 1)
@@ -226,7 +226,9 @@ def damage(path: Path) -> None:
     path.write_bytes(content)
 
 
-def test_a_damaged_checkpoint_is_told_and_the_one_before_it_used(pairs: Path, whole: Path, tmp_path: Path) -> None:
+def test_a_damaged_checkpoint_is_reported_and_the_one_before_it_is_used(
+    pairs: Path, whole: Path, tmp_path: Path
+) -> None:
     run = tmp_path / "run"
     Drive(run).start(experiment(pairs), until=10)
     damage(run / "checkpoints" / "step-00000010" / "tensors.safetensors")
@@ -237,7 +239,7 @@ def test_a_damaged_checkpoint_is_told_and_the_one_before_it_used(pairs: Path, wh
     assert_same(run, whole)
 
 
-def test_no_checkpoint_that_is_whole_is_an_error(whole: Path, tmp_path: Path) -> None:
+def test_it_is_an_error_if_no_checkpoint_is_intact(whole: Path, tmp_path: Path) -> None:
     run = Path(shutil.copytree(whole, tmp_path / "run"))
     for path in (run / "checkpoints").glob("step-*/tensors.safetensors"):
         damage(path)
@@ -266,7 +268,7 @@ def test_a_damaged_checkpoint_is_left_out_of_the_mean(pairs: Path, tmp_path: Pat
         ("data/train-0/target.ids", "train-0"),
     ],
 )
-def test_prepared_data_that_is_cut_off_is_named(whole: Path, tmp_path: Path, name: str, message: str) -> None:
+def test_truncated_prepared_data_is_named(whole: Path, tmp_path: Path, name: str, message: str) -> None:
     run = Path(shutil.copytree(whole, tmp_path / "run"))
     path = run / name
     path.write_bytes(path.read_bytes()[:-1])
@@ -276,11 +278,11 @@ def test_prepared_data_that_is_cut_off_is_named(whole: Path, tmp_path: Path, nam
     assert message in ran.err
 
 
-# A preparation that is cut short
+# An interrupted preparation
 
 
 @pytest.mark.parametrize("place", ["_make_tokenizers", "_write_train_corpora", "_write_valid_corpus", "_summarise"])
-def test_a_run_stopped_in_its_preparation_can_be_resumed(pairs: Path, whole: Path, tmp_path: Path, place: str) -> None:
+def test_a_run_stopped_during_preparation_can_be_resumed(pairs: Path, whole: Path, tmp_path: Path, place: str) -> None:
     run = tmp_path / "run"
     with (
         mock.patch(f"heedful.training.prepare.{place}", side_effect=KeyboardInterrupt),
@@ -293,7 +295,7 @@ def test_a_run_stopped_in_its_preparation_can_be_resumed(pairs: Path, whole: Pat
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 75), (signal.SIGUSR1, 75), (signal.SIGINT, 130)])
-def test_a_signal_in_the_preparation_stops_it_at_once(pairs: Path, tmp_path: Path, number: int, code: int) -> None:
+def test_a_signal_during_preparation_stops_it_at_once(pairs: Path, tmp_path: Path, number: int, code: int) -> None:
     def stopped(*_: object) -> None:
         os.kill(os.getpid(), number)
         time.sleep(10)

@@ -1,4 +1,4 @@
-"""A real training that is killed or sent a signal goes on where it was."""
+"""A real training that is killed or gets a signal continues where it stopped."""
 
 import json
 import random
@@ -32,14 +32,14 @@ SLOW = ("train.max_steps=60", "train.save_every=7", "train.validate_every=25")
 
 
 def launch(*arguments: object) -> "subprocess.Popen[bytes]":
-    """`heedful` without the imports for pictures, which would take most of the time."""
+    """`heedful` without the imports for plots, which would take most of the time."""
     code = "import sys, toy\nfrom heedful.cli.commands import main\nwith toy.plain_log():\n    main()"
     environment = {"PYTHONPATH": str(Path(__file__).resolve().parents[1] / "examples")}
     return toy.start(*arguments, program=[sys.executable, "-c", code], environment=environment)
 
 
 def options(pairs: Path, run: Path, settings: Sequence[str]) -> list[object]:
-    """What `heedful train` needs for a run of `experiment`."""
+    """Arguments of `heedful train` for a run of `experiment`."""
     files = ("--source", pairs / "train.en", "--target", pairs / "train.de")
     valid = ("--valid-source", pairs / "valid.en", "--valid-target", pairs / "valid.de")
     given = (part for setting in (*WHOLE, *settings) for part in ("--set", setting))
@@ -47,7 +47,7 @@ def options(pairs: Path, run: Path, settings: Sequence[str]) -> list[object]:
 
 
 def wait_for_step(run: Path, step: int, process: "subprocess.Popen[bytes]") -> None:
-    """Until the log has this step, or the process has ended."""
+    """Wait until the log has this step or the process has ended."""
     needle = f'"event": "StepDone", "step": {step},'
     until = time.monotonic() + 120
     while process.poll() is None and time.monotonic() < until:
@@ -56,14 +56,14 @@ def wait_for_step(run: Path, step: int, process: "subprocess.Popen[bytes]") -> N
         time.sleep(0.01)
 
 
-def test_a_process_killed_three_times_ends_in_the_same_bits(pairs: Path, tmp_path: Path) -> None:
+def test_a_process_killed_three_times_ends_with_the_same_bits(pairs: Path, tmp_path: Path) -> None:
     chance, run, kills = random.Random(4), tmp_path / "run", 0
     assert toy.run(*options(pairs, tmp_path / "whole", SLOW)).code == 0
     process = launch(*options(pairs, run, SLOW))
     while kills < 3:
         wait_for_step(run, 8 + 16 * kills, process)
         time.sleep(chance.uniform(0.0, 0.05))
-        if process.poll() is not None:  # on a busy machine it may have come to its end before the last kill
+        if process.poll() is not None:  # on a busy machine it may have finished before the last kill
             break
         process.kill()
         process.communicate()
@@ -83,7 +83,7 @@ def test_a_signal_saves_and_ends_within_seconds(pairs: Path, tmp_path: Path, num
     run = tmp_path / "run"
     process = launch(*options(pairs, run, ["train.max_steps=100000"]))
     wait_for_step(run, 5, process)
-    # Meanwhile nobody else gets the folder.
+    # Meanwhile the folder is locked.
     ran = toy.run("train", "--resume", run)
     assert (ran.code, ran.out) == (2, "")
     assert f"{run} is being trained by process {process.pid}; wait for it, stop it" in ran.err

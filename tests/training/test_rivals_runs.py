@@ -1,4 +1,4 @@
-"""The rivals in whole runs: trained, resumed, searched, looked at and described as a Transformer is."""
+"""The rivals in whole runs: they are trained, resumed, decoded, inspected and described like a Transformer."""
 
 import json
 from pathlib import Path
@@ -19,7 +19,7 @@ SETTINGS = (
 
 
 def training(folder: Path, out: Path, name: str, *more: str) -> list[object]:
-    """What trains a preset in miniature."""
+    """Arguments that train a preset in miniature."""
     settings = [part for setting in (*SETTINGS, f"model.preset={name}", *more) for part in ("--set", setting)]
     data = ("--source", folder / "train.en", "--target", folder / "train.de")
     valid = ("--valid-source", folder / "valid.en", "--valid-target", folder / "valid.de")
@@ -42,10 +42,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def learnt(folder: Path) -> dict[str, Path]:
-    """Run folders of two rivals that look at the source."""
+    """Run folders of two rivals with attention to the source."""
     runs = {name: folder / name for name in ("bahdanau", "convs2s")}
     wanted = ("train.max_steps=200", "train.validate_every=200", "train.save_every=200")
-    # In processes of their own, where no call is held to its shapes.
+    # In their own processes, where shapes are not checked.
     processes = [toy.start(*training(folder, out, name, *wanted)) for name, out in runs.items()]
     for process in processes:
         _, err = process.communicate()
@@ -59,14 +59,14 @@ def test_a_rival_learns_the_toy_language(learnt: dict[str, Path], name: str) -> 
 
 
 @pytest.mark.parametrize("name", ["bahdanau", "convs2s"])
-def test_it_is_searched_and_aligned(learnt: dict[str, Path], name: str) -> None:
+def test_it_translates_and_aligns(learnt: dict[str, Path], name: str) -> None:
     sentence = toy.sentences(1, 13)[0]
     ran = toy.run("translate", learnt[name], sentence, "--alignments")
     assert ran.code == 0, ran.err
     text, _, links = ran.lines[0].partition(" ||| ")
     assert text == toy.translated(sentence)
     last = len(sentence.split()) - 1
-    assert links.split() == [f"{i}-{last - i}" for i in range(last + 1)]  # the toy language turns the order round
+    assert links.split() == [f"{i}-{last - i}" for i in range(last + 1)]  # the toy language reverses the order
 
 
 @pytest.mark.parametrize(("name", "layers"), [("bahdanau", 1), ("convs2s", 3)])
@@ -92,7 +92,7 @@ def test_the_papers_figures_need_self_attention(learnt: dict[str, Path], tmp_pat
     ("name", "family", "words"),
     [("bahdanau", "recurrent", "A recurrent model"), ("convs2s", "convolutional", "A convolutional model")],
 )
-def test_its_folder_says_what_it_is(learnt: dict[str, Path], name: str, family: str, words: str) -> None:
+def test_its_folder_describes_it(learnt: dict[str, Path], name: str, family: str, words: str) -> None:
     config = json.loads((learnt[name] / "config.json").read_text(encoding="utf-8"))
     assert (config["model_type"], config["architectures"]) == (f"heedful-{family}", [family.capitalize()])
     parameters = sum(weight.numel() for weight in toy.weights(learnt[name]).values())

@@ -1,4 +1,4 @@
-"""What a training is made of: chosen sizes, pairs held out, validation, and the weights that stay at the end."""
+"""Whole runs: chosen sizes, held-out pairs, validation, and the final weights."""
 
 import json
 import math
@@ -41,8 +41,8 @@ TINY = (
 )
 
 
-class Told(SilentReporter):
-    """Remembers what was said."""
+class RecordingReporter(SilentReporter):
+    """Keeps the sentences."""
 
     def __init__(self) -> None:
         self.sentences: list[str] = []
@@ -92,17 +92,17 @@ def last(events: list[Event]) -> Finished:
     return events[-1]
 
 
-# The weights that stay
+# The final weights
 
 
-def test_a_training_that_is_done_stays_so_if_no_memory_is_left_to_find_an_aligner(
+def test_a_training_finishes_even_if_no_memory_is_left_to_find_an_aligner(
     pairs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:
         raise MemoryError
 
     monkeypatch.setattr("heedful.training.run.save_best_aligner", fail)
-    told = Told()
+    told = RecordingReporter()
     assert last(trained_in(tmp_path / "run", wanted(pairs), told)).model
     assert "no memory was left to find where the model aligns words; --alignments will do it" in told.sentences
 
@@ -120,14 +120,14 @@ def test_without_validation_the_model_is_the_mean_of_the_last_checkpoints(pairs:
     assert not any(isinstance(event, Validated) for event in events)
 
 
-def test_without_validation_and_mean_the_model_is_the_last_one(pairs: Path, tmp_path: Path) -> None:
+def test_without_validation_and_averaging_the_model_is_the_last_one(pairs: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     events = trained_in(run, wanted(pairs, "train.average_checkpoints=1", "data.hold_out=0", valid=False))
     assert last(events).model == "last, step 9"
     assert toy.same_bits(toy.weights(run), checkpointed(run, 9, "model."))
 
 
-def test_with_a_moving_average_that_is_the_model(pairs: Path, tmp_path: Path) -> None:
+def test_with_a_moving_average_the_average_is_the_model(pairs: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     more = ("train.average_checkpoints=1", "train.ema_decay=0.5", "data.hold_out=0")
     trained_in(run, wanted(pairs, *more, valid=False))
@@ -136,7 +136,7 @@ def test_with_a_moving_average_that_is_the_model(pairs: Path, tmp_path: Path) ->
 
 
 class Script:
-    """Gives out losses in turn; each is asked for by one validation."""
+    """Validation losses, one after another."""
 
     def __init__(self, *losses: float) -> None:
         self.losses = iter(losses)
@@ -145,7 +145,9 @@ class Script:
         return next(self.losses)
 
 
-def test_the_best_validation_is_the_model(pairs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_model_is_the_one_with_the_best_validation(
+    pairs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("heedful.training.model_selection.compute_validation_loss", Script(3.0, 2.0, 2.5))
     run = tmp_path / "run"
     more = ("train.average_checkpoints=1", "train.save_every=3", "train.ema_decay=0.5")
@@ -158,7 +160,7 @@ def test_the_best_validation_is_the_model(pairs: Path, tmp_path: Path, monkeypat
 
 
 @pytest.mark.parametrize(("loss", "note"), [(2.0, "mean of the checkpoints of steps 8, 9"), (2.01, "best validation")])
-def test_the_mean_stays_only_if_it_is_as_good_as_the_best(
+def test_the_mean_is_kept_only_if_it_is_as_good_as_the_best(
     pairs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loss: float, note: str
 ) -> None:
     monkeypatch.setattr("heedful.training.model_selection.compute_validation_loss", Script(3.0, 2.0, 2.5, loss))
@@ -175,7 +177,7 @@ def test_the_best_can_be_chosen_by_bleu(pairs: Path, tmp_path: Path, monkeypatch
 
 
 @given(st.integers(0, 60), st.integers(1, 20))
-def test_what_is_scored_on_the_way_is_taken_from_all_of_the_validation(count: int, most: int) -> None:
+def test_scored_pairs_are_spread_over_all_validation_pairs(count: int, most: int) -> None:
     taken = sample_evenly(range(count), most)
     gaps = {after - before for before, after in pairwise(taken)}
     assert len(taken) <= most
@@ -183,7 +185,7 @@ def test_what_is_scored_on_the_way_is_taken_from_all_of_the_validation(count: in
     assert list(taken) == list(range(count)) if count <= most else count - taken[-1] <= max(gaps, default=count)
 
 
-def test_a_validation_that_is_no_number_stops_and_is_never_the_best(
+def test_a_validation_loss_of_nan_stops_training_and_is_never_the_best(
     pairs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     more = ("train.average_checkpoints=1",)
@@ -196,10 +198,10 @@ def test_a_validation_that_is_no_number_stops_and_is_never_the_best(
     assert last(events).model == "best validation, step 6"
 
 
-# When it ends
+# The end of training
 
 
-def test_time_ends_a_training_and_counts_over_resumptions(
+def test_the_time_limit_counts_all_parts_of_a_resumed_run(
     pairs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [1000.0]
@@ -218,20 +220,22 @@ def test_time_ends_a_training_and_counts_over_resumptions(
         start_run(RunFolder.create(run), wanted(pairs, "train.max_minutes=2"), 140, SilentReporter(), lambda: "")
     )
     assert (last(first).step, last(first).reason, last(first).minutes) == (2, "2 minutes are over", 2.0)
-    assert [event.step for event in first if isinstance(event, Validated)] == [2]  # the end is always validated
+    assert [event.step for event in first if isinstance(event, Validated)] == [
+        2
+    ]  # training always validates at its end
     now[0] += 6000.0  # the time in between does not count
     more = {"train": {"max_minutes": 5}}
     second = ticking(resume_run(run, more, SilentReporter(), lambda: ""))
     assert (last(second).step, last(second).minutes) == (5, 5.0)
 
 
-# Resuming in strange circumstances
+# Resuming
 
 
-def test_another_machine_is_told(pairs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_change_of_machine_is_reported(pairs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trained_in(tmp_path / "run", wanted(pairs))
     monkeypatch.setattr("heedful.training.checkpointing.software_versions", lambda: {"torch": "9.9", "cpu": "AVX2"})
-    told = Told()
+    told = RecordingReporter()
     list(resume_run(tmp_path / "run", {"train": {"max_steps": 10}}, told, lambda: ""))
     assert any(
         sentence.startswith("not the same machine (torch was ") and sentence.endswith("but not to the same bits")
@@ -251,7 +255,7 @@ def test_a_checkpoint_of_another_model_is_refused(pairs: Path, tmp_path: Path) -
 # Validation
 
 
-def test_other_weights_are_used_for_a_while_only() -> None:
+def test_other_weights_are_used_only_inside_the_context() -> None:
     model = nn.Sequential(nn.Linear(3, 2), nn.Dropout(0.5))
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
     other = {name: torch.full_like(weight, 7.0) for name, weight in before.items()}
@@ -265,7 +269,7 @@ def test_other_weights_are_used_for_a_while_only() -> None:
 
 
 @pytest.mark.parametrize("batch_tokens", [1, 25, 10_000])
-def test_validation_loss_is_that_of_each_sentence_by_itself(trained: Path, batch_tokens: int) -> None:
+def test_the_validation_loss_is_that_of_each_sentence_by_itself(trained: Path, batch_tokens: int) -> None:
     run = RunFolder.open(trained / "run")
     model, corpus = run.model(), Corpus(trained / "run" / "data" / "valid")
     total = tokens = 0.0
@@ -303,7 +307,7 @@ def test_a_sentence_is_held_out_with_all_its_translations(share: float, seed: in
     assert set(Counter(pair.source for pair in held).values()) <= {4}
 
 
-def test_about_as_many_are_held_out_as_asked_for() -> None:
+def test_about_as_many_pairs_are_held_out_as_requested() -> None:
     many = [Pair(f"sentence {number}", "") for number in range(20_000)]
     held = sum(preparing._is_held_out(pair, 0.05, 1) for pair in many)
     assert abs(held - 1000) < 5 * math.sqrt(1000)
@@ -314,12 +318,12 @@ def test_about_as_many_are_held_out_as_asked_for() -> None:
     ("hold_out", "total", "share"),
     [(-1, 1000, 0.1), (-1, 20_000, 0.02), (-1, 10_000_000, 1e-4), (0, 50, 0.0), (7, 50, 0.14)],
 )
-def test_how_much_is_held_out(hold_out: int, total: int, share: float) -> None:
+def test_the_default_number_of_held_out_pairs(hold_out: int, total: int, share: float) -> None:
     assert preparing._held_out_share(DataConfig(hold_out=hold_out), total) == pytest.approx(share)
     assert preparing._held_out_share(DataConfig(hold_out=hold_out, valid_source=("x",)), total) == 0.0
 
 
-def test_training_never_sees_what_is_held_out(pairs: Path, tmp_path: Path) -> None:
+def test_training_never_sees_held_out_pairs(pairs: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     trained_in(run, wanted(pairs, "data.hold_out=30", "train.max_steps=1", valid=False))
     held = {source for source, _ in json.loads((run / "data" / "valid.json").read_text())}
@@ -343,7 +347,7 @@ def test_validation_pairs_that_are_all_empty_are_refused(pairs: Path, tmp_path: 
 
 
 def test_a_tokenizer_can_be_taken_from_another_run(trained: Path, pairs: Path, tmp_path: Path) -> None:
-    told = Told()
+    told = RecordingReporter()
     file = trained / "run" / "tokenizer.json"
     trained_in(tmp_path / "run", wanted(pairs, f"text.tokenizer_file={file}", "train.max_steps=1"), told)
     theirs, ours = (RunFolder.open(folder).tokenizers().source for folder in (trained / "run", tmp_path / "run"))
@@ -352,7 +356,7 @@ def test_a_tokenizer_can_be_taken_from_another_run(trained: Path, pairs: Path, t
     assert ours.pieces(ours.encode(text)) == theirs.pieces(theirs.encode(text))
 
 
-def test_a_vocabulary_is_learnt_from_lines_all_over_the_files(
+def test_a_vocabulary_is_learnt_from_lines_spread_over_all_files(
     pairs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[str] = []
@@ -369,7 +373,7 @@ def test_a_vocabulary_is_learnt_from_lines_all_over_the_files(
     assert seen[::2] == source[::7]
 
 
-# What is chosen for the user
+# Automatic settings
 
 
 @settings(deadline=None)
@@ -402,7 +406,7 @@ def test_more_data_gets_a_larger_model_and_vocabulary() -> None:
     assert [experiment.text.vocabulary_size for experiment in found] == [758, 8000, 16_000, 32_000]
 
 
-def test_what_is_chosen_follows_what_is_set() -> None:
+def test_choices_follow_the_settings_of_the_user() -> None:
     found = CorpusStatistics(1000, 10_000, 500)
     usual, smaller, short = (
         choose_settings(found, "cpu", given, model=True) for given in ({}, {"batch_tokens": 100}, {"max_steps": 100})
@@ -417,7 +421,7 @@ def test_what_is_chosen_follows_what_is_set() -> None:
     assert (tuned.tables["train"]["batch_tokens"], tuned.tables["train"]["warmup_steps"]) == (100, 3)
 
 
-def test_a_mistake_in_the_data_empties_a_folder_that_is_a_link(pairs: Path, tmp_path: Path) -> None:
+def test_a_mistake_in_the_data_empties_a_linked_folder(pairs: Path, tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real")
     with pytest.raises(DataError, match=r"^text\.vocabulary_size is 30000"):
@@ -425,7 +429,7 @@ def test_a_mistake_in_the_data_empties_a_folder_that_is_a_link(pairs: Path, tmp_
     assert list((tmp_path / "real").iterdir()) == []
 
 
-def test_a_run_is_resumed_and_not_one_of_its_checkpoints(pairs: Path, tmp_path: Path) -> None:
+def test_resuming_refuses_the_folder_of_a_checkpoint(pairs: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     trained_in(run, wanted(pairs, "train.max_steps=2", "train.save_every=1"))
     checkpoint = run / "checkpoints" / "step-00000002"
@@ -437,17 +441,17 @@ def test_a_run_is_resumed_and_not_one_of_its_checkpoints(pairs: Path, tmp_path: 
     assert not (checkpoint / ".lock").exists()
 
 
-def test_a_survey_counts() -> None:
+def test_a_corpus_is_measured() -> None:
     assert measure_corpus([Pair("a b c", "x y"), Pair("a", "x x z"), Pair("", "")]) == CorpusStatistics(3, 5, 6)
 
 
-def test_items_are_counted_as_they_pass() -> None:
-    told = Told()
+def test_progress_is_reported_now_and_then() -> None:
+    told = RecordingReporter()
     assert list(report_progress(range(7), "walking", 7, told, every=3)) == list(range(7))
     assert told.moved == [("walking", 3, 7), ("walking", 6, 7), ("walking", 7, 7)]
 
 
-def test_data_in_a_folder_of_their_own_are_found(tmp_path: Path) -> None:
+def test_data_in_another_folder_is_found(tmp_path: Path) -> None:
     found = preparing.resolve_files(DataConfig(folder=str(tmp_path), source=("a.en",), target=("/x/b.de.gz",)))
     assert (found.source, found.target, found.folder) == ((str(tmp_path / "a.en"),), ("/x/b.de.gz",), "")
     assert (found.source_language, found.target_language) == ("en", "de")

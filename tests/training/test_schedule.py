@@ -1,4 +1,4 @@
-"""Learning rates: the paper's by hand, the others by their shape."""
+"""Learning rates: the paper's formula by hand, the other schedules by their shape."""
 
 import math
 
@@ -26,7 +26,7 @@ def test_the_papers_formula_by_hand(step: int, rate: float) -> None:
     assert learning_rate(step, 512, PAPER) == pytest.approx(rate, rel=1e-9)
 
 
-def test_wider_models_learn_slower() -> None:
+def test_wider_models_have_a_lower_rate() -> None:
     assert learning_rate(4000, 1024, PAPER) == pytest.approx(learning_rate(4000, 512, PAPER) / math.sqrt(2.0))
 
 
@@ -43,18 +43,18 @@ OTHERS: tuple[ScheduleKind, ...] = ("inverse-sqrt", "cosine", "linear", "constan
 
 
 @pytest.mark.parametrize("schedule", OTHERS)
-def test_the_others_rise_in_a_line_to_the_peak_at_the_end_of_the_warm_up(schedule: ScheduleKind) -> None:
+def test_the_other_schedules_rise_linearly_to_the_peak(schedule: ScheduleKind) -> None:
     rates = [learning_rate(step, 512, config(schedule)) for step in range(1, 41)]
     assert rates == pytest.approx([0.3 * step / 40 for step in range(1, 41)])
 
 
 @pytest.mark.parametrize("schedule", OTHERS)
-def test_the_others_do_not_know_the_width(schedule: ScheduleKind) -> None:
+def test_the_other_schedules_do_not_depend_on_the_width(schedule: ScheduleKind) -> None:
     assert learning_rate(77, 512, config(schedule)) == learning_rate(77, 64, config(schedule))
 
 
 @given(st.sampled_from(["paper", *OTHERS]), st.integers(0, 90), st.integers(1, 150), st.integers(1, 200))
-def test_no_rate_is_negative_or_above_the_peak_and_none_rises_after_the_warm_up(
+def test_rates_lie_between_zero_and_the_peak_and_never_rise_after_the_warm_up(
     schedule: ScheduleKind, warmup: int, steps: int, step: int
 ) -> None:
     it = config(schedule, warmup, steps)
@@ -81,13 +81,13 @@ def test_cosine_and_linear_reach_zero_at_the_last_step_and_stay_there(schedule: 
     ],
 )
 def test_the_shape_between(schedule: ScheduleKind, quarter: float, half: float) -> None:
-    """A quarter and a half of the way from step 40 to step 1000."""
+    """A quarter and half of the way from step 40 to step 1000."""
     assert learning_rate(280, 512, config(schedule)) == pytest.approx(quarter)
     assert learning_rate(520, 512, config(schedule)) == pytest.approx(half)
 
 
 @pytest.mark.parametrize("schedule", ["paper", *OTHERS])
-def test_no_warm_up_begins_at_the_peak(schedule: ScheduleKind) -> None:
+def test_without_warm_up_the_rate_starts_at_the_peak(schedule: ScheduleKind) -> None:
     first, second = (learning_rate(step, 512, config(schedule, warmup=0)) for step in (1, 2))
     assert first == pytest.approx(0.3 if schedule != "paper" else 0.3 * 512**-0.5)
     assert second <= first

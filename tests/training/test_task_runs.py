@@ -1,4 +1,4 @@
-"""Tasks beside translation in whole runs: from their own files to their own scores."""
+"""Whole runs of tasks other than translation, from their own files to their own scores."""
 
 import json
 from pathlib import Path
@@ -71,8 +71,8 @@ def scores(*arguments: object) -> dict[str, Any]:
     return {score["metric"]: score["value"] for score in json.loads(ran.out)["scores"]}
 
 
-def test_a_run_is_scored_by_what_its_task_is_judged_by(task: str, run: Path) -> None:
-    named = scores(run)  # by the test set that the run names
+def test_a_run_is_scored_by_the_metrics_of_its_task(task: str, run: Path) -> None:
+    named = scores(run)  # on the test set that the run names
     assert [metric.partition(" ")[0] for metric in named][: len(METRICS[task])] == METRICS[task]
     assert named == scores(run, "--source", run.parent / "test")
 
@@ -83,7 +83,7 @@ def test_validation_names_its_score(task: str, run: Path) -> None:
     assert 0.0 <= validated["score"] <= 100.0
 
 
-def test_validation_pairs_are_kept_as_people_write_them(task: str, run: Path) -> None:
+def test_validation_pairs_are_stored_as_people_write_them(task: str, run: Path) -> None:
     kept = json.loads((run / "data/valid.json").read_text())
     tree = ["the cat sees me .", "(TOP (S (NP (DT the) (NN cat)) (VP (VBZ sees) (NP (PRP me))) (. .)))"]
     first = {
@@ -107,9 +107,9 @@ def test_outputs_have_the_form_of_the_task(task: str, run: Path) -> None:
         assert "  " not in line and "\t" not in line
 
 
-def test_a_parser_that_writes_words_writes_those_of_the_sentence(tmp_path: Path) -> None:
+def test_a_parser_that_writes_words_copies_those_of_the_sentence(tmp_path: Path) -> None:
     run = trained(tmp_path, "lexical-parsing", "text.kind=bpe", "text.vocabulary_size=284")
-    text = "the (strange) dog sees ᐳ ."  # after two steps a model has no idea of what a tree is
+    text = "the (strange) dog sees ᐳ ."  # after two steps, a model knows nothing of trees
     ran = toy.run("translate", run, text, "--json", "--n-best", "3")
     assert ran.code == 0, ran.err
     for one in json.loads(ran.out)["alternatives"]:
@@ -118,7 +118,7 @@ def test_a_parser_that_writes_words_writes_those_of_the_sentence(tmp_path: Path)
         assert sorted(s[1:] for s in symbols if s[0] == "ᐸ") == sorted(s[1:] for s in symbols if s[0] == "ᐳ" and s[1:])
 
 
-def test_heads_can_be_looked_at(task: str, run: Path) -> None:
+def test_heads_can_be_inspected(task: str, run: Path) -> None:
     page = run.parent / "page.html"
     ran = toy.run("heads", run, TEXTS[task], "--out", page)
     assert (ran.code, page.exists()) == (0, True), ran.err
@@ -132,7 +132,7 @@ def test_alignments_link_symbols_but_not_brackets(task: str, run: Path) -> None:
         assert (ran.code, " ||| " in ran.out) == (0, True), ran.err
 
 
-def test_the_smallest_task_is_learnt(tmp_path: Path) -> None:
+def test_the_reversing_task_is_learnt(tmp_path: Path) -> None:
     words = toy.write_lines(tmp_path / "words", toy.sentences(1500, seed=3))
     test = toy.write_lines(tmp_path / "test", toy.sentences(40, seed=4))
     process = toy.start(
@@ -148,7 +148,7 @@ def test_the_smallest_task_is_learnt(tmp_path: Path) -> None:
     assert scores(tmp_path / "run")["accuracy"] > 90.0
 
 
-def test_files_may_be_named_by_patterns(tmp_path: Path) -> None:
+def test_files_may_be_given_as_patterns(tmp_path: Path) -> None:
     for number in range(12):
         toy.write_lines(tmp_path / f"part{number:02}", [f"A{number}  X{number}"])
     pattern = f'data.valid_source="{tmp_path}/part1?"'
@@ -186,7 +186,7 @@ def test_a_translation_needs_both_sides_in_a_test(tmp_path: Path) -> None:
     assert (ran.code, f"--reference {target} needs --source" in ran.err) == (2, True)
 
 
-def test_a_missing_test_set_is_told_before_any_work(tmp_path: Path) -> None:
+def test_a_missing_test_set_is_reported_before_any_work(tmp_path: Path) -> None:
     words = toy.write_lines(tmp_path / "words", ["a b"] * 20)
     ran = toy.run(
         *("train", "--source", words, "--set", "task=copy", "--set", f"data.test_source={tmp_path}/gone"),

@@ -11,15 +11,16 @@ from torch import Tensor, nn
 from heedful.config import TrainConfig
 from heedful.errors import FolderError
 
-_OF_ADAM = ("exp_avg", "exp_avg_sq", "step")
-_OF_MUON = ("momentum",)
-MOMENTS = (*_OF_ADAM, *_OF_MUON)
+_ADAM_STATE = ("exp_avg", "exp_avg_sq", "step")
+_MUON_STATE = ("momentum",)
+MOMENTS = (*_ADAM_STATE, *_MUON_STATE)
+
+_BETAS, _EPSILON = (0.9, 0.98), 1e-9  # section 5.3
 
 # Muon
 _MOMENTUM = 0.95
-_BETAS, _EPSILON = (0.9, 0.98), 1e-9  # of Adam, section 5.3
 _ROUNDS = 5
-_COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # of the authors: singular values soon lie between 0.7 and 1.2
+_COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # the authors': singular values soon lie between 0.7 and 1.2
 _SIZE = 0.2  # about the size of Adam's updates (Liu et al., 2025), so that the same learning rate suits both
 
 
@@ -28,7 +29,8 @@ def make_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimiz
     if config.optimizer == "adam":
         return _make_adam(list(model.parameters()), config)
     matrices = _find_matrices(model)
-    others = [parameter for parameter in model.parameters() if not _is_among(parameter, matrices)]
+    chosen = set(map(id, matrices))
+    others = [parameter for parameter in model.parameters() if id(parameter) not in chosen]
     return Muon(matrices, _make_adam(others, config), config.weight_decay)
 
 
@@ -47,10 +49,6 @@ def _find_matrices(model: nn.Module) -> list[nn.Parameter]:
     """All matrices but those of embeddings and output layer, whose rows belong to one piece each."""
     layers = [module for module in model.modules() if isinstance(module, nn.Linear | nn.RNNBase)]
     return [parameter for layer in layers for parameter in layer.parameters(recurse=False) if parameter.ndim == 2]
-
-
-def _is_among(parameter: nn.Parameter, several: Sequence[nn.Parameter]) -> bool:
-    return any(parameter is one for one in several)
 
 
 def set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
@@ -72,7 +70,7 @@ def load_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer, tensors: 
     """Restore the result of `optimizer_tensors`."""
     for name, parameter in model.named_parameters():
         found = {moment: tensors[key] for moment in MOMENTS if (key := f"{moment}.{name}") in tensors}
-        if tensors and tuple(found) not in (_OF_ADAM, _OF_MUON):
+        if tensors and tuple(found) not in (_ADAM_STATE, _MUON_STATE):
             raise FolderError(f"the checkpoint has no optimizer state for {name}; it belongs to a different model")
         if found:
             optimizer.state[parameter] = {

@@ -186,7 +186,7 @@ class TorchrunGroup(ProcessGroup):
         """Make the others exit with this code; True in the process that should report the error."""
         try:
             self._store.set(_FAILED, str(code))
-            return self._store.add("told", 1) == 1
+            return self._store.add("reported", 1) == 1
         except RuntimeError:
             return True
 
