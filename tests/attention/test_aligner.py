@@ -1,4 +1,4 @@
-"""Which word comes from which: pieces to words, attention to links, and the choice of what to read."""
+"""Word alignments: from pieces to words, from attention to links, and the choice of the aligner."""
 
 import json
 import random
@@ -63,7 +63,7 @@ TEXTS = st.text(st.sampled_from("aenrs 😀ü\u3000\t\u00a0你#'.")) | st.text()
 @pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=60, deadline=None)
 @given(text=TEXTS)
-def test_every_piece_is_of_one_word_or_of_white_space(kind: TokenizerKind, text: str) -> None:
+def test_every_piece_belongs_to_one_word_or_to_white_space(kind: TokenizerKind, text: str) -> None:
     tokenizer = TOKENIZERS[kind]
     ids = tokenizer.encode(text)
     found = words_of_text(tokenizer, text)
@@ -89,8 +89,8 @@ def test_the_pieces_of_a_word_spell_it(kind: TokenizerKind, words: list[str], sp
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.integers(2, 299), max_size=12))
-def test_any_pieces_that_a_model_may_produce_have_words(ids: list[int]) -> None:
-    """Also where they are no UTF-8."""
+def test_all_possible_outputs_of_a_model_have_words(ids: list[int]) -> None:
+    """Even pieces that are not valid UTF-8 have words."""
     tokenizer = TOKENIZERS["bpe"]
     found = words_of_ids(tokenizer, ids)
     assert list(found.texts) == tokenizer.decode(ids).split()
@@ -98,7 +98,7 @@ def test_any_pieces_that_a_model_may_produce_have_words(ids: list[int]) -> None:
     assert {number for number in found.of_pieces if number is not None} == set(range(len(found.texts)))
 
 
-def test_words_are_those_of_the_text_also_where_a_tokenizer_changes_it(tmp_path: Path) -> None:
+def test_words_are_those_of_the_text_even_if_the_tokenizer_changes_it(tmp_path: Path) -> None:
     bert().save(str(tmp_path / "bert.json"))
     found = words_of_text(reuse_tokenizer(tmp_path / "bert.json"), "The  FOXES' dogs.")
     assert found.texts == ("The", "FOXES'", "dogs.")
@@ -115,7 +115,7 @@ def test_words_are_those_of_the_text_also_where_a_tokenizer_changes_it(tmp_path:
 
 
 def pair(source_words: list[int | None], target_words: list[int | None]) -> WordPair:
-    """A pair of which only the words matter; both end in EOS."""
+    """A pair in which only the words matter; both sides end in EOS."""
 
     def words(numbers: list[int | None]) -> Words:
         return Words(tuple("x" * (1 + max(n for n in numbers if n is not None))), (*numbers, None))
@@ -124,10 +124,10 @@ def pair(source_words: list[int | None], target_words: list[int | None]) -> Word
     return WordPair([2] * len(source.of_pieces), [2] * len(target.of_pieces), source, target)
 
 
-def test_a_source_word_is_the_sum_of_its_pieces_and_a_target_word_the_mean() -> None:
+def test_weights_are_summed_over_source_pieces_and_averaged_over_target_pieces() -> None:
     weights = np.array([[0.2, 0.2, 0.3, 0.3], [0.0, 0.1, 0.3, 0.6], [0.1, 0.1, 0.8, 0.0], [0.25, 0.25, 0.25, 0.25]])
     found = word_weights(weights, pair([0, 0, 1], [0, 0, 1]))
-    # Without EOS the rows are 4 : 3, 1 : 3 and 2 : 8; that of EOS is of no word.
+    # Without EOS the rows are 4 : 3, 1 : 3 and 2 : 8; the row of EOS belongs to no word.
     np.testing.assert_allclose(found, [[(4 / 7 + 1 / 4) / 2, (3 / 7 + 3 / 4) / 2], [0.2, 0.8]])
     assert strongest_links(found) == ((1, 0), (1, 1))
 
@@ -144,7 +144,7 @@ def test_a_word_without_a_piece_or_a_weight_has_no_link() -> None:
     assert strongest_links(word_weights(weights, pair([0, 1], [0, 2]))) == ((1, 0),)
 
 
-def test_heads_are_read_alone_or_as_the_mean_of_a_layer_or_of_all() -> None:
+def test_an_aligner_reads_one_head_or_the_mean_of_a_layer_or_of_all() -> None:
     chance = np.random.default_rng(3)
     cross = [chance.random((2, 4, 5)), chance.random((3, 4, 5))]  # layers may have different numbers of heads
     np.testing.assert_array_equal(Aligner(1, 2, shifted=False).read(cross), cross[1][2])
@@ -155,7 +155,7 @@ def test_heads_are_read_alone_or_as_the_mean_of_a_layer_or_of_all() -> None:
     np.testing.assert_allclose(Aligner(None, None, shifted=False).read(cross), np.concatenate(cross).sum(0) / 5)
 
 
-def test_all_heads_and_averages_of_cross_attention_are_candidates() -> None:
+def test_all_heads_and_means_of_cross_attention_are_candidates() -> None:
     found = list_aligners(shaken(SMALL))
     names = [f"cross.{layer}.{head}" for layer in (1, 2) for head in (1, 2, 3)]
     means = [f"{name}{square}" for name in ("cross.1", "cross.2", "cross") for square in ("", " squared")]
@@ -178,22 +178,22 @@ def test_an_alignment_does_not_depend_on_its_batch() -> None:
         ]
 
 
-# How right they are
+# Error rates
 
 
-def test_the_error_rate_of_a_hand_made_example() -> None:
+def test_the_error_rate_matches_a_calculation_by_hand() -> None:
     sure = [{(0, 0), (1, 2)}, {(0, 1)}]
     possible = [{(1, 1)}, {(0, 1), (2, 2)}]
     found = [{(0, 0), (1, 1), (2, 2)}, {(0, 1), (1, 0)}]
     score = alignment_score(found, sure, possible)
-    # Five links, of which three are possible and two sure; three are wanted.
+    # Five links were found: three are possible, and two of these are sure. Three sure links exist.
     assert [score.precision, score.recall] == pytest.approx([3 / 5, 2 / 3])
     assert score.error_rate == pytest.approx(1 - (2 + 3) / (5 + 3))
     only_sure = alignment_score(found, sure)
     assert [only_sure.precision, only_sure.error_rate] == pytest.approx([2 / 5, 1 - 4 / 8])
 
 
-def test_no_links_where_none_are_wanted_are_no_error() -> None:
+def test_finding_no_links_is_correct_if_there_are_none() -> None:
     assert alignment_score([set()], [set()]).error_rate == 0.0
     assert alignment_score([set()], [{(0, 0)}]).error_rate == 1.0
     assert alignment_score([{(0, 0)}], [{(0, 0)}]).error_rate == 0.0
@@ -213,10 +213,10 @@ def test_the_language_of_the_benchmark_has_one_meaning_for_each_word() -> None:
         for place, other in example.sure | example.possible:
             meanings.setdefault(target[other], set()).add(source[place])
     counts = [len(sources) for sources in meanings.values()]
-    assert (set(counts), counts.count(2)) == ({1, 2}, 5)  # of the pairs that become one, both
+    assert (set(counts), counts.count(2)) == ({1, 2}, 5)  # five words come from two source words each
 
 
-# A model that has learnt the language which turns sentences round
+# A model trained on a language that reverses sentences
 
 
 @pytest.fixture(scope="module")
@@ -238,7 +238,7 @@ def error_rate(found: list[tuple[Link, ...]], texts: list[str]) -> float:
     return alignment_score([set(each) for each in found], [mirror(text) for text in texts]).error_rate
 
 
-def test_what_is_chosen_without_labels_is_nearly_the_best(translator: Translator) -> None:
+def test_the_aligner_chosen_without_labels_is_nearly_the_best(translator: Translator) -> None:
     model = translator.model
     texts = toy.sentences(40, seed=31)
     pairs = toy_pairs(translator, texts)
@@ -247,7 +247,7 @@ def test_what_is_chosen_without_labels_is_nearly_the_best(translator: Translator
     assert error_rate([strongest_links(prediction_difference(model, each)) for each in pairs], texts) < 0.1
     assert errors[choice.aligner] < 0.1
     assert errors[choice.aligner] < min(errors.values()) + 0.05
-    assert max(errors.values()) > 0.3  # so that there was something to choose
+    assert max(errors.values()) > 0.3  # so the choice matters
 
 
 def test_a_model_without_attention_to_the_source_has_no_alignments(trained: Path, translator: Translator) -> None:
@@ -261,18 +261,18 @@ def test_a_model_without_attention_to_the_source_has_no_alignments(trained: Path
         find_aligner(RunFolder(trained / "run"), without, SilentReporter())
 
 
-def test_what_was_cut_off_is_aligned_to_its_last_word(translator: Translator) -> None:
+def test_an_output_that_was_cut_off_is_aligned_to_its_last_word(translator: Translator) -> None:
     source, target = translator.tokenizers.source, translator.tokenizers.target
     text = toy.sentences(1, seed=33)[0]
     ids = target.encode(toy.translated(text))
     assert make_word_pair(source, target, text, ids[:-1]) == make_word_pair(source, target, text, ids)
 
 
-# The folder remembers
+# The choice in the run folder
 
 
 class Heard(SilentReporter):
-    """Keeps what is said."""
+    """Collects messages."""
 
     def __init__(self) -> None:
         self.sentences: list[str] = []
@@ -283,12 +283,12 @@ class Heard(SilentReporter):
 
 @pytest.fixture
 def folder(trained: Path, tmp_path: Path) -> RunFolder:
-    """A copy that can be changed, without checkpoints."""
+    """A copy without checkpoints, which tests may change."""
     ignored = shutil.ignore_patterns("checkpoints", "train-0", "tensorboard")
     return RunFolder(Path(shutil.copytree(trained / "run", tmp_path / "run", ignore=ignored)))
 
 
-def test_training_leaves_its_choice_in_the_folder(folder: RunFolder, translator: Translator) -> None:
+def test_training_saves_the_best_aligner_in_the_run_folder(folder: RunFolder, translator: Translator) -> None:
     heard = Heard()
     kept = folder.about()["alignment"]
     assert isinstance(kept, dict)
@@ -297,7 +297,7 @@ def test_training_leaves_its_choice_in_the_folder(folder: RunFolder, translator:
     assert heard.sentences == []
 
 
-def test_a_choice_is_made_again_for_other_weights_and_in_older_folders(
+def test_the_aligner_is_chosen_again_for_new_weights_and_in_older_folders(
     folder: RunFolder, translator: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("heedful.translation.word_alignment._PAIRS", 7)
@@ -313,7 +313,7 @@ def test_a_choice_is_made_again_for_other_weights_and_in_older_folders(
         assert (again["from"], again["model"], again["words"] < kept["words"]) == (str(found), folder.note(), True)
 
 
-def test_without_validation_pairs_the_usual_place_is_read(folder: RunFolder, translator: Translator) -> None:
+def test_without_validation_pairs_the_default_aligner_is_used(folder: RunFolder, translator: Translator) -> None:
     heard = Heard()
     folder.write_about({"alignment": None})
     (folder.data / "valid.json").write_text(json.dumps([["x " * 50, "y"], ["", ""]]))
@@ -324,7 +324,7 @@ def test_without_validation_pairs_the_usual_place_is_read(folder: RunFolder, tra
     assert heard.sentences == [said, said]
 
 
-def test_a_folder_that_cannot_be_written_to_is_no_hindrance(
+def test_a_read_only_folder_does_not_prevent_alignments(
     folder: RunFolder, translator: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder.write_about({"alignment": None})
@@ -338,7 +338,7 @@ def test_a_folder_that_cannot_be_written_to_is_no_hindrance(
 # The command
 
 
-def test_alignments_stand_behind_each_translation(trained: Path) -> None:
+def test_alignments_follow_each_translation(trained: Path) -> None:
     text = toy.lines_of(trained / "train.en")[0]
     ran = toy.run("translate", trained / "run", text, "", "--alignments")
     translation, links_ = ran.lines[0].split(" ||| ")

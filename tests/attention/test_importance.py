@@ -1,4 +1,4 @@
-"""How much a head matters: what is estimated, and what really happens."""
+"""The importance of heads, estimated and measured."""
 
 import random
 from dataclasses import replace
@@ -27,7 +27,7 @@ OFF = [Head("decoder", 1, 2), Head("encoder", 0, 0)]
 @pytest.mark.parametrize("off", [[], OFF], ids=["all", "some"])
 @pytest.mark.parametrize("place", [("encoder", 0), ("decoder", 1), ("cross", 0)])
 def test_importance_is_the_mean_slope_of_the_loss_of_each_sentence(place: tuple[Kind, int], off: list[Head]) -> None:
-    model = shaken(replace(SMALL, activation="gelu")).double()  # relu has kinks, which have no slope
+    model = shaken(replace(SMALL, activation="gelu")).double()  # relu is not differentiable everywhere
     gates = open_gates(model)
     for head in off:
         gates[head.kind, head.layer][head.index] = 0.0
@@ -46,13 +46,13 @@ def test_importance_is_the_mean_slope_of_the_loss_of_each_sentence(place: tuple[
         assert importance[head] > 1e-2
 
 
-def test_heads_that_are_off_are_not_weighed_and_all_others_are() -> None:
+def test_importance_leaves_out_heads_that_are_switched_off() -> None:
     model = shaken(SMALL)
     assert list(estimate_importance(model, BATCHES, OFF)) == [head for head in all_heads(model) if head not in OFF]
     assert not any(attention.instrumented for layers in model.attentions.values() for attention in layers)
 
 
-def test_a_head_that_the_output_layer_does_not_read_does_not_matter() -> None:
+def test_a_head_that_the_output_layer_ignores_has_no_importance() -> None:
     model, idle = shaken(SMALL), Head("encoder", 0, 1)
     with torch.no_grad():
         model.encoder[0].attention.output.weight[:, 7:14] = 0.0
@@ -79,11 +79,11 @@ def test_progress_is_reported_to_the_end() -> None:
     assert seen[2:] == [(1, 3), (2, 3), (3, 3)]
 
 
-# A model that has learnt something
+# A trained model
 
 
 def reversed_pairs(count: int, seed: int) -> Batch:
-    """Sentences whose translation is each of their words by another, in reversed order."""
+    """Sentences whose translation replaces each word, in reverse order."""
     chance = random.Random(seed)
     words = [[chance.randint(2, 11) for _ in range(chance.randint(1, 5))] for _ in range(count)]
     return batch_of([[*line, EOS] for line in words], [[*(w + 10 for w in reversed(line)), EOS] for line in words])
@@ -101,7 +101,7 @@ def learnt() -> Transformer:
     return model.eval()
 
 
-def test_what_is_estimated_agrees_with_what_really_happens(learnt: Transformer) -> None:
+def test_estimated_importance_agrees_with_ablation(learnt: Transformer) -> None:
     batches = [reversed_pairs(150, seed=1001)]
     estimated, real = estimate_importance(learnt, batches), ablate_heads(learnt, batches, all_heads(learnt))
     assert corpus_loss(learnt, batches) < 0.7  # from about 3

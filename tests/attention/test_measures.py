@@ -1,4 +1,4 @@
-"""What heads are measured to do, and how they are named for it."""
+"""Measures of heads, and the roles that follow from them."""
 
 import math
 from collections.abc import Sequence
@@ -16,12 +16,12 @@ from heedful.attention.record import Attention, HeadWeights
 from heedful.attention.roles import ROLE_COLOURS, name_role, name_roles
 from heedful.nn.multi_head import Kind
 
-LENGTHS = [(7, 5), (4, 9), (6, 6), (11, 3)]  # of sources and targets
+LENGTHS = [(7, 5), (4, 9), (6, 6), (11, 3)]  # the lengths of sources and targets
 SHARES = [field.name for field in fields(HeadMeasures) if field.type is AttentionShare]
 
 
 def pair(source: int, target: int, seed: int = 0) -> Attention:
-    """Attention of all kinds: layers of three heads, and of two."""
+    """Random attention of all kinds, in layers of three and of two heads."""
     sizes: dict[Kind, tuple[int, int]] = {
         "encoder": (source, source),
         "decoder": (target, target),
@@ -68,7 +68,7 @@ def test_all_measures_keep_their_bounds(kind: Kind, queries: int, keys: int, see
     assert 0.0 <= found.spread <= 1.0 + 1e-6
     assert 1 / keys <= found.strongest <= 1.0 + 1e-6
     assert abs(found.direction) <= found.distance + 1e-6
-    assert found.stability == pytest.approx(1.0)  # one sentence is like itself
+    assert found.stability == pytest.approx(1.0)  # a single sentence has a single pattern
     for name in SHARES:
         share = getattr(found, name)
         assert -1e-6 <= share.share <= 1.0 + 1e-6
@@ -76,7 +76,7 @@ def test_all_measures_keep_their_bounds(kind: Kind, queries: int, keys: int, see
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_head_that_looks_everywhere_has_all_shares_by_chance_and_is_broad(kind: Kind) -> None:
+def test_a_uniform_head_has_all_shares_at_chance_and_is_broad(kind: Kind) -> None:
     sizes = LENGTHS if kind == "cross" else [(n, n) for _, n in LENGTHS]
     found = measured(kind, *(uniform(kind, target, source) for source, target in sizes))
     assert found.spread == pytest.approx(1.0)
@@ -103,7 +103,7 @@ def by_hand(kind: Kind, weights: HeadWeights) -> dict[str, float]:
         found = set()
         for key in seen:
             weight = float(weights[0, query, key])
-            place = key - 1 if kind == "decoder" else key  # of the piece in its own sentence
+            place = key - 1 if kind == "decoder" else key  # the position of the piece in its own sentence
             own = query * (keys - 1) / (queries - 1) if kind == "cross" else query
             sums["distance"] += weight * abs(place - own)
             sums["direction"] += weight * (place - own)
@@ -122,7 +122,7 @@ def by_hand(kind: Kind, weights: HeadWeights) -> dict[str, float]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_measures_are_what_their_definitions_say(kind: Kind) -> None:
+def test_measures_match_their_definitions(kind: Kind) -> None:
     weights = dirichlet(kind, 1, 6, 8 if kind == "cross" else 6, seed=2)
     found = measured(kind, weights)
     for name, expected in by_hand(kind, weights).items():
@@ -131,7 +131,7 @@ def test_measures_are_what_their_definitions_say(kind: Kind) -> None:
     assert found.rows == (5 if kind == "decoder" else 6)
 
 
-# Heads that do one thing alone
+# Heads that do only one thing
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_measures_are_what_their_definitions_say(kind: Kind) -> None:
         ("cross", [4, 4, 4, 1, 1, 1], "rare", "rare word", "on rare tokens"),
     ],
 )
-def test_a_head_that_does_one_thing_has_its_share_and_name(
+def test_a_head_that_does_one_thing_gets_its_role(
     kind: Kind, keys: list[int], share: str, role: str, evidence: str
 ) -> None:
     found = measured(kind, looking_at(keys, 6), looking_at(keys, 6))
@@ -165,7 +165,7 @@ def test_a_head_that_does_one_thing_has_its_share_and_name(
 def test_the_previous_token_is_one_back_in_sentences_of_any_length() -> None:
     found = measured("encoder", *(looking_at([0, *range(n - 1)], n) for n in (30, 40, 60)))
     assert found.previous.share == 1.0
-    assert found.direction == pytest.approx(-127 / 130)  # the first piece of each has only itself
+    assert found.direction == pytest.approx(-127 / 130)  # the first piece of each sentence sees only itself
     assert 0.99 < found.stability < 1.0
 
 
@@ -185,11 +185,11 @@ def test_alignment_follows_the_diagonal_of_sentences_that_differ_in_length() -> 
     assert 0.0 < rounded.distance < 0.5
 
 
-def test_a_target_of_one_piece_stands_at_the_end_of_the_source() -> None:
+def test_a_target_of_one_piece_is_at_the_end_of_the_source() -> None:
     assert measured("cross", looking_at([3], 4)).distance == 0.0
 
 
-def test_what_a_head_does_now_and_then_is_mixed() -> None:
+def test_a_head_without_a_clear_habit_is_mixed() -> None:
     found = measured("encoder", looking_at([0, 8, 3, 0, 7, 8, 1, 7, 3, 9], 10))
     role = name_role("encoder", found)
     assert role.name == "mixed"
@@ -201,18 +201,18 @@ def test_stability_is_one_over_the_number_of_patterns() -> None:
     same, before = looking_at([0, 1, 2, 3, 4, 5], 6), looking_at([5, 5, 5, 5, 5, 5], 6)
     ahead = looking_at([5, 4, 3, 2, 1, 0], 6)
     assert measured("encoder", same, same, same).stability == pytest.approx(1.0)
-    assert 0.5 < measured("encoder", same, before).stability < 1.0  # the last row is alike
-    assert measured("encoder", same, ahead).stability == pytest.approx(0.5)  # nothing is
+    assert 0.5 < measured("encoder", same, before).stability < 1.0  # only the last row is the same
+    assert measured("encoder", same, ahead).stability == pytest.approx(0.5)  # no row is the same
     assert measured("encoder", same, ahead, same, ahead).stability == pytest.approx(0.5)
 
 
-def test_short_sentences_make_no_roles() -> None:
+def test_short_sentences_alone_create_no_roles() -> None:
     found = measured("decoder", *(uniform("decoder", 3, 3) for _ in range(4)))
-    assert found.window.share == pytest.approx(1.0)  # there is nothing but neighbours
+    assert found.window.share == pytest.approx(1.0)  # all keys are neighbours
     assert name_role("decoder", found).name == "broad"
 
 
-# What counts
+# Which rows count
 
 
 def test_a_row_that_sees_one_key_says_nothing() -> None:
@@ -233,7 +233,7 @@ def test_pruned_layers_have_fewer_heads_and_all_are_in_their_order() -> None:
     assert list(name_roles(tally.measures())) == list(tally.measures())
 
 
-def test_a_share_is_of_the_rows_that_can_have_it() -> None:
+def test_a_share_is_measured_over_rows_that_see_such_a_key() -> None:
     found = measured("decoder", looking_at([0, 1, 2, 3, 4], 5))
     assert (found.same, found.next) == (AttentionShare(0.0, 0.0), AttentionShare(0.0, 0.0))
     assert found.punctuation.share == pytest.approx(1 / 2)  # fed in as column 3, which rows 3 and 4 see
@@ -247,7 +247,7 @@ def test_every_role_has_a_colour_of_its_own() -> None:
 # Pieces
 
 
-def test_pieces_are_marked() -> None:
+def test_punctuation_eos_and_rare_pieces_are_marked() -> None:
     found = mark_pieces(["▁A", "▁(", "…", "$", "▁", "</s>", "x", "。", "</s>"], {"x", "▁(", "</s>"})
     assert np.flatnonzero(found.punctuation).tolist() == [1, 2, 7]
     assert np.flatnonzero(found.end).tolist() == [8]  # a text may have the same characters, but not at its end
@@ -264,6 +264,6 @@ def test_the_rarest_tenth_is_rare() -> None:
     assert find_rare_pieces([[*text, "sat", "sat"]]) == {"mat", "hat", "rat", "on"}  # "sat" and "on" no longer tie
 
 
-def test_the_rarest_of_all_are_rare_even_if_they_are_many() -> None:
+def test_the_very_rarest_pieces_are_rare_even_if_they_are_many() -> None:
     assert find_rare_pieces([["a", "a", "b", "c"]]) == {"b", "c"}
     assert find_rare_pieces([]) == frozenset()

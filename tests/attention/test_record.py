@@ -1,4 +1,4 @@
-"""What is recorded of attention, and heads that are switched off."""
+"""Recording attention, and switching off heads."""
 
 from dataclasses import replace
 
@@ -39,7 +39,7 @@ TARGETS = sentences([6, 2, 4], TARGET_TYPES, seed=4)
 
 
 @pytest.mark.parametrize("config", VARIANTS, ids=label)
-def test_rows_sum_to_one_and_what_may_not_be_seen_has_no_weight(config: object) -> None:
+def test_rows_sum_to_one_and_masked_keys_have_no_weight(config: object) -> None:
     model = shaken(config)  # type: ignore[arg-type]
     for number, found in enumerate(force_decode(model, SOURCES, TARGETS)):
         n, m = len(SOURCES[number]), len(TARGETS[number])
@@ -72,7 +72,7 @@ def test_weights_are_those_of_equation_1() -> None:
     np.testing.assert_allclose(found, expected.detach().numpy(), atol=1e-6)
 
 
-def test_a_sentence_looks_the_same_in_any_company() -> None:
+def test_the_attention_of_a_sentence_does_not_depend_on_its_batch() -> None:
     model = shaken(SMALL)
     alone, together = force_decode(model, SOURCES[1:2], TARGETS[1:2])[0], force_decode(model, SOURCES, TARGETS)[1]
     for kind in KINDS:
@@ -82,7 +82,7 @@ def test_a_sentence_looks_the_same_in_any_company() -> None:
 
 
 class Followed:
-    """A state that knows what led to each of its rows."""
+    """A state that remembers the history of each row."""
 
     def __init__(self, state: KVCache | PooledKVCache, paths: list[tuple[int, tuple[int, ...]]]) -> None:
         self.state, self.paths = state, paths
@@ -92,7 +92,7 @@ class Followed:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_what_a_beam_saw_is_what_a_forced_decode_of_its_hypothesis_shows(seed: int) -> None:
+def test_forced_decoding_shows_the_attention_that_the_beam_had(seed: int) -> None:
     model = shaken(SMALL, seed)
     seen: dict[tuple[int, tuple[int, ...]], AttentionRecord] = {}
     rows: dict[tuple[int, tuple[int, ...]], int] = {}
@@ -132,7 +132,7 @@ def test_the_likeliest_pieces_come_first() -> None:
     np.testing.assert_allclose(found.best_log_probs, expected.values[:, :4].detach(), atol=1e-5)
 
 
-def test_who_trains_while_watched_gets_the_same_loss_and_the_fused_path_comes_back() -> None:
+def test_recording_does_not_change_the_loss_and_the_fused_path_returns() -> None:
     model, batch = fresh(SMALL).train(), example([3, 7, 5], [6, 2, 4])
     fused = logits_of(model, batch)
     with record_attention(model) as record:
@@ -147,7 +147,7 @@ def test_who_trains_while_watched_gets_the_same_loss_and_the_fused_path_comes_ba
     assert not any(attention.instrumented for layers in model.attentions.values() for attention in layers)
 
 
-def test_nothing_recorded_is_said() -> None:
+def test_reading_an_empty_record_is_an_error() -> None:
     with (
         record_attention(shaken(SMALL)) as record,
         pytest.raises(ConfigError, match="nothing was recorded for layer 2"),
@@ -159,7 +159,7 @@ def test_nothing_recorded_is_said() -> None:
 
 
 def without_columns(model: Transformer, head: Head) -> Transformer:
-    """The same model, whose output matrix does not read this head."""
+    """The same model, with the output matrix set to ignore this head."""
     attention = model.attentions[head.kind][head.layer]
     assert isinstance(attention, SelfAttention | CrossAttention)
     with torch.no_grad():
@@ -168,7 +168,7 @@ def without_columns(model: Transformer, head: Head) -> Transformer:
 
 
 @pytest.mark.parametrize("name", ["encoder.1.2", "decoder.2.1", "cross.1.3"])
-def test_a_head_that_is_off_is_one_that_the_output_layer_does_not_read(name: str) -> None:
+def test_switching_off_a_head_equals_zeroing_its_output_weights(name: str) -> None:
     batch = example([3, 7, 5], [6, 2, 4])
     model = shaken(SMALL)
     with switch_off_heads(model, [Head.parse(name)]), torch.no_grad():
@@ -183,7 +183,7 @@ def test_a_head_that_is_off_is_one_that_the_output_layer_does_not_read(name: str
     assert (off - on).abs().max() > 1e-3
 
 
-def test_only_layers_that_lose_a_head_are_touched_and_only_for_a_while() -> None:
+def test_switching_off_heads_changes_only_their_layers_and_only_temporarily() -> None:
     model = shaken(SMALL)
     with switch_off_heads(model, [Head("cross", 1, 0), Head("cross", 1, 2)]):
         touched = [
@@ -204,7 +204,7 @@ def test_heads_can_be_switched_off_one_after_another() -> None:
         assert attention.gates.tolist() == [0.0, 1.0, 1.0]
 
 
-def test_one_string_is_no_list_of_names() -> None:
+def test_a_single_string_is_not_a_list_of_heads() -> None:
     with pytest.raises(ConfigError, match=r"give heads as a list of names, not as one string; write \['cross.1.1'\]"):
         find_heads(shaken(SMALL), "cross.1.1")
 
@@ -242,6 +242,6 @@ def test_all_heads_have_names_that_can_be_read_back() -> None:
         ("cross.2.4", "unknown head: cross.2.4; layer 2 of cross attention has heads 1 to 3$"),
     ],
 )
-def test_an_unknown_head_gets_a_sentence(name: str, sentence: str) -> None:
+def test_an_unknown_head_is_refused_in_a_sentence(name: str, sentence: str) -> None:
     with pytest.raises(ConfigError, match=sentence):
         find_heads(shaken(SMALL), [name])

@@ -1,4 +1,4 @@
-"""Search over step functions that are no models: tables of random logits, looked up by all that was said before."""
+"""Beam search over simple step functions: tables of random logits, looked up by the whole output so far."""
 
 import itertools
 import math
@@ -42,7 +42,7 @@ def greedy(table: Table, sentences: list[int], lengths: list[int], config: Searc
 
 
 def plain_beam(table: Table, sentence: int, max_length: int, config: SearchConfig) -> list[Hypothesis]:
-    """Beam search for one sentence in lists, after tensor2tensor: no bound, nothing dropped, every step to the end."""
+    """Beam search for one sentence with plain lists, as in tensor2tensor: nothing is dropped before the end."""
     live: list[tuple[float, tuple[int, ...]]] = [(0.0, ())]
     finished: list[Hypothesis] = []
     for length in range(1, max_length + 1):
@@ -56,7 +56,7 @@ def plain_beam(table: Table, sentence: int, max_length: int, config: SearchConfi
                 for token in range(logits.shape[1])
                 if config.no_repeat_ngram and repeats((*said, token), config.no_repeat_ngram)
             ]
-            logits[:, again] = -math.inf  # before the softmax: what is left shares what they had
+            logits[:, again] = -math.inf  # before the softmax, so that the others share their probability
             for token, value in enumerate(logits[0].log_softmax(dim=0).tolist()):
                 too_short = token == EOS and length <= config.min_length
                 if token not in (*SYMBOLS.banned, *again) and not too_short:
@@ -106,7 +106,7 @@ def test_a_sentence_alone_has_the_same_hypotheses_as_among_others(
 
 @settings(deadline=None, max_examples=40)
 @given(seed=seeds, config=configs, lengths=st.lists(st.integers(1, 9), min_size=1, max_size=4), data=st.data())
-def test_what_is_dropped_early_never_changes_the_result(
+def test_dropping_hypotheses_early_never_changes_the_result(
     seed: int, config: SearchConfig, lengths: list[int], data: st.DataObject
 ) -> None:
     table, n_best = random_table(seed, vocabulary=9), data.draw(st.integers(1, config.beam))
@@ -126,21 +126,21 @@ def test_a_beam_of_one_is_greedy_search(seed: int, lengths: list[int], min_lengt
 
 @settings(deadline=None, max_examples=40)
 @given(seed=seeds, ngram=st.integers(1, 4), beam=st.integers(1, 4))
-def test_no_ngram_comes_twice(seed: int, ngram: int, beam: int) -> None:
+def test_no_ngram_occurs_twice(seed: int, ngram: int, beam: int) -> None:
     table = random_table(seed, vocabulary=8)
     config = SearchConfig(beam=beam, no_repeat_ngram=ngram, min_length=5)
     outputs = [*search(table, [3, 11, 4], [25, 18, 22], config, beam), greedy(table, [3, 11, 4], [25, 18, 22], config)]
     assert not any(repeats(hypothesis.tokens, ngram) for output in outputs for hypothesis in output)
 
 
-def test_without_the_rule_ngrams_do_come_twice() -> None:
+def test_without_the_rule_ngrams_do_occur_twice() -> None:
     outputs = search(random_table(0, vocabulary=6), [3, 11, 4], [25, 18, 22], SearchConfig(min_length=12), 4)
     assert any(repeats(hypothesis.tokens, 2) for output in outputs for hypothesis in output)
 
 
 @settings(deadline=None, max_examples=30)
 @given(seed=seeds, config=configs)
-def test_the_n_best_are_ordered_distinct_and_as_probable_as_they_say(seed: int, config: SearchConfig) -> None:
+def test_the_n_best_are_ordered_and_distinct_with_correct_probabilities(seed: int, config: SearchConfig) -> None:
     table = random_table(seed, vocabulary=10)
     for sentence, found in zip([8, 21], search(table, [8, 21], [9, 14], config, config.beam), strict=True):
         finished = [hypothesis for hypothesis in found if hypothesis.finished]
@@ -160,7 +160,7 @@ def test_the_n_best_are_ordered_distinct_and_as_probable_as_they_say(seed: int, 
 @pytest.mark.parametrize("penalty", ["paper", "power"])
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0, 2.5])
 @pytest.mark.parametrize(("kinds", "max_length"), [(3, 5), (4, 4)])
-def test_a_beam_that_holds_everything_finds_what_enumeration_finds(
+def test_an_exhaustive_beam_finds_what_enumeration_finds(
     penalty: Penalty, alpha: float, kinds: int, max_length: int
 ) -> None:
     words = range(3, 2 + kinds)  # and EOS
@@ -181,7 +181,7 @@ def test_a_beam_that_holds_everything_finds_what_enumeration_finds(
 # Golden numbers
 
 
-def test_the_score_of_a_known_sequence_by_hand() -> None:
+def test_the_score_of_a_known_sequence_matches_a_calculation_by_hand() -> None:
     table = table_of({3: 0.5, 4: 0.3, EOS: 0.2}, {EOS: 0.8, 5: 0.2}, {EOS: 1.0})
     [[best]] = beam_search(by_position(table), Clock(0), SYMBOLS, torch.tensor([3]), SearchConfig(beam=2))
     assert best.tokens == (3, EOS)
@@ -202,15 +202,15 @@ def test_a_longer_output_may_win_after_a_shorter_one_has_finished() -> None:
 # Examples
 
 
-def test_a_search_stops_when_nothing_can_win_any_more() -> None:
-    # Without a penalty, 0.6 finished beats the 0.4 that is left at once.
+def test_a_search_stops_when_no_hypothesis_can_still_win() -> None:
+    # Without a penalty, a finished 0.6 immediately beats the remaining 0.4.
     table = table_of({EOS: 0.6, 3: 0.4}, {4: 1.0}, {4: 1.0}, {EOS: 1.0})
     beam_search(by_position(table), Clock(0), SYMBOLS, torch.tensor([4]), SearchConfig(beam=2, alpha=0.0))
     assert table.rows == [1]
 
 
-def test_a_hypothesis_that_cannot_win_costs_nothing_more() -> None:
-    # "3 EOS" has ln 0.5 / (7/6)^2 = -0.51; "3 5" may come to ln 0.3 / (10/6)^2 = -0.43, "4 5" only to -0.93.
+def test_a_hypothesis_that_cannot_win_leaves_the_batch() -> None:
+    # "3 EOS" has ln 0.5 / (7/6)^2 = -0.51; "3 5" can reach ln 0.3 / (10/6)^2 = -0.43, "4 5" only to -0.93.
     table = table_of({3: 0.8, 4: 0.2}, {EOS: 0.625, 5: 0.375}, {5: 1.0}, {5: 1.0}, {EOS: 1.0})
     config = SearchConfig(beam=2, alpha=2.0)
     beam_search(by_position(table), Clock(0), SYMBOLS, torch.tensor([5]), config)
@@ -230,7 +230,7 @@ def test_finished_sentences_leave_the_batch() -> None:
     assert table.rows == [5, 15, 3, 3, 3, 3, 3]
 
 
-def test_a_state_is_not_copied_when_its_rows_stay_as_they_are() -> None:
+def test_a_state_is_not_copied_when_its_rows_do_not_change() -> None:
     table = random_table(7, vocabulary=12)
     state = table.start([1, 2, 3])
     greedy_search(table.step, state, SYMBOLS, torch.tensor([6, 6, 6]), SearchConfig(min_length=6))
@@ -239,7 +239,7 @@ def test_a_state_is_not_copied_when_its_rows_stay_as_they_are() -> None:
     assert state.selected == [2]
 
 
-def test_what_is_cut_off_says_so_and_comes_after_all_that_finished() -> None:
+def test_outputs_that_are_cut_off_are_marked_and_come_last() -> None:
     table = table_of({3: 0.9, 4: 0.1}, {5: 0.99, EOS: 0.01})
     lengths, config = torch.tensor([2]), SearchConfig(beam=3)
     [found] = beam_search(by_position(table), Clock(0), SYMBOLS, lengths, config, n_best=3)
@@ -251,7 +251,7 @@ def test_what_is_cut_off_says_so_and_comes_after_all_that_finished() -> None:
     assert (cut.tokens, cut.finished) == ((3, 5), False)
 
 
-def test_min_length_counts_what_comes_before_the_end() -> None:
+def test_min_length_counts_the_tokens_before_eos() -> None:
     table = table_of(*[{EOS: 0.9, 3: 0.1}] * 6)
     for least in range(5):
         config = SearchConfig(beam=2, min_length=least)
@@ -260,7 +260,7 @@ def test_min_length_counts_what_comes_before_the_end() -> None:
         assert best.tokens == first.tokens == (3,) * least + (EOS,)
 
 
-def test_an_output_may_end_too_short_where_nothing_else_may_follow() -> None:
+def test_an_output_may_end_too_early_if_nothing_else_is_allowed() -> None:
     table = table_of(*[{EOS: 0.2, 3: 0.4, 4: 0.4}] * 9)
     config = SearchConfig(beam=2, min_length=8, no_repeat_ngram=1)
     [[best]] = beam_search(by_position(table), Clock(0), SYMBOLS, torch.tensor([9]), config)
@@ -274,14 +274,14 @@ def test_banned_ids_keep_their_share_of_the_probability() -> None:
     assert best.log_prob == pytest.approx(math.log(0.2))
 
 
-def test_equal_candidates_come_in_the_order_of_their_ids() -> None:
+def test_equal_candidates_are_ordered_by_id() -> None:
     table = table_of({5: 0.25, 4: 0.25, 3: 0.25, EOS: 0.25}, {EOS: 0.5, 3: 0.5})
     config = SearchConfig(beam=3, alpha=0.0)
     [found] = beam_search(by_position(table), Clock(0), SYMBOLS, torch.tensor([2]), config, n_best=3)
     assert [hypothesis.tokens for hypothesis in found] == [(EOS,), (3, EOS), (4, EOS)]
 
 
-def test_the_logits_of_a_model_are_not_written_into() -> None:
+def test_the_logits_of_a_model_are_not_modified() -> None:
     table = random_table(3, vocabulary=9)
     before = table.logits.clone()
     step = by_position(table)
@@ -289,7 +289,7 @@ def test_the_logits_of_a_model_are_not_written_into() -> None:
     assert torch.equal(table.logits, before)
 
 
-def test_half_precision_is_summed_in_single() -> None:
+def test_half_precision_is_summed_in_single_precision() -> None:
     table = random_table(4, vocabulary=9)
     halves = Table(table.logits.bfloat16())
     [[best]] = search(halves, [6], [12], SearchConfig(min_length=8))
@@ -326,7 +326,7 @@ def test_a_model_that_computes_nan_is_reported() -> None:
         (SearchConfig(alpha=-0.5), 1, "search.alpha is -0.5 but must not be negative; set --alpha to 0 or more"),
     ],
 )
-def test_options_that_cannot_be_are_named(config: SearchConfig, n_best: int, message: str) -> None:
+def test_impossible_search_options_are_named(config: SearchConfig, n_best: int, message: str) -> None:
     with pytest.raises(ConfigError) as raised:
         search(random_table(0, vocabulary=5), [1], [4], config, n_best)
     assert str(raised.value) == message

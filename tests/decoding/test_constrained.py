@@ -1,4 +1,4 @@
-"""Whatever is required of an output is in it, and of all such outputs it is the best that the beam can hold."""
+"""Constrained search: outputs contain their required phrases, and are the best that do."""
 
 import itertools
 
@@ -42,7 +42,7 @@ def search(
 
 
 def has(tokens: tuple[int, ...], phrase: Phrase, boundaries: WordBoundaries) -> bool:
-    """Whether an output has a phrase with a border on both sides; worked out in another way than by the search."""
+    """Whether an output contains a phrase as whole words; computed differently from the search."""
     for at in range(len(tokens)):
         free = at == 0 or tokens[at - 1] in boundaries.opens
         for way in (phrase.tokens, phrase.close if free else ()):
@@ -52,7 +52,7 @@ def has(tokens: tuple[int, ...], phrase: Phrase, boundaries: WordBoundaries) -> 
     return False
 
 
-# Plain tuples, of which the tests make phrases and constraints: checks of their types are no part of a strategy.
+# Plain tuples: the tests make phrases and constraints from them.
 words = st.lists(st.sampled_from(WORDS), max_size=3).map(tuple)
 phrases = st.tuples(st.sampled_from(sorted(set(WORDS) - GLUES)), words, words)
 constraints = st.tuples(words, st.lists(phrases, max_size=3))
@@ -80,7 +80,7 @@ configs = st.builds(
 
 
 def needed(constraint: TokenConstraints) -> int:
-    """Room that is always enough."""
+    """A length that is always enough."""
     return len(constraint.prefix) + sum(len(phrase.tokens) for phrase in constraint.phrases) + 1
 
 
@@ -89,7 +89,7 @@ def needed(constraint: TokenConstraints) -> int:
 
 @settings(deadline=None, max_examples=60)
 @given(seed=st.integers(0, 999), parts=st.lists(constraints, min_size=1, max_size=3), config=configs, data=st.data())
-def test_every_output_has_all_that_is_required(
+def test_every_output_contains_its_required_phrases(
     seed: int, parts: list[ConstraintParts], config: SearchConfig, data: st.DataObject
 ) -> None:
     table, asked = random_table(seed, vocabulary=9), [make_constraints(part) for part in parts]
@@ -127,7 +127,9 @@ def test_a_sentence_alone_has_the_same_hypotheses_as_among_others(
 
 @settings(deadline=None, max_examples=40)
 @given(parts=st.lists(phrases, min_size=1, max_size=3), said=st.lists(st.sampled_from(WORDS), max_size=8))
-def test_an_automaton_knows_what_is_met_and_how_to_meet_the_rest(parts: list[PhraseParts], said: list[int]) -> None:
+def test_an_automaton_knows_which_phrases_are_met_and_how_to_meet_the_rest(
+    parts: list[PhraseParts], said: list[int]
+) -> None:
     asked = [phrase_of(part) for part in parts]
     automaton, place = PhraseAutomaton(asked, BOUNDARIES), BEGINNING
     for token in said:
@@ -156,7 +158,7 @@ def test_an_automaton_knows_what_is_met_and_how_to_meet_the_rest(parts: list[Phr
         TokenConstraints((3, 4)),
     ],
 )
-def test_a_beam_that_holds_everything_finds_what_enumeration_finds(alpha: float, constraint: TokenConstraints) -> None:
+def test_an_exhaustive_beam_finds_what_enumeration_finds(alpha: float, constraint: TokenConstraints) -> None:
     config, most, boundaries = SearchConfig(beam=400, alpha=alpha), 6, WordBoundaries()
     for seed in range(3):
         table = random_table(seed, vocabulary=5)
@@ -175,7 +177,7 @@ def test_a_beam_that_holds_everything_finds_what_enumeration_finds(alpha: float,
         assert [hypothesis.tokens for hypothesis in found] == [ending for _, ending in sorted(scored, reverse=True)[:3]]
 
 
-def test_what_a_plain_beam_has_by_itself_is_found_with_its_own_phrase_required() -> None:
+def test_requiring_a_phrase_of_the_plain_output_finds_one_as_good() -> None:
     table, plain = random_table(12, vocabulary=30), SearchConfig(beam=2, min_length=5)
     [[best]] = beam_search(table.step, table.start([5]), SYMBOLS, torch.tensor([9]), plain)
     constraint, wide = TokenConstraints((), (Phrase(best.tokens[1:3]),)), SearchConfig(beam=30, min_length=5)
@@ -186,7 +188,7 @@ def test_what_a_plain_beam_has_by_itself_is_found_with_its_own_phrase_required()
 # Examples
 
 
-def test_a_longer_word_is_not_the_phrase() -> None:
+def test_a_phrase_inside_a_longer_word_does_not_count() -> None:
     automaton = PhraseAutomaton([Phrase((3, 4))], BOUNDARIES)
 
     def left(*said: int) -> int:
@@ -251,7 +253,9 @@ def test_every_search_keeps_the_prefix(method: str) -> None:
         ),
     ],
 )
-def test_what_no_output_can_have_is_refused(constraint: TokenConstraints, length: int, message: str) -> None:
+def test_constraints_that_no_output_can_meet_are_refused(
+    constraint: TokenConstraints, length: int, message: str
+) -> None:
     with pytest.raises((DataError, ConfigError)) as raised:
         search(random_table(0, vocabulary=9), [constraint], [length], SearchConfig())
     assert str(raised.value).startswith(message)

@@ -1,4 +1,4 @@
-"""Groups of a beam, and several models as one."""
+"""Diverse beam search, and ensembles."""
 
 import math
 
@@ -53,7 +53,7 @@ def test_groups_give_ordered_distinct_outputs_that_do_not_depend_on_the_batch(
         assert several[: len(finished)] == finished
         assert [h.score for h in finished] == sorted((h.score for h in finished), reverse=True)
         assert len({hypothesis.tokens for hypothesis in several}) == len(several)
-        for hypothesis in several:  # what a group is made to avoid goes into no score
+        for hypothesis in several:  # diversity changes no score
             expected = log_prob_of(table, sentence, hypothesis.tokens, config.no_repeat_ngram)
             assert hypothesis.log_prob == pytest.approx(expected, abs=1e-4)
 
@@ -66,13 +66,13 @@ def test_one_group_is_plain_beam_search(seed: int, width: int, lengths: list[int
     assert diverse(table, sentences, lengths, config, width) == beam(table, sentences, lengths, config, width)
 
 
-def test_groups_that_do_not_mind_each_other_all_find_the_same() -> None:
+def test_without_diversity_all_groups_find_the_same_outputs() -> None:
     table, config = random_table(4, vocabulary=9), SearchConfig(beam=6, groups=3)
     narrow = SearchConfig(beam=2)
     assert diverse(table, [1, 2], [9, 7], config, 2) == beam(table, [1, 2], [9, 7], narrow, 2)
 
 
-def test_a_group_takes_another_token_where_the_first_has_the_likeliest() -> None:
+def test_a_group_avoids_the_token_that_the_first_group_took() -> None:
     table = table_of({3: 0.6, 4: 0.3, 5: 0.1}, {EOS: 1.0})
     limits = torch.tensor([2])
     for diversity, second in ((0.0, None), (0.5, None), (0.8, 4), (9.0, 4)):  # ln 0.6 - ln 0.3 = 0.69
@@ -81,7 +81,7 @@ def test_a_group_takes_another_token_where_the_first_has_the_likeliest() -> None
         assert [hypothesis.tokens[0] for hypothesis in found] == ([3] if second is None else [3, second])
 
 
-def test_every_group_has_its_place_among_the_alternatives() -> None:
+def test_every_group_contributes_an_alternative() -> None:
     table = table_of({3: 0.5, 4: 0.3, 5: 0.2}, {EOS: 1.0})
     limits, together = torch.tensor([2]), SearchConfig(beam=4)
     apart = SearchConfig(beam=4, groups=2, diversity=9.0)
@@ -98,7 +98,7 @@ def test_groups_that_do_not_divide_the_beam_are_refused() -> None:
 # Ensembles
 
 
-def test_several_models_have_the_mean_of_their_probabilities() -> None:
+def test_an_ensemble_averages_probabilities() -> None:
     left = table_of({3: 0.8, 4: 0.2}, {EOS: 1.0})
     right = table_of({3: 0.1, 4: 0.9}, {EOS: 0.5, 3: 0.5})
     step = make_ensemble_step([by_position(left), by_position(right)])
@@ -112,7 +112,7 @@ def test_several_models_have_the_mean_of_their_probabilities() -> None:
 
 @settings(deadline=None, max_examples=10)
 @given(seed=st.integers(0, 999), count=st.integers(1, 3))
-def test_a_model_together_with_itself_is_itself(seed: int, count: int) -> None:
+def test_an_ensemble_of_one_model_twice_equals_the_model(seed: int, count: int) -> None:
     table, config = random_table(seed, vocabulary=9), SearchConfig(beam=3)
     states = EnsembleState(tuple(table.start([1, 2]) for _ in range(count)))
     found = beam_search(

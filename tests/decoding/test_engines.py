@@ -1,4 +1,4 @@
-"""Whatever engine runs a model, the same sentence gives the same translation."""
+"""The engines: a sentence has the same translation, whichever engine runs the model."""
 
 import random
 from collections.abc import Sequence
@@ -41,7 +41,7 @@ def test_every_variant_gives_every_token_the_same_log_probability(config: ModelC
         assert ours == pytest.approx(theirs, abs=1e-4)
 
 
-def test_heads_that_pruning_left_are_filled_up(tmp_path: Path) -> None:
+def test_pruned_heads_are_padded_for_export(tmp_path: Path) -> None:
     config = replace(SMALL, encoder_heads=(2,), decoder_heads=(1, 3), cross_heads=(2, 1))
     torch_engine, fast = engines(config, tmp_path)
     for ours, theirs in zip(torch_engine.score(SOURCES, TARGETS), fast.score(SOURCES, TARGETS), strict=True):
@@ -49,7 +49,9 @@ def test_heads_that_pruning_left_are_filled_up(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("numbers", "tolerance"), [("float16", 0.02), ("int8", 0.5)])
-def test_rounded_numbers_give_nearly_the_same(numbers: str, tolerance: float, tmp_path: Path) -> None:
+def test_quantised_models_give_nearly_the_same_log_probabilities(
+    numbers: str, tolerance: float, tmp_path: Path
+) -> None:
     torch_engine, fast = engines(SMALL, tmp_path, numbers)  # type: ignore[arg-type]
     found = [
         abs(one - other)
@@ -69,7 +71,7 @@ def test_greedy_search_is_the_same(both: Both, max_extra: int) -> None:
 
 
 @pytest.mark.parametrize("ngram", [1, 2, 3])
-def test_what_may_not_come_twice_is_the_same(both: Both, ngram: int) -> None:
+def test_forbidding_repeats_gives_the_same_outputs_in_both_engines(both: Both, ngram: int) -> None:
     search = SearchConfig(beam=1, max_extra=30, no_repeat_ngram=ngram)
     ours, theirs = (engine.decode(SOURCES, search, 1) for engine in both)
     for one, other in zip(ours, theirs, strict=True):
@@ -80,7 +82,7 @@ def test_what_may_not_come_twice_is_the_same(both: Both, ngram: int) -> None:
 
 @pytest.mark.parametrize("penalty", ["paper", "power"])
 @pytest.mark.parametrize("max_extra", [0, 8])
-def test_what_the_beam_finds_is_scored_and_ranked_as_ours(both: Both, penalty: str, max_extra: int) -> None:
+def test_ctranslate2_hypotheses_are_scored_and_ranked_like_ours(both: Both, penalty: str, max_extra: int) -> None:
     search = SearchConfig(beam=4, alpha=0.8, penalty=penalty, max_extra=max_extra)  # type: ignore[arg-type]
     torch_engine, fast = both
     for source, found in zip(SOURCES, fast.decode(SOURCES, search, 3), strict=True):
@@ -99,7 +101,7 @@ def test_what_the_beam_finds_is_scored_and_ranked_as_ours(both: Both, penalty: s
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.6])
-def test_a_sentence_does_not_depend_on_its_company(both: Both, alpha: float) -> None:
+def test_a_sentence_does_not_depend_on_its_batch(both: Both, alpha: float) -> None:
     _, fast = both
     search = SearchConfig(beam=3, max_extra=6, alpha=alpha)
     order = random.Random(3).sample(range(len(SOURCES)), len(SOURCES))
@@ -109,7 +111,7 @@ def test_a_sentence_does_not_depend_on_its_company(both: Both, alpha: float) -> 
     assert fast.decode([], search, 1) == []
 
 
-def test_of_nothing_comes_nothing(both: Both) -> None:
+def test_no_sources_give_no_hypotheses(both: Both) -> None:
     torch_engine, fast = both
     for beam in (1, 3):
         ((found,),) = fast.decode([[EOS]], SearchConfig(beam=beam), 1)
@@ -118,7 +120,7 @@ def test_of_nothing_comes_nothing(both: Both) -> None:
 
 
 @pytest.mark.parametrize("beam", [1, 4])
-def test_padding_is_never_said_even_by_a_model_that_likes_it(beam: int, tmp_path: Path) -> None:
+def test_padding_is_never_produced_even_if_the_model_prefers_it(beam: int, tmp_path: Path) -> None:
     torch_engine, fast = engines(replace(SMALL, sharing="none"), tmp_path, likes_pad=True)
     search = SearchConfig(beam=beam, max_extra=9)
     liked = fast._search(SOURCES, 20, search)
@@ -133,7 +135,7 @@ def test_padding_is_never_said_even_by_a_model_that_likes_it(beam: int, tmp_path
             assert hypothesis.log_prob == pytest.approx(sum(scores[: len(hypothesis.tokens)]), abs=5e-4)
 
 
-def test_what_it_cannot_do_it_refuses(both: Both) -> None:
+def test_ctranslate2_refuses_what_it_cannot_do(both: Both) -> None:
     _, fast = both
     search = SearchConfig(beam=2)
     for other in (replace(search, min_length=3), replace(search, groups=2)):
@@ -147,7 +149,7 @@ def test_what_it_cannot_do_it_refuses(both: Both) -> None:
         fast.decode(sentences([2000], SOURCE_TYPES), search, 1)
 
 
-def test_a_source_over_a_thousand_pieces_is_not_cut(tmp_path: Path) -> None:
+def test_a_source_of_over_a_thousand_pieces_is_not_truncated(tmp_path: Path) -> None:
     torch_engine, fast = engines(SMALL, tmp_path)
     source = sentences([1100], SOURCE_TYPES)
     other = [[*source[0][:1030], *reversed(source[0][1030:-1]), EOS]]
@@ -156,7 +158,7 @@ def test_a_source_over_a_thousand_pieces_is_not_cut(tmp_path: Path) -> None:
     assert fast.score(other, TARGETS[:1])[0] != pytest.approx(theirs, abs=1e-6)
 
 
-def test_other_models_and_damage_are_refused(tmp_path: Path) -> None:
+def test_foreign_and_damaged_exports_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"no restricted self-attention, but model.window is 2"):
         engines(replace(SMALL, window=2), tmp_path)
     engines(SMALL, tmp_path)

@@ -1,4 +1,4 @@
-"""What is drawn depends on the seed and the sentence alone, and is distributed as the model has it."""
+"""Sampling: draws depend only on the seed and the sentence, and have the model's distribution."""
 
 import math
 
@@ -35,7 +35,7 @@ configs = st.builds(
 
 @settings(deadline=None, max_examples=20)
 @given(table_seed=st.integers(0, 99), config=configs, lengths=st.lists(st.integers(1, 9), min_size=1, max_size=5))
-def test_draws_depend_neither_on_the_batch_nor_on_how_many_there_are(
+def test_a_draw_depends_neither_on_the_batch_nor_on_the_number_of_draws(
     table_seed: int, config: SearchConfig, lengths: list[int]
 ) -> None:
     table = random_table(table_seed, vocabulary=90)
@@ -49,7 +49,7 @@ def test_draws_depend_neither_on_the_batch_nor_on_how_many_there_are(
             assert hypothesis.score == pytest.approx(own / length_penalty(float(len(hypothesis.tokens)), 0.6, "paper"))
 
 
-def test_another_seed_another_sentence_and_another_draw_give_something_else() -> None:
+def test_seed_sentence_and_number_of_the_draw_change_the_output() -> None:
     table = table_of(*[dict.fromkeys(range(3, 13), 0.1)] * 9, vocabulary=13)
     keys = torch.tensor([sentence_key(seed, source) for seed, source in [(1, [5, 6]), (1, [5, 7]), (2, [5, 6])]])
     found = sample_search(by_position(table), Clock(0), SYMBOLS, torch.tensor([9] * 3), SearchConfig(), keys, draws=2)
@@ -57,7 +57,7 @@ def test_another_seed_another_sentence_and_another_draw_give_something_else() ->
 
 
 @pytest.mark.parametrize("config", [SearchConfig(top_k=1), SearchConfig(top_p=1e-9), SearchConfig(temperature=1e-6)])
-def test_drawing_from_the_likeliest_alone_is_greedy_search(config: SearchConfig) -> None:
+def test_sampling_with_top_k_of_one_is_greedy_search(config: SearchConfig) -> None:
     table, sentences, lengths = random_table(3, vocabulary=40), [1, 2, 3], [9, 5, 12]
     greedy = greedy_search(table.step, table.start(sentences), SYMBOLS, torch.tensor(lengths), config)
     assert draw(table, sentences, lengths, config) == [[best] for best in greedy]
@@ -79,7 +79,7 @@ DRAWS = 4000
         (SearchConfig(temperature=0.5, top_p=0.7), {3: 0.25, 4: 0.09}),  # 0.25 / 0.365 is 0.68
     ],
 )
-def test_tokens_are_drawn_as_often_as_they_are_probable(config: SearchConfig, expected: dict[int, float]) -> None:
+def test_tokens_are_drawn_by_their_probability(config: SearchConfig, expected: dict[int, float]) -> None:
     table = table_of({3: 0.5, 4: 0.3, 5: 0.15, EOS: 0.05})
     keys = torch.tensor([sentence_key(1, [8])])
     found = sample_search(by_position(table), Clock(0), SYMBOLS, torch.tensor([1]), config, keys, draws=DRAWS)
@@ -91,13 +91,13 @@ def test_tokens_are_drawn_as_often_as_they_are_probable(config: SearchConfig, ex
         assert abs(tokens.count(token) / DRAWS - share) < 4 * math.sqrt(share * (1 - share) / DRAWS)
 
 
-def test_a_flat_nucleus_is_found_beyond_the_first_look() -> None:
+def test_a_wide_nucleus_is_found_completely() -> None:
     table = table_of(dict.fromkeys(range(3, 403), 1 / 400), vocabulary=403)
     keys = torch.tensor([sentence_key(1, [8])])
     config = SearchConfig(top_p=0.5)
     found = sample_search(by_position(table), Clock(0), SYMBOLS, torch.tensor([1]), config, keys, draws=DRAWS)
     drawn = {hypothesis.tokens[0] for hypothesis in found[0]}
-    assert max(drawn) <= 203  # of equal ones the first half, but for rounding
+    assert max(drawn) <= 203  # the first half of the equal tokens, give or take rounding
     assert len(drawn) >= 195
 
 

@@ -1,4 +1,4 @@
-"""The top of a vocabulary and the length penalty."""
+"""The likeliest tokens of a vocabulary, and the length penalty."""
 
 import pytest
 import torch
@@ -34,7 +34,7 @@ def test_the_top_of_a_vocabulary_is_that_of_a_stable_sort(
     assert torch.equal(ids, expected.indices[:, :k])
 
 
-def test_equal_tokens_of_different_blocks_come_in_the_order_of_their_ids() -> None:
+def test_equal_tokens_in_different_blocks_are_ordered_by_id() -> None:
     log_probs = torch.full((1, 10 * BLOCK), -9.0)
     early, best, late = BLOCK + 6, 5 * BLOCK, 5 * BLOCK + 3
     log_probs[0, [early, best, late]] = torch.tensor([-2.0, -1.0, -2.0])
@@ -64,14 +64,14 @@ def test_the_compiled_loop_finds_the_same_tokens(
     possible = expected > -torch.inf
     assert torch.equal(values > -torch.inf, possible)
     torch.testing.assert_close(values[possible], expected[possible], atol=5e-6, rtol=1e-5)
-    # What rounds to the same probability may have had different logits, and the loop sees those.
+    # Different logits may round to the same probability, and the loop compares logits.
     assert torch.equal(logits.gather(1, ids)[possible], logits.gather(1, expected_ids)[possible])
     ties = logits.gather(1, ids)[:, :-1] == logits.gather(1, ids)[:, 1:]
     assert (ids[:, :-1] < ids[:, 1:])[ties & possible[:, 1:]].all()
 
 
 @pytest.mark.parametrize("bad", [torch.nan, -torch.nan, torch.inf])
-def test_a_row_that_is_not_all_numbers_has_no_possible_token_and_does_not_touch_the_others(bad: float) -> None:
+def test_a_row_with_nan_has_no_possible_token_and_does_not_affect_others(bad: float) -> None:
     logits = torch.randn(3, 5 * BLOCK, generator=torch.Generator().manual_seed(1))
     logits[1, 200] = bad
     values, ids = best_log_probs(logits, torch.tensor([0]), 4)
@@ -81,7 +81,7 @@ def test_a_row_that_is_not_all_numbers_has_no_possible_token_and_does_not_touch_
     assert torch.equal(ids[[0, 2]], expected[1][[0, 2]])
 
 
-def test_the_search_takes_the_compiled_loop_where_there_is_much_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_search_uses_the_compiled_loop_for_large_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
     logits = torch.randn(4, 300, generator=torch.Generator().manual_seed(2))
     rules = make_token_rules(SpecialTokens(0, 1, (0,)), SearchConfig(), logits.device)
     asked = (1, torch.empty(4, 0, dtype=torch.long), torch.arange(4), 6)
@@ -97,7 +97,7 @@ def test_the_search_takes_the_compiled_loop_where_there_is_much_to_do(monkeypatc
     assert torch.equal(short.best(logits, *asked)[1], top_log_probs(short.log_probs(logits, *asked[:3]), 6)[1])
 
 
-def test_the_papers_penalty_by_hand() -> None:
+def test_the_papers_penalty_matches_a_calculation_by_hand() -> None:
     assert length_penalty(1.0, 0.6, "paper") == 1.0
     assert length_penalty(10.0, 0.6, "paper") == pytest.approx(1.73286, abs=1e-5)  # 2.5^0.6 = exp(0.6 x 0.916291)
     assert length_penalty(25.0, 1.0, "paper") == pytest.approx(5.0)

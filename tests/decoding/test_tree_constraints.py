@@ -1,4 +1,4 @@
-"""Outputs that must be trees: whatever a model would rather write, they have the words of the sentence."""
+"""Tree constraints: outputs are trees over the words of their sentence, whatever the model prefers."""
 
 from collections.abc import Sequence
 
@@ -44,9 +44,9 @@ def searched(table: Table, trees: Sequence[TreeLeaves | None], search: SearchCon
 
 
 def words_of(tokens: Sequence[int], words: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
-    """The words of an output, which must stand between brackets that match, each in one piece."""
+    """The words of an output; fails unless its brackets match and its words are whole."""
     opened: list[int] = []
-    inside: list[int] = []  # how much is in each phrase that is open
+    inside: list[int] = []  # the number of items in each open phrase
     found: list[tuple[int, ...]] = []
     rest = list(tokens)
     while rest:
@@ -81,7 +81,7 @@ def test_every_output_that_ends_is_a_tree_over_the_words(
 
 @settings(deadline=None)
 @given(st.integers(0, 50), sentences, sentences)
-def test_a_tree_does_not_depend_on_its_company(
+def test_a_tree_does_not_depend_on_its_batch(
     seed: int, words: list[tuple[int, ...]], other: list[tuple[int, ...]]
 ) -> None:
     table, search = random_table(seed, VOCABULARY), SearchConfig(beam=3)
@@ -90,12 +90,12 @@ def test_a_tree_does_not_depend_on_its_company(
     (beside_none, free) = searched(table, [leaves_of(words), None], search)
     assert alone == together == beside_none
     plain = run_search(table.step, table.start([0, 1]), SYMBOLS, torch.tensor([60, 60]), search, [[0], [1]])
-    for ours, theirs in zip(free, plain[1], strict=True):  # who need not write a tree writes what it would anyhow
+    for ours, theirs in zip(free, plain[1], strict=True):  # unconstrained rows are not affected
         assert ours.tokens == theirs.tokens
         assert ours.log_prob == pytest.approx(theirs.log_prob)
 
 
-def test_what_is_legal_shares_all_probability_and_a_word_has_that_of_all_in_the_sentence() -> None:
+def test_legal_tokens_share_all_probability_and_the_next_word_gets_that_of_all_words() -> None:
     logits = torch.randn(VOCABULARY, generator=torch.Generator().manual_seed(1))
     table = Table(logits.expand(CONTEXTS, -1))
     step, state = constrain_to_trees(table.step, table.start([0]), SYMBOLS, [leaves_of([(7, 8), (9, 8)])])
@@ -117,7 +117,7 @@ def test_what_is_legal_shares_all_probability_and_a_word_has_that_of_all_in_the_
     assert after(7) == {8: 1.0}  # the rest of the word
     assert after(8) == expected({**opening, 4: float(shares[4]), 9: any_word})
     assert after(9) == {8: 1.0}
-    assert after(8) == {4: 1.0}  # nothing is left that could be put into another phrase
+    assert after(8) == {4: 1.0}  # no word is left for another phrase
     assert after(4) == {EOS: 1.0}
 
 
@@ -135,7 +135,7 @@ def test_a_tokenizer_knows_its_brackets_and_the_pieces_of_words() -> None:
     assert {"▁ᐸNP▁ᐳNP", "▁ᐸVP▁ᐳVP", "▁ᐸS▁ᐳS"} <= shown
 
 
-def test_where_a_word_looks_like_a_bracket_or_there_are_none_nothing_is_required() -> None:
+def test_without_distinct_brackets_there_is_no_tree_constraint() -> None:
     assert TreeConstraintEncoder(TOKENIZER).encode(["the", "ᐸNP"]) is None
     assert (
         TreeConstraintEncoder(learn_tokenizer(["no brackets here"], TextConfig(kind="characters"))).encode(["no"])

@@ -41,26 +41,28 @@ def test_a_tree_is_a_perfect_parse_of_itself(tree: Tree) -> None:
 
 @settings(deadline=None)
 @given(trees, st.lists(st.one_of(labels.map("({}".format), labels.map("){}".format), st.just("XX")), max_size=30))
-def test_changing_sides_changes_precision_and_recall(tree: Tree, symbols: list[str]) -> None:
+def test_swapping_sides_swaps_precision_and_recall(tree: Tree, symbols: list[str]) -> None:
     other = build_tree(tree.texts(), symbols)
     assert other is not None
     ours = Parse(tuple(other.brackets()), tree.tags())
     there, back = count_brackets(ours, parse(tree)), count_brackets(parse(tree), ours)
     assert (there.matched, there.found, there.wanted) == (back.matched, back.wanted, back.found)
     assert 0 <= there.matched <= min(there.found, there.wanted)
-    assert there.crossing <= there.found - there.matched  # what matches a bracket of a tree crosses none of it
+    assert (
+        there.crossing <= there.found - there.matched
+    )  # a bracket that matches one of a tree crosses none of its brackets
 
 
 @settings(deadline=None)
 @given(trees)
-def test_a_bracket_around_all_adds_one_to_both_sides(tree: Tree) -> None:
+def test_a_bracket_around_everything_adds_one_to_both_sides(tree: Tree) -> None:
     around = Tree(tree.label, (Tree("S", tree.children),))
     before, after = count_brackets(parse(tree), parse(tree)), count_brackets(parse(around), parse(around))
     assert after.found == before.found + before.sentences
     assert after.matched == before.matched + before.sentences
 
 
-def test_precision_recall_and_f1_are_what_one_computes_by_hand() -> None:
+def test_precision_recall_and_f1_match_a_calculation_by_hand() -> None:
     # Gold: S(0,6) NP(0,2) VP(2,6) PP(3,6) NP(4,6). Found: S NP VP(2,4) PP(3,4), NP(4,6): three of five match, each way;
     # VP(2,4) crosses PP(3,6).
     found = "(S (NP (DT the) (NN cat)) (VP (VBD sat) (PP (IN on))) (NP (DT the) (NNP mat)) (. .))"
@@ -80,14 +82,14 @@ def test_a_flat_parse_has_precision_but_little_recall() -> None:
     assert scores["F1"].value == pytest.approx(100 / 3)
 
 
-def test_sums_are_over_the_corpus_not_means_over_sentences() -> None:
+def test_scores_are_computed_from_sums_over_the_corpus() -> None:
     # 1 of 1 bracket, and 0 of 4: 1/5, where the mean of the sentences would be 1/2.
     small, long = "(X (A a))", "(X (Y (A a) (A b)) (Z (A c) (Z (A d))))"
     wrong = "(Q (Q (A a) (A b)) (Q (A c) (Q (A d))))"
     assert by_name([small, wrong], [small, long])["F1"].value == pytest.approx(20)
 
 
-def test_where_punctuation_hangs_does_not_matter() -> None:
+def test_the_attachment_of_punctuation_does_not_matter() -> None:
     inside = "(S (NP (NN a) (, ,)) (VP (V b) (. .)))"
     outside = "(S (NP (NN a)) (, ,) (VP (V b)) (. .))"
     assert count(inside, outside) == BracketCounts(3, 3, 3, 0, 2, 2, 1, 1)
@@ -99,12 +101,12 @@ def test_these_tags_are_punctuation(tag: str) -> None:
 
 
 @pytest.mark.parametrize("tag", ["-LRB-", "$", "#", "NN", '"'])
-def test_these_are_not(tag: str) -> None:
+def test_these_tags_are_not_punctuation(tag: str) -> None:
     assert count(f"(S (NP (NN a)) (VP ({tag} x) (V b)))", f"(S (NP (NN a) ({tag} x)) (VP (V b)))").matched == 1
 
 
-def test_punctuation_is_told_by_the_tags_of_the_reference() -> None:
-    found = "(S (NP (XX a)) (VP (XX b) (XX .)))"  # as a parser writes that knows no tags
+def test_the_tags_of_the_reference_decide_what_is_punctuation() -> None:
+    found = "(S (NP (XX a)) (VP (XX b) (XX .)))"  # the output of a parser that writes no tags
     assert count(found, "(S (NP (NN a)) (VP (V b)) (. .))").complete == 1
 
 
@@ -112,7 +114,7 @@ def test_a_bracket_of_punctuation_alone_does_not_count() -> None:
     assert count("(S (NN a) (PRN (, ,) (: --)))", "(S (NN a) (, ,) (: --))") == BracketCounts(1, 1, 1, 0, 1, 1, 1, 1)
 
 
-def test_advp_and_prt_are_the_same() -> None:
+def test_advp_and_prt_count_as_the_same_label() -> None:
     assert count("(VP (V go) (PRT (RP up)))", "(VP (V go) (ADVP (RP up)))").complete == 1
     assert count("(VP (V go) (PP (RP up)))", "(VP (V go) (ADVP (RP up)))").complete == 0
 
@@ -123,19 +125,19 @@ def test_top_and_function_tags_do_not_count() -> None:
     assert count_brackets(ours, right) == BracketCounts(1, 1, 1, 0, 2, 2, 1, 1)
 
 
-def test_of_equal_brackets_the_smaller_number_match() -> None:
+def test_repeated_brackets_match_as_often_as_both_sides_have_them() -> None:
     # EVALB's README, section 7: n in the gold file and m in the other.
     assert count("(NP (NP (NP (NN a))))", "(NP (NN a))") == BracketCounts(1, 3, 1, 0, 1, 1, 0, 1)
     assert count("(NP (NN a))", "(NP (NP (NN a)))") == BracketCounts(1, 1, 2, 0, 1, 1, 0, 1)
 
 
-def test_a_found_bracket_crosses_once_however_many_it_crosses() -> None:
+def test_a_bracket_that_crosses_several_others_counts_once() -> None:
     gold = "(S (A (N a) (N b)) (B (C (N c) (N d)) (N e)))"  # C(2,4), A(0,2), B(2,5)
     found = "(S (N a) (X (N b) (N c)) (N d) (N e))"  # X(1,3) crosses A, B and C
     assert count(found, gold).crossing == 1
 
 
-def test_brackets_cross_to_either_side() -> None:
+def test_brackets_can_cross_on_either_side() -> None:
     left, right = "(S (A (N a) (N b)) (N c))", "(S (N a) (B (N b) (N c)))"
     assert count(left, right).crossing == count(right, left).crossing == 1
 
@@ -145,12 +147,12 @@ def test_a_sentence_of_punctuation_alone_is_left_out() -> None:
     assert by_name(["(S (. !))", GOLD], ["(NP (. !))", GOLD])["F1"].value == pytest.approx(100)
 
 
-def test_words_without_any_bracket_are_right_if_there_is_none() -> None:
+def test_a_sentence_without_brackets_is_complete_if_none_are_found() -> None:
     assert by_name(["(NN a)"], ["(TOP (NN a))"])["F1"].value == pytest.approx(100)
     assert by_name(["(NP (NN a))"], ["(NN a)"])["F1"].value == 0
 
 
-def test_tags_are_scored_only_where_they_are_known() -> None:
+def test_tags_are_scored_only_if_they_are_known() -> None:
     right = parse(GOLD)
     assert [score.metric for score in score_brackets([Parse(right.brackets, ())], [right], 1)] == [
         *("F1", "precision", "recall", "complete", "crossing")
@@ -174,7 +176,7 @@ def test_an_interval_of_mixed_sentences_has_a_width_and_a_signature() -> None:
     assert f1.signature == "bs:200|seed:12345|evalb:COLLINS.prm|labelled|punctuation:by-reference-tags|lengths:all"
 
 
-def test_what_cannot_be_scored_is_refused() -> None:
+def test_inputs_that_cannot_be_scored_are_refused() -> None:
     with pytest.raises(DataError, match="there are 1 trees but 2 references; they must pair up"):
         by_name([GOLD], [GOLD, GOLD])
     with pytest.raises(DataError, match="there are no trees to score; the test set has no words"):

@@ -1,4 +1,4 @@
-"""Comparing systems: sacreBLEU's own numbers, parts that leave nothing out, counts by hand."""
+"""Comparisons of systems: equal to sacreBLEU's numbers and to counts by hand."""
 
 import json
 import subprocess
@@ -38,7 +38,7 @@ def lines(count: int, seed: int) -> list[str]:
 
 
 def noisy(text: list[str], share: float, seed: int) -> list[str]:
-    """With other words here and there."""
+    """Replace some words."""
     random = Random(seed)
 
     def heard(word: str) -> str:
@@ -54,7 +54,7 @@ SYSTEMS = [noisy(REFERENCE, 0.2, 3), noisy(REFERENCE, 0.4, 4), noisy(REFERENCE, 
 
 @pytest.fixture
 def few_trials(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So few that they take no time."""
+    """Use few enough resamples that tests are fast."""
     monkeypatch.setattr(translation, "_MAX_RESAMPLED_SENTENCES", 30 * 7)
     monkeypatch.setattr(comparison, "_MAX_SHUFFLED_SENTENCES", 30 * 9)
 
@@ -62,7 +62,7 @@ def few_trials(monkeypatch: pytest.MonkeyPatch) -> None:
 # Significance
 
 
-def test_p_values_of_randomisation_are_those_of_sacrebleus_command(tmp_path: Path) -> None:
+def test_p_values_of_randomisation_match_the_sacrebleu_command(tmp_path: Path) -> None:
     files = {f"ref{n}": text for n, text in enumerate(REFERENCES)} | {f"sys{n}": text for n, text in enumerate(SYSTEMS)}
     for name, text in files.items():
         (tmp_path / name).write_text("".join(f"{line}\n" for line in text))
@@ -78,8 +78,8 @@ def test_p_values_of_randomisation_are_those_of_sacrebleus_command(tmp_path: Pat
         assert found.randomisation_signature.startswith("nrefs:2|ar:300|seed:12345|")
 
 
-def test_intervals_and_p_values_of_the_bootstrap_are_sacrebleus() -> None:
-    """By its interface: its command fails to write these as JSON."""
+def test_bootstrap_intervals_and_p_values_match_sacrebleu() -> None:
+    """Call sacreBLEU's Python interface, because its command cannot write these results as JSON."""
     named: list[tuple[str, Sequence[str]]] = [(str(number), text) for number, text in enumerate(SYSTEMS)]
     signatures, theirs = PairedTest(named, {"BLEU": BLEU(), "chrF": CHRF()}, REFERENCES, "bs", 200)()
     for found, key in zip(run_paired_tests(SYSTEMS, REFERENCES, "13a", 200, 2), ("BLEU", "chrF2"), strict=True):
@@ -91,7 +91,7 @@ def test_intervals_and_p_values_of_the_bootstrap_are_sacrebleus() -> None:
             assert system.score.signature == str(signatures[key])
 
 
-def test_what_differs_is_significant_and_what_is_the_same_is_not() -> None:
+def test_different_systems_are_significantly_different_and_equal_ones_are_not() -> None:
     for test in run_paired_tests([REFERENCE, noisy(REFERENCE, 0.7, 6), list(REFERENCE)], [REFERENCE], "13a", 100, 100):
         first, worse, same = test.systems
         assert (first.bootstrap, first.randomisation, first.difference, first.significant) == (None, None, 0.0, False)
@@ -101,7 +101,7 @@ def test_what_differs_is_significant_and_what_is_the_same_is_not() -> None:
         assert (same.bootstrap, same.randomisation, same.significant) == (1.0, 1.0, False)
 
 
-def test_a_few_sentences_that_differ_are_no_proof() -> None:
+def test_a_few_different_sentences_are_not_significant() -> None:
     reference = [f"the {word} sits on the old mat" for word in ("cat", "dog", "bird", "cow", "hen", "fox") * 4]
     for changed, least in ((1, 1.0), (3, 0.25)):
         worse = [*("nothing like it" for _ in range(changed)), *reference[changed:]]
@@ -110,7 +110,7 @@ def test_a_few_sentences_that_differ_are_no_proof() -> None:
             assert not test.systems[1].significant
 
 
-def test_outputs_without_a_right_letter_can_be_compared() -> None:
+def test_outputs_without_a_correct_letter_can_be_compared() -> None:
     bad = [["zz"] * 30, ["q"] * 30]
     for test in run_paired_tests([*bad, SYSTEMS[0]], [REFERENCE], "13a", 20, 20):
         assert [round(system.score.value) for system in test.systems][:2] == [0, 0]
@@ -124,7 +124,7 @@ def test_large_test_sets_have_fewer_trials_and_say_so() -> None:
         assert "|ar:9|" in test.randomisation_signature
 
 
-def test_an_output_too_few_is_refused() -> None:
+def test_a_missing_output_is_refused() -> None:
     with pytest.raises(DataError, match=r"^there are 29 translations but 30 lines in reference 1; they must pair up"):
         run_paired_tests([SYSTEMS[0], SYSTEMS[1][1:]], [REFERENCE], "13a")
 
@@ -145,7 +145,7 @@ def test_everything_is_in_exactly_one_bucket(sizes: list[int], limits: tuple[int
         before = bucket.limit
 
 
-def test_buckets_have_names_that_people_read() -> None:
+def test_buckets_have_readable_names() -> None:
     assert [bucket.name for bucket in make_buckets([0, 3, 5, 6, 51], LENGTHS)] == ["up to 5", "6 to 10", "over 50"]
     assert [bucket.name for bucket in make_buckets([0, 1, 3, 1000], FREQUENCIES)] == ["0", "1", "2 to 4", "over 999"]
 
@@ -156,15 +156,15 @@ def test_bleu_of_a_part_is_that_of_its_sentences_alone() -> None:
     assert partial_bleu(some, SYSTEMS[0], [REFERENCE], "13a") == expected
 
 
-def test_f1_of_words_by_hand() -> None:
+def test_f1_of_words_matches_a_calculation_by_hand() -> None:
     reference = [["the", "cat", "sat"], ["the", "the", "dog"]]
     ours = [["the", "the", "cat"], ["a", "the", "dog"]]
     seen = Counter({"the": 3000, "a": 200, "cat": 5, "dog": 1})
     never, once, some, often = f1_by_frequency([ours, reference], reference, seen)
-    assert (never.name, never.count, never.values) == ("0", 1, (0.0, 100.0))  # "sat" was not said
+    assert (never.name, never.count, never.values) == ("0", 1, (0.0, 100.0))  # no output has "sat"
     assert (once.name, once.count, once.values) == ("1", 1, (100.0, 100.0))
     assert (some.name, some.count, some.values) == ("5 to 9", 1, (100.0, 100.0))
-    # "the": 3 said, 3 wanted, 1 + 1 right. "a", which no reference has, is in no row.
+    # "the": 3 in the output, 3 in the reference, 1 + 1 correct. "a", which no reference has, is in no row.
     assert (often.name, often.count) == ("over 999", 3)
     assert often.values == pytest.approx((200 / 3, 100.0))
 
@@ -177,7 +177,7 @@ def test_all_words_of_the_reference_are_counted(seed: int) -> None:
     assert sum(part.count for part in f1_by_frequency([reference], reference, seen)) == sum(map(len, reference))
 
 
-# All of it
+# Whole comparisons
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ symbols = st.lists(st.sampled_from(["AH", "B", "IY", "ɑ̃", "aː"]), max_size=7
 
 
 def by_hand(a: list[str], b: list[str]) -> int:
-    """Levenshtein's distance as he wrote it down."""
+    """The Levenshtein distance by its definition."""
     row = list(range(len(b) + 1))
     for i, x in enumerate(a, 1):
         last, row[0] = row[0], i
@@ -27,7 +27,7 @@ def by_name(scores: list[Score]) -> dict[str, Score]:
 
 @settings(deadline=None)
 @given(symbols, symbols)
-def test_edits_are_levenshteins(ours: list[str], right: list[str]) -> None:
+def test_edits_are_the_levenshtein_distance(ours: list[str], right: list[str]) -> None:
     assert count_edits(ours, [right]) == (by_hand(ours, right), len(right))
 
 
@@ -39,11 +39,11 @@ def test_more_references_never_mean_more_edits(ours: list[str], several: list[li
     assert count_edits(ours, [*several, ours]) == (0, len(ours))
 
 
-def test_of_equally_close_references_the_longest_counts() -> None:
+def test_among_equally_close_references_the_longest_counts() -> None:
     assert count_edits("ab", ["a", "abc", "ax"]) == (1, 3)
 
 
-def test_wer_and_per_are_what_one_computes_by_hand() -> None:
+def test_wer_and_per_match_a_calculation_by_hand() -> None:
     outputs = [["AH", "B", "AE", "D", "IY"], ["K", "AE", "T"], ["R", "EH", "D"], ["D", "AO"]]
     references = [["AH B AA D IY"], ["K AE T"], ["R IY D", "R EH D"], ["D AO G"]]  # 1 of 5, 0 of 3, 0 of 3, 1 of 3
     scores = by_name(score_pronunciations(outputs, [[r.split() for r in several] for several in references]))
@@ -52,14 +52,14 @@ def test_wer_and_per_are_what_one_computes_by_hand() -> None:
     assert scores["PER"].signature.startswith("bs:1000|seed:12345|nrefs:var|ref:closest|unit:phoneme|")
 
 
-def test_cer_and_accuracy_are_what_one_computes_by_hand() -> None:
+def test_cer_and_accuracy_match_a_calculation_by_hand() -> None:
     scores = by_name(score_characters(["ging", "kitten", "x"], [["ging"], ["sitting"], [""]], resamples=1))
     assert scores["accuracy"].value == pytest.approx(100 / 3)
     assert scores["CER"].value == pytest.approx(100 * 4 / 11)  # 0 of 4, 3 of 7, 1 of 0
     assert scores["CER"].low == scores["CER"].high == scores["CER"].value
 
 
-def test_lines_are_right_only_as_a_whole() -> None:
+def test_a_line_is_correct_only_as_a_whole() -> None:
     scores = by_name(score_tokens([["a", "b"], ["c"]], [[["a", "x"]], [["c"]]], resamples=1))
     assert scores["accuracy"].value == pytest.approx(50)
     assert scores["token errors"].value == pytest.approx(100 / 3)
@@ -88,7 +88,9 @@ def test_the_interval_of_a_share_is_that_of_the_binomial() -> None:
         (["a", "b"], [["a"], []], "output 2 has no reference to compare with; give at least one"),
     ],
 )
-def test_what_cannot_be_scored_is_refused(outputs: list[str], references: list[list[str]], sentence: str) -> None:
+def test_inputs_that_cannot_be_scored_are_refused(
+    outputs: list[str], references: list[list[str]], sentence: str
+) -> None:
     with pytest.raises(DataError) as caught:
         score_characters(outputs, references)
     assert str(caught.value) == sentence

@@ -1,4 +1,4 @@
-"""Scores: equal to sacreBLEU's command, to arithmetic by hand, and to the paper's own way of counting."""
+"""Scores: equal to the sacreBLEU command, to calculations by hand, and to the paper's BLEU."""
 
 import math
 import subprocess
@@ -34,7 +34,7 @@ lines = st.lists(words.map(" ".join), min_size=2, max_size=9)
 
 
 def multi_bleu(hypotheses: list[str], references: list[str]) -> float:
-    """The arithmetic of multi-bleu.perl, written down afresh."""
+    """The arithmetic of multi-bleu.perl, written independently."""
     right, total, length, wanted = [0] * 4, [0] * 4, 0, 0
     for hypothesis, reference in zip(hypotheses, references, strict=True):
         h, r = hypothesis.split(), reference.split()
@@ -74,11 +74,11 @@ def test_a_score_lies_in_its_interval(ours: list[str], theirs: list[str]) -> Non
         assert score.metric == "TER" or score.high <= 100 + 1e-9
 
 
-def test_bleu_is_what_one_computes_by_hand() -> None:
+def test_bleu_matches_a_calculation_by_hand() -> None:
     # "the cat sat on a mat" against "the cat sat on the mat": 5/6 words, 3/5 pairs, 2/4 triples, 1/3 quadruples.
     by_hand = 100 * (5 / 6 * 3 / 5 * 2 / 4 * 1 / 3) ** 0.25
     assert bleu(["the cat sat on a mat"], [["the cat sat on the mat"]], "none") == pytest.approx(by_hand)
-    # Four words of six, all right: nothing but the brevity penalty.
+    # Four words of six, all correct: only the brevity penalty counts.
     brevity = 100 * math.exp(1 - 6 / 4)
     assert bleu(["the cat sat on"], [["the cat sat on the mat"]], "none") == pytest.approx(brevity)
 
@@ -120,7 +120,7 @@ def test_the_same_seed_gives_the_same_interval() -> None:
         ("state-of-the-art", "state ##AT##-##AT## of ##AT##-##AT## the ##AT##-##AT## art"),
         ("a - b", "a - b"),
         ("-5 or 5-", "-5 or 5-"),
-        ("a-b-c", "a ##AT##-##AT## b-c"),  # as the perl one-liner has it
+        ("a-b-c", "a ##AT##-##AT## b-c"),  # as in the Perl one-liner
         ("", ""),
     ],
 )
@@ -153,19 +153,19 @@ def test_case_counts_in_the_papers_bleu() -> None:
     assert paper_bleu(lowered, [HYPOTHESES], "en", resamples=2).value < 90
 
 
-def test_text_that_looks_tokenised_is_scored_without_a_word(caplog: pytest.LogCaptureFixture) -> None:
+def test_tokenised_text_is_scored_without_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     tokenised = ["this is a sentence ."] * 150
     assert bleu(tokenised, [tokenised], "13a") == pytest.approx(100)
     assert not caplog.records
 
 
-def test_chinese_words_are_characters_for_ter() -> None:
+def test_ter_counts_chinese_characters_as_words() -> None:
     scores = {score.metric: score for score in score_translations(["我爱北京"], [["我爱南京"]], "zh", "zh", 2)}
     assert scores["TER"].value == pytest.approx(25)
     assert "asian:yes" in scores["TER"].signature
 
 
-def test_what_cannot_be_scored_is_refused_in_a_sentence() -> None:
+def test_inputs_that_cannot_be_scored_are_refused_in_a_sentence() -> None:
     with pytest.raises(DataError, match="there are 2 translations but 3 lines in reference 2; they must pair up"):
         bleu(["a", "b"], [["a", "b"], ["a", "b", "c"]], "13a")
     with pytest.raises(DataError, match="there are no translations to score; the test set is empty"):
@@ -174,7 +174,7 @@ def test_what_cannot_be_scored_is_refused_in_a_sentence() -> None:
         paper_bleu(["a"], [], "en")
 
 
-def test_a_tokenizer_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_uninstalled_tokenizer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(name: str) -> None:
         raise RuntimeError("\nmecab is not there.\nInstall it.")
 

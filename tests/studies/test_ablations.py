@@ -1,4 +1,4 @@
-"""Each part that the study takes out is out, in training as in search; finished rows are kept."""
+"""Ablations: each part is really removed, in training and in search, and finished rows are kept."""
 
 import json
 import math
@@ -56,7 +56,7 @@ PLACES: list[Norm] = list(get_args(Norm))
 
 
 def changed(name: str, config: ModelConfig = CONFIG) -> Transformer:
-    """A model without this part, whose biases and norms all matter."""
+    """A model without this part; its biases and norms are random, so that all of them matter."""
     kind, change = CHANGES[name]
     torch.manual_seed(5)
     model = kind(config, SOURCE_TYPES, TARGET_TYPES, PAD)
@@ -66,7 +66,7 @@ def changed(name: str, config: ModelConfig = CONFIG) -> Transformer:
 
 
 def whole(config: ModelConfig = CONFIG) -> Transformer:
-    """The same model with all its parts."""
+    """The complete model with the same weights."""
     model = fresh(config)
     shake(model)
     return model
@@ -78,19 +78,19 @@ def memory_of(model: Transformer, *sources: list[int]) -> Tensor:
 
 
 def silence(model: Transformer) -> None:
-    """Let every sub-layer give zero."""
+    """Make every sub-layer return zero."""
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if ".output." in name or ".outer." in name:
                 parameter.zero_()
 
 
-# What is the same for all of them
+# All changes
 
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("name", CHANGES)
-def test_a_change_changes_the_output_and_the_compiled_loops_agree_with_the_plain_form(name: str, place: Norm) -> None:
+def test_each_change_changes_the_output_and_compiled_loops_agree(name: str, place: Norm) -> None:
     config, batch = replace(CONFIG, norm=place), example([7, 4], [5, 6])
     model = changed(name, config)
     compiled = logits_of(model, batch)  # with gradients, as in training
@@ -100,16 +100,16 @@ def test_a_change_changes_the_output_and_the_compiled_loops_agree_with_the_plain
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_a_change_holds_in_search_too(name: str) -> None:
+def test_each_change_applies_to_the_search_too(name: str) -> None:
     model, batch = changed(name), example([7, 4], [5, 6])
     with torch.no_grad():
         together = torch.cat(folded(model, batch))
         same = torch.allclose(together, logits_of(model, batch), atol=1e-4)
-    assert same == (name != "no-look-ahead-mask")  # search cannot see what is not yet written
+    assert same == (name != "no-look-ahead-mask")  # a search cannot see tokens that are not written yet
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_workers_learn_the_changed_model(name: str) -> None:
+def test_workers_train_the_changed_model(name: str) -> None:
     model = changed(name, replace(CONFIG, dropout=0.2)).train()
     batch = example([7, 4, 4, 7], [5, 6, 6, 5])
     parts = (batch, replace(batch, indices=batch.indices + 9))
@@ -124,7 +124,7 @@ def test_workers_learn_the_changed_model(name: str) -> None:
         torch.testing.assert_close(one[key], two[key])
 
 
-# Each of them
+# Each change
 
 
 def test_without_positions_the_encoder_does_not_know_the_order() -> None:
@@ -135,7 +135,7 @@ def test_without_positions_the_encoder_does_not_know_the_order() -> None:
     assert not torch.allclose(memory_of(whole(), mixed), memory_of(whole(), ids)[order], atol=1e-2)
 
 
-def test_without_the_scale_queries_are_longer_by_the_root_of_d_k() -> None:
+def test_without_the_scale_queries_are_longer_by_the_square_root_of_d_k() -> None:
     model, batch = whole(), example([7, 4], [5, 6])
     width = CONFIG.num_heads * CONFIG.d_k
     with torch.no_grad():
@@ -146,7 +146,7 @@ def test_without_the_scale_queries_are_longer_by_the_root_of_d_k() -> None:
         torch.testing.assert_close(logits_of(changed("no-scale"), batch), logits_of(model, batch))
 
 
-def test_keys_by_the_projection_of_queries() -> None:
+def test_keys_use_the_projection_of_the_queries() -> None:
     model, batch = whole(), example([7, 4], [5, 6])
     width = CONFIG.num_heads * CONFIG.d_k
     with torch.no_grad():
@@ -159,7 +159,7 @@ def test_keys_by_the_projection_of_queries() -> None:
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_without_residuals_only_sub_layers_pass_anything_on(place: Norm) -> None:
+def test_without_residuals_only_the_output_of_sub_layers_is_passed_on(place: Norm) -> None:
     config = replace(CONFIG, norm=place)
     for model, passes in ((changed("no-residuals", config), False), (whole(config), True)):
         silence(model)
@@ -177,7 +177,7 @@ def test_without_norm_nothing_is_normalised(place: Norm) -> None:
     torch.testing.assert_close(memory_of(model, ids.tolist()), embedded)
 
 
-def test_without_feed_forward_it_is_as_if_the_network_gave_zero() -> None:
+def test_without_feed_forward_the_model_acts_as_if_it_returned_zero() -> None:
     config, batch = replace(CONFIG, norm="pre"), example([7, 4], [5, 6])
     model = changed("no-feed-forward", config)
     assert not any(isinstance(module, FeedForward) for module in model.modules())
@@ -202,11 +202,11 @@ def test_without_the_padding_mask_a_sentence_depends_on_its_neighbour() -> None:
     model = changed("no-padding-mask")
     assert not torch.allclose(memory_of(model, short, long)[:3], memory_of(model, short), atol=1e-3)
     torch.testing.assert_close(memory_of(whole(), short, long)[:3], memory_of(whole(), short))
-    torch.testing.assert_close(memory_of(model, short), memory_of(whole(), short))  # alone there is no padding
+    torch.testing.assert_close(memory_of(model, short), memory_of(whole(), short))  # a single sentence has no padding
 
 
 @pytest.mark.parametrize("schedule", get_args(ScheduleKind))
-def test_without_warm_up_the_rate_begins_at_its_highest(schedule: ScheduleKind) -> None:
+def test_without_warm_up_the_rate_starts_at_its_peak(schedule: ScheduleKind) -> None:
     config = TrainConfig(schedule=schedule, warmup_steps=40, max_steps=10_000, learning_rate=0.5)
     part = next(part for part in ABLATIONS if part.name == "no-warm-up")
     without = part.experiment(Experiment(train=config)).train
@@ -215,7 +215,7 @@ def test_without_warm_up_the_rate_begins_at_its_highest(schedule: ScheduleKind) 
     assert rates[150] == pytest.approx(learning_rate(151, 64, config), rel=0.01)
 
 
-def test_options_of_rows_differ_from_the_recipe_or_the_row_is_left_out() -> None:
+def test_rows_that_do_not_change_the_recipe_are_left_out() -> None:
     base = make_experiment({"model": {"dropout": 0.0, "norm": "pre"}})
     by_name = {part.name: part for part in ABLATIONS}
     assert not by_name["no-dropout"].differs(base)
@@ -243,7 +243,7 @@ def plan_of(folder: Path, scale: Scale = "smoke", recipe: dict[str, Any] | None 
 
 
 def make_small(patch: pytest.MonkeyPatch, few: Sequence[Ablation], carried: Sequence[Ablation]) -> None:
-    """Few rows on few words, and no pictures."""
+    """Reduce the study to a few rows and words, without pictures."""
     patch.setattr(study, "can_draw", lambda: False)
     patch.setattr(study, "_SMOKE_PAIRS", (40, 6, 0))
     patch.setattr(study, "_SMOKE_CLAUSES", (1,))
@@ -253,7 +253,7 @@ def make_small(patch: pytest.MonkeyPatch, few: Sequence[Ablation], carried: Sequ
 
 @pytest.fixture(scope="module")
 def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, StudyResult]:
-    """A study in its smallest form."""
+    """The smallest possible study."""
     folder = tmp_path_factory.mktemp("parts")
     with pytest.MonkeyPatch.context() as patch:
         make_small(patch, FEW, CARRIED)
@@ -264,7 +264,7 @@ def refuse(*_: object) -> None:
     raise AssertionError("it trains")
 
 
-def test_every_part_is_a_row_of_its_own(done: tuple[Path, StudyResult]) -> None:
+def test_every_ablation_has_its_own_row(done: tuple[Path, StudyResult]) -> None:
     folder, outcome = done
     parts, laws, lengths = outcome.tables
     assert [row[0] for row in parts.rows] == ["complete", "no-positions", "no-padding-mask"]
@@ -285,7 +285,9 @@ def test_a_second_call_trains_nothing(done: tuple[Path, StudyResult], monkeypatc
     assert again.as_json() == outcome.as_json()
 
 
-def test_other_settings_are_trained_again(done: tuple[Path, StudyResult], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_with_new_settings_are_trained_again(
+    done: tuple[Path, StudyResult], monkeypatch: pytest.MonkeyPatch
+) -> None:
     make_small(monkeypatch, FEW, CARRIED)
     monkeypatch.setattr(ablation_training, "training_steps", refuse)
     with pytest.raises(AssertionError, match="it trains"):
@@ -293,7 +295,7 @@ def test_other_settings_are_trained_again(done: tuple[Path, StudyResult], monkey
 
 
 @pytest.mark.parametrize("content", [None, "{", "[]", '{"bleu": 1.0}'])
-def test_a_row_that_is_missing_or_damaged_is_made_again(
+def test_a_missing_or_damaged_row_is_trained_again(
     done: tuple[Path, StudyResult], content: str | None, tmp_path: Path
 ) -> None:
     fingerprint = json.loads((done[0] / "rows" / "complete.json").read_text())["fingerprint"]
@@ -309,7 +311,7 @@ def test_a_row_that_is_missing_or_damaged_is_made_again(
     assert read_result(path, fingerprint) is None
 
 
-def test_a_training_that_diverges_is_a_row_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_diverging_training_still_gives_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def diverge(*_: object) -> None:
         raise Diverged("the loss is nan")
 
@@ -320,7 +322,7 @@ def test_a_training_that_diverges_is_a_row_too(tmp_path: Path, monkeypatch: pyte
     assert outcome.tables[0].rows[1][2] is None  # no training loss
 
 
-def test_a_recipe_of_the_user_is_taken_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_study_runs_on_a_users_recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_small(monkeypatch, FEW[:1], POSITIONS[:1])
     synthetic.write_corpus(tmp_path / "text", (40, 0, 0), (1,))
     data = {"folder": str(tmp_path / "text"), "source": "train.en", "target": "train.xx", "hold_out": 5}
@@ -338,14 +340,14 @@ def test_mistakes_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         study.run_ablations(plan_of(tmp_path, recipe={"model": {"preset": "gru"}}))
 
 
-def test_a_signal_ends_it_within_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_signal_stops_the_study_within_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_small(monkeypatch, FEW, CARRIED)
     with pytest.raises(StudyInterrupted, match="stopped by SIGTERM"):
         study.run_ablations(replace(plan_of(tmp_path), interrupted=lambda: "SIGTERM"))
     assert not list(tmp_path.glob("rows/*.json"))
 
 
-# Sentences
+# Verdicts
 
 
 ROW = AblationResult(
@@ -363,11 +365,11 @@ ROW = AblationResult(
         (replace(ROW, stopped="so", bleu=0.0), "training stopped: so; BLEU 0.0 against 90.0"),
     ],
 )
-def test_what_broke_is_told_by_the_score(row: AblationResult, sentence: str) -> None:
+def test_verdicts_describe_the_change_in_bleu(row: AblationResult, sentence: str) -> None:
     assert study.explain_compared(row, ROW) == sentence
 
 
-def test_what_broke_is_told_by_the_numbers_of_the_part() -> None:
+def test_verdicts_use_the_figures_of_their_part() -> None:
     cheat = replace(ROW, training_loss=0.01, validation_loss=0.02, bleu=3.0)
     assert "but BLEU 3.0: it learned to copy the answer" in study.explain_look_ahead(cheat, ROW)
     assert "copied" not in study.explain_look_ahead(replace(ROW, bleu=3.0), ROW)
@@ -387,7 +389,7 @@ def test_curves_and_lengths_are_drawn() -> None:
     assert b">complete<" in pictures["curves.svg"] and b">sinusoidal<" in pictures["lengths.svg"]
 
 
-def test_the_least_loss_is_what_a_perfect_model_has() -> None:
+def test_the_least_loss_is_that_of_a_perfect_model() -> None:
     p = torch.tensor([0.9, *[0.1 / 6] * 6])
     assert ablation_training.least_loss(0.1, 7) == pytest.approx(-(p * p.log()).sum().item())
     assert ablation_training.least_loss(0.0, 7) == 0.0

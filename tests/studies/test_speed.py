@@ -1,4 +1,4 @@
-"""How the speed of training is measured: what is trained on, and who takes a turn when."""
+"""Measuring the speed of training: the updates, and the order in which models take turns."""
 
 import time
 from itertools import count
@@ -21,7 +21,7 @@ def test_every_model_has_a_speed_at_every_length() -> None:
     assert min(speeds.values()) > 0.0
 
 
-def test_a_speed_is_tokens_of_both_sides_by_the_median_without_the_first_round(
+def test_speed_is_tokens_of_both_sides_over_the_median_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     rounds = count()
@@ -49,7 +49,7 @@ def test_models_take_turns_at_each_length(monkeypatch: pytest.MonkeyPatch) -> No
     assert turns == [(name, length) for length in (3, 8) for name in names] * 2
 
 
-def test_an_update_is_as_many_sentences_of_one_length_as_the_budget_allows() -> None:
+def test_an_update_has_as_many_sentences_as_the_budget_allows() -> None:
     update = speed._update(4, 11, 30, CPU)
     (batch,) = update.parts
     assert batch.source_lengths.tolist() == batch.target_lengths.tolist() == [4] * 7
@@ -61,7 +61,7 @@ def test_an_update_is_as_many_sentences_of_one_length_as_the_budget_allows() -> 
     assert batch.source.max() < 11
 
 
-def test_a_processor_measures_on_one_thread_what_that_worked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_a_cpu_the_clock_counts_one_threads_own_time(monkeypatch: pytest.MonkeyPatch) -> None:
     threads = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
@@ -75,5 +75,5 @@ def test_a_processor_measures_on_one_thread_what_that_worked(monkeypatch: pytest
     assert seconds(list, CPU) == 2.5
 
 
-def test_a_sentence_longer_than_the_budget_is_an_update_of_its_own() -> None:
+def test_a_sentence_longer_than_the_budget_is_its_own_update() -> None:
     assert speed._update(40, 11, 30, CPU).tokens == 80

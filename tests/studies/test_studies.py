@@ -1,4 +1,4 @@
-"""Tables as rows that are trained, kept, resumed and compared with the paper's."""
+"""The studies of tables 2, 3 and 4: rows are trained, kept, resumed and compared with the paper's."""
 
 import json
 import subprocess
@@ -51,7 +51,7 @@ def recipe(name: str) -> Experiment:
 
 
 def tiny_row(folder: Path) -> TableRow:
-    """Four steps on two dozen words."""
+    """An experiment of four steps on two dozen words."""
     folder.mkdir(exist_ok=True)
     files = [*toy.write_pairs(folder, "train", 40, 1), *toy.write_pairs(folder, "valid", 5, 2)]
     data = dict(zip(("source", "target", "valid_source", "valid_target"), map(str, files), strict=True))
@@ -68,7 +68,7 @@ def a_plan(folder: Path, **more: Any) -> StudyPlan:
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[TableRow, StudyPlan, RunFolder]:
-    """A row that is trained and only looked at."""
+    """A trained row, which tests must not change."""
     folder = tmp_path_factory.mktemp("finished")
     one, plan = tiny_row(folder), a_plan(folder / "study")
     with toy.plain_log():
@@ -110,14 +110,14 @@ def test_a_finished_row_is_neither_trained_nor_scored_again(finished: Finished) 
     assert first.perplexity == pytest.approx(toy.events(run.path, "Validated")[-1]["perplexity"], rel=1e-4)
 
 
-def test_other_questions_are_answered_anew(finished: Finished) -> None:
+def test_a_new_test_set_is_scored_again(finished: Finished) -> None:
     _, plan, run = finished
     asked = read_validation_questions(run)
     assert len(score_row(run, asked, plan).outputs) == 5
     assert len(score_row(run, asked[:3], plan).outputs) == 3
 
 
-def test_a_row_of_other_settings_is_refused(finished: Finished) -> None:
+def test_a_row_with_different_settings_is_refused(finished: Finished) -> None:
     one, plan, _ = finished
     other = make_row("tiny", one.experiment, {"train": {"label_smoothing": 0.2}})
     with pytest.raises(FolderError, match=r"rows/tiny was trained with train.label_smoothing = 0.1, but now it is 0.2"):
@@ -126,23 +126,25 @@ def test_a_row_of_other_settings_is_refused(finished: Finished) -> None:
         train_row(other, plan)
 
 
-def test_where_a_row_is_trained_makes_no_other_row(finished: Finished) -> None:
+def test_a_row_does_not_depend_on_where_it_is_trained(finished: Finished) -> None:
     one, plan, run = finished
     assert train_row(make_row("tiny", one.experiment, {"train": {"threads": 2}}), plan).path == run.path
 
 
-def test_the_work_of_a_training_is_that_of_its_tokens(finished: Finished) -> None:
+def test_training_flops_follow_the_number_of_tokens(finished: Finished) -> None:
     run = finished[2]
     took, steps = count_training_cost(run), toy.events(run.path, "StepDone")
     weights = sum(tensor.numel() for tensor in toy.weights(run.path).values())
     tokens = sum(step["tokens"] for step in steps)
     assert took.parameters == weights
-    assert 2 * tokens * weights < took.flops < 6 * tokens * weights  # six a weight, of the side that meets it
+    assert (
+        2 * tokens * weights < took.flops < 6 * tokens * weights
+    )  # six per weight and token, but each token uses only the weights of its side
     assert [flops for flops, _ in took.curve] == [pytest.approx(took.flops)]
 
 
 class Launched:
-    """In place of several processes: the same command in this one."""
+    """Run the command in this process instead of starting several."""
 
     def __init__(self, command: list[str], code: int | None = None, **_: object) -> None:
         self.command = command
@@ -158,7 +160,7 @@ class Launched:
         return self.returncode
 
 
-def test_several_processes_train_a_row_by_torchrun(tmp_path: Path) -> None:
+def test_several_processes_train_a_row_with_torchrun(tmp_path: Path) -> None:
     one, plan = tiny_row(tmp_path), a_plan(tmp_path / "study", processes=3)
     with mock.patch.object(subprocess, "Popen", side_effect=Launched) as popen:
         run = train_row(one, plan)
@@ -168,7 +170,7 @@ def test_several_processes_train_a_row_by_torchrun(tmp_path: Path) -> None:
     assert "finished" in run.about()
 
 
-def test_processes_that_fail_are_told_of(tmp_path: Path) -> None:
+def test_failing_processes_are_reported(tmp_path: Path) -> None:
     with (
         mock.patch.object(subprocess, "Popen", side_effect=lambda command, **_: Launched(command, 3)),
         pytest.raises(HeedfulError, match="the training of tiny ended with exit code 3"),
@@ -176,36 +178,36 @@ def test_processes_that_fail_are_told_of(tmp_path: Path) -> None:
         train_row(tiny_row(tmp_path), a_plan(tmp_path / "study", processes=2))
 
 
-def test_only_the_rows_that_were_asked_for(tmp_path: Path) -> None:
+def test_only_the_requested_rows_are_trained(tmp_path: Path) -> None:
     rows = [TableRow(name, Experiment()) for name in ("base", "A-h1", "big")]
     assert [one.name for one in select_rows(rows, a_plan(tmp_path, rows=("big", "base")))] == ["base", "big"]
     with pytest.raises(ConfigError, match="--rows A-h2: there is no such row; did you mean 'A-h1'"):
         select_rows(rows, a_plan(tmp_path, rows=("A-h2",)))
 
 
-# Which models are compared
+# Rows of the tables
 
 
 @pytest.mark.parametrize("name", ["lstm", "gru", "bahdanau", "luong", "convs2s"])
-def test_rivals_have_as_many_parameters_and_all_else_of_the_recipe(name: str) -> None:
+def test_rivals_have_as_many_parameters_and_the_rest_of_the_recipe(name: str) -> None:
     ours, material = recipe("multi30k-de-en"), CorpusFacts(10_000, 10_000, None)
     theirs = make_rival_row(name, name, ours, material).experiment
     sizes = [model_size(one.model, 10_000, 10_000).total for one in (ours, theirs)]
-    assert sizes[1] == pytest.approx(sizes[0], rel=0.032)  # half of what the next width, eight wider, is away
+    assert sizes[1] == pytest.approx(sizes[0], rel=0.032)  # half the distance to the next width, which is 8 larger
     assert theirs.model.family == PRESETS[name]["model"]["family"]
     assert theirs.model.dropout == ours.model.dropout
     assert (theirs.data, theirs.text, theirs.search) == (ours.data, ours.text, ours.search)
     assert replace(theirs.train, learning_rate=ours.train.learning_rate) == ours.train
 
 
-def test_a_rival_of_the_papers_schedule_has_a_rate_that_falls_likewise() -> None:
+def test_a_rival_under_the_papers_schedule_gets_inverse_square_root() -> None:
     theirs = make_rival_row(
         "lstm", "lstm", recipe("paper-base-en-de"), CorpusFacts(37_000, 37_000, None)
     ).experiment.train
     assert (theirs.schedule, theirs.learning_rate, theirs.clip_norm) == ("inverse-sqrt", 0.002, 1.0)
 
 
-def test_rows_of_table_3_are_the_papers_at_the_papers_scale() -> None:
+def test_rows_of_table_3_at_paper_scale_are_the_papers() -> None:
     rows = list(table3.scaled_rows(recipe("paper-base-en-de"), Fraction(1)))
     assert len(rows) == 20
     for one in rows:
@@ -217,7 +219,7 @@ def test_rows_of_table_3_are_the_papers_at_the_papers_scale() -> None:
         assert one.experiment.train.average_checkpoints == 1
 
 
-def test_rows_of_table_3_are_scaled_by_one_factor_on_their_widths() -> None:
+def test_rows_of_table_3_scale_all_widths_by_one_factor() -> None:
     rows = {one.name: one.experiment for one in table3.scaled_rows(recipe("multi30k-de-en"), Fraction(1, 4))}
     models = {name: one.model for name, one in rows.items()}
     assert (models["base"].d_model, models["base"].d_ff, models["base"].num_heads) == (128, 512, 8)
@@ -236,7 +238,7 @@ def test_rows_of_table_3_are_scaled_by_one_factor_on_their_widths() -> None:
         ("table4", "paper-parsing-wsj", {"transformer": 116_768_768}),
     ],
 )
-def test_a_dry_run_of_the_papers_scale_tells_every_row(
+def test_a_dry_run_at_paper_scale_lists_every_row(
     tmp_path: Path, name: str, given: str, parameters: dict[str, int]
 ) -> None:
     paths = (ROOT / f"recipes/{given}.toml", "--scale", "paper", "--processes", "8", "--dry-run", "--json")
@@ -256,7 +258,7 @@ def test_a_dry_run_of_the_papers_scale_tells_every_row(
     assert not (tmp_path / "study/README.md").exists()
 
 
-def test_a_dry_run_counts_real_lengths_where_the_text_is_here(tmp_path: Path) -> None:
+def test_a_dry_run_counts_actual_lengths_if_the_text_is_there(tmp_path: Path) -> None:
     plan = a_plan(tmp_path, recipe={"train": {"max_steps": 30}}, rows=("base", "C-N2"), dry_run=True)
     table = table3.table3(plan).tables[0]
     assert [one[0] for one in table.rows] == ["base", "C-N2"]
@@ -264,10 +266,10 @@ def test_a_dry_run_counts_real_lengths_where_the_text_is_here(tmp_path: Path) ->
     assert table.rows[0][4] > 2 * table.rows[1][4] > 0  # type: ignore[operator]
 
 
-# What is shown
+# Tables
 
 
-def test_table_2_stands_beside_the_papers_and_is_written(tmp_path: Path) -> None:
+def test_table_2_shows_the_papers_figures_and_is_written(tmp_path: Path) -> None:
     ran = studied("table2", "--rows", "transformer,gru", "--out", tmp_path / "study")
     assert ran.code == 0, ran.err
     quality, speed, by_length = json.loads((tmp_path / "study/result.json").read_text())["tables"]
@@ -284,7 +286,7 @@ def test_table_2_stands_beside_the_papers_and_is_written(tmp_path: Path) -> None
     assert {path.name for path in (tmp_path / "study").glob("*.svg")} == {"by-flops.svg", "speed.svg", "by-length.svg"}
 
 
-def test_table_3_stands_beside_the_papers(tmp_path: Path) -> None:
+def test_table_3_shows_the_papers_figures(tmp_path: Path) -> None:
     ran = studied("table3", "--rows", "A-h32", "--out", tmp_path / "study", "--json")
     assert ran.code == 0, ran.err
     (ours,) = json.loads(ran.out)["tables"][0]["rows"]
@@ -309,7 +311,7 @@ def test_only_a_tree_over_the_same_words_is_valid() -> None:
     assert table4.valid_trees(outputs, asked) == 1
 
 
-def test_bleu_by_length_is_of_the_sentences_of_that_length() -> None:
+def test_bleu_by_length_uses_the_sentences_of_that_length() -> None:
     asked = [Question("a b", ("u v w x",)), Question("a b c d e f g", ("u v w x",)), Question("a b c", ("u v w x",))]
     scored = RowScores(("u v w x", "z", "u v w x"), (), None)
     done = FinishedRow(
@@ -321,17 +323,17 @@ def test_bleu_by_length_is_of_the_sentences_of_that_length() -> None:
     assert table.rows[1][3] == 0.0
 
 
-# Trees made here
+# Synthetic trees
 
 
-def test_made_up_trees_are_the_same_each_time_and_of_3_to_12_words() -> None:
+def test_synthetic_trees_are_reproducible_with_3_to_12_words() -> None:
     found = trees(50, 1)
     assert found == trees(50, 1) != trees(50, 2)
     assert {len(tree.texts()) for tree in found} <= set(range(3, 13))
     assert [read_tree(write_tree(tree)) for tree in found] == found
 
 
-def test_the_preposition_tells_what_a_phrase_belongs_to() -> None:
+def test_the_preposition_decides_what_a_phrase_belongs_to() -> None:
     below: dict[str, set[str]] = {}
     for tree in trees(200, 3):
         stack = [tree]
@@ -345,7 +347,7 @@ def test_the_preposition_tells_what_a_phrase_belongs_to() -> None:
     assert below == {"near": {"VP"}, "under": {"VP"}, "with": {"NP"}, "of": {"NP"}}
 
 
-def test_a_treebank_has_the_wanted_sizes(tmp_path: Path) -> None:
+def test_a_treebank_has_the_requested_sizes(tmp_path: Path) -> None:
     write_treebank(tmp_path, (5, 3, 2))
     assert [len(toy.lines_of(tmp_path / f"{name}.mrg")) for name in ("train", "valid", "test")] == [5, 3, 2]
 
@@ -360,7 +362,7 @@ def a_signal(name: str, after: int) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize(("name", "code"), [("SIGINT", 130), ("SIGTERM", 75)])
-def test_a_signal_ends_a_study_as_it_ends_a_training(tmp_path: Path, name: str, code: int) -> None:
+def test_a_signal_stops_a_study_as_it_stops_a_training(tmp_path: Path, name: str, code: int) -> None:
     with mock.patch("heedful.cli.study.signals", lambda: a_signal(name, 3)):
         ran = studied("table3", "--rows", "C-N2", "--out", tmp_path / "study")
     assert ran.code == code
@@ -401,7 +403,7 @@ def test_a_mistake_is_one_sentence(tmp_path: Path, arguments: tuple[object, ...]
 
 
 @pytest.mark.parametrize("name", ["table2", "parts"])
-def test_a_folder_with_files_of_the_user_is_left_alone(tmp_path: Path, name: str) -> None:
+def test_a_folder_with_the_users_files_is_left_alone(tmp_path: Path, name: str) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data/train.en").write_text("mine\n")
     ran = toy.run("study", name, "--out", tmp_path)
@@ -410,14 +412,14 @@ def test_a_folder_with_files_of_the_user_is_left_alone(tmp_path: Path, name: str
     assert (tmp_path / "data/train.en").read_text() == "mine\n"
 
 
-def test_a_recipe_without_a_test_set_is_told_of_before_any_training(tmp_path: Path) -> None:
+def test_a_missing_test_set_is_reported_before_training(tmp_path: Path) -> None:
     ran = studied("table2", "--set", "data.test_source=[]", "--set", "data.test_target=[]", "--out", tmp_path / "study")
     assert ran.code == 2
     assert "study table2 needs a test set, but the recipe names none; set data.test_source" in ran.err
     assert not (tmp_path / "study/rows").exists()
 
 
-def test_all_studies_are_run_one_after_another(tmp_path: Path) -> None:
+def test_all_runs_the_studies_one_after_another(tmp_path: Path) -> None:
     with mock.patch("heedful.cli.study._run", return_value=0) as run:
         assert toy.run("study", "all", "--out", tmp_path).code == 0
     assert [call.args[0] for call in run.call_args_list] == [
@@ -431,7 +433,7 @@ def test_all_studies_are_run_one_after_another(tmp_path: Path) -> None:
     assert [call.args[1].folder.name for call in run.call_args_list] == [call.args[0] for call in run.call_args_list]
 
 
-def test_the_command_of_a_begun_row_resumes_it(tmp_path: Path, finished: Finished) -> None:
+def test_the_command_of_an_unfinished_row_resumes_it(tmp_path: Path, finished: Finished) -> None:
     one, plan, run = finished
     assert trained.command(one, plan) == f"heedful train --resume {run.path}"
     new = f"heedful train {tmp_path}/recipes/tiny.toml --out {tmp_path}/rows/tiny"

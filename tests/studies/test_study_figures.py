@@ -1,4 +1,4 @@
-"""The figures study: its numbers against formulas and loops by hand, its pictures as SVG."""
+"""The figures study: its numbers equal formulas and plain loops, and its pictures are SVG."""
 
 import math
 from collections.abc import Callable
@@ -54,11 +54,11 @@ def test_all_pictures_are_svg(outcome: tuple[StudyPlan, StudyResult]) -> None:
 
 
 def allowed(rule: Callable[[int, int], bool]) -> int:
-    """Pairs of words that the rule lets look at each other, one by one."""
+    """Count the pairs that the rule allows, one by one."""
     return sum(rule(i, j) for length in LENGTHS for i in range(length) for j in range(length))
 
 
-def test_masks_are_those_of_the_definitions_and_the_model_keeps_them() -> None:
+def test_masks_match_their_definitions_and_the_model_obeys_them() -> None:
     table = figures.show_masks().table
     assert column(table, "allowed pairs") == [
         allowed(lambda i, j: True),
@@ -70,7 +70,7 @@ def test_masks_are_those_of_the_definitions_and_the_model_keeps_them() -> None:
     assert set(column(table, "largest weight elsewhere")) == {0.0}
 
 
-def test_a_model_that_looks_past_a_mask_is_found_out() -> None:
+def test_a_model_that_attends_past_a_mask_is_detected() -> None:
     import torch
 
     least = torch.eye(max(LENGTHS), dtype=torch.bool).expand(len(LENGTHS), -1, -1)
@@ -88,7 +88,7 @@ def test_the_pictures_of_masks_show_the_masks() -> None:
         assert maps["window of 2, decoder"][i, j] == (0 <= i - j <= WINDOW)
 
 
-def test_dot_products_of_positions_are_a_function_of_their_distance() -> None:
+def test_dot_products_of_positions_depend_only_on_their_distance() -> None:
     for distance, product, formula, deviation in figures.show_positions().table.rows:
         assert isinstance(distance, int)
         by_hand = math.fsum(math.cos(distance / 10_000 ** (2 * i / 512)) for i in range(256))
@@ -98,7 +98,7 @@ def test_dot_products_of_positions_are_a_function_of_their_distance() -> None:
         assert 0.0 < deviation < 1e-5
 
 
-def test_a_deviation_is_between_products_of_the_same_distance() -> None:
+def test_the_deviation_compares_products_at_the_same_distance() -> None:
     assert figures._deviation(np.array([[5.0, 2.0], [2.0, 4.5]])) == 0.5
 
 
@@ -121,7 +121,7 @@ def smoothings() -> FigureTable:
 
 
 @pytest.mark.parametrize(("row", "smoothing"), [(0, 0.0), (1, 0.1), (2, 0.2)])
-def test_a_smoothed_loss_is_least_where_the_model_is_as_unsure_as_its_target(
+def test_a_smoothed_loss_is_lowest_where_the_model_equals_its_target(
     smoothings: FigureTable, row: int, smoothing: float
 ) -> None:
     other = smoothing / 36_999
@@ -139,15 +139,15 @@ def test_a_smoothed_loss_is_least_where_the_model_is_as_unsure_as_its_target(
     assert last == pytest.approx(loss(0.995), abs=1e-9)
 
 
-def test_the_small_language_knows_which_word_comes_from_which() -> None:
+def test_the_small_language_knows_its_word_translations() -> None:
     for pair in pairs(20, 5):
         english, invented = pair.source.split(), pair.target.split()
         meant = {word for word in english for other in invented if comes_from(other, word)}
         assert meant == set(english) - {"the", "a"}
 
 
-def test_heads_are_measured_on_the_right_words(outcome: tuple[StudyPlan, StudyResult]) -> None:
-    """Every word is one piece, or rows of attention would be of other words than those that are counted."""
+def test_heads_are_measured_on_the_correct_words(outcome: tuple[StudyPlan, StudyResult]) -> None:
+    """Every word is one piece, so rows of attention correspond to words."""
     smoke, found = outcome
     tokenizers = RunFolder(smoke.folder / "rows" / "heads").tokenizers()
     for pair in pairs(6, 2, (1,)):
@@ -162,7 +162,7 @@ def test_heads_are_measured_on_the_right_words(outcome: tuple[StudyPlan, StudyRe
         assert 0.3 * chance < share < 3 * chance  # it has learnt nothing in two steps
 
 
-def test_the_paper_sentences_have_a_picture_and_their_strongest_heads() -> None:
+def test_the_papers_sentences_have_a_picture_and_their_strongest_heads() -> None:
     look = mock.Mock(inside=[mock.Mock(attention="weights")])
     links = tuple(Link(Head("encoder", 4, index), 0.5 - index / 10) for index in range(4))
     found = [FigureLinks(figure, look, links, 0.0625) for figure in FIGURES]

@@ -1,4 +1,4 @@
-"""Table 1: its counts against PyTorch's, its exponents and crossings where they are known, and what it writes."""
+"""Table 1: its counts equal PyTorch's, its exponents and crossings equal known ones, and its results are written."""
 
 import json
 from collections.abc import Iterator
@@ -28,17 +28,17 @@ def outcome() -> StudyResult:
 class TestCounts:
     @pytest.mark.parametrize("kind", WHOLE)
     @pytest.mark.parametrize("d", [12, 128])
-    def test_a_layer_takes_as_many_flops_as_pytorch_counts(self, kind: Kind, d: int) -> None:
+    def test_the_flops_of_a_layer_match_pytorchs_count(self, kind: Kind, d: int) -> None:
         work = study._work(kind, 9, d, 2, CPU)
         with torch.no_grad(), FlopCounterMode(display=False) as counter:
             work.run()
         assert counter.get_total_flops() == layer_flops(kind, 9, d, window=2)
 
-    def test_an_lstm_layer_takes_as_many_as_pytorchs_has_weights(self) -> None:
+    def test_the_flops_of_an_lstm_match_its_weights(self) -> None:
         weights = sum(weight.numel() for weight in torch.nn.LSTM(6, 6, bias=False).parameters())
         assert layer_flops("recurrent", 5, 6, window=2) == 2 * 5 * weights
 
-    def test_a_window_leaves_out_what_is_further_away(self) -> None:
+    def test_a_window_leaves_out_distant_positions(self) -> None:
         # Five positions see 3, 4, 5, 4 and 3 keys.
         assert layer_flops("restricted self-attention", 5, 6, window=2) == 2 * 19 * 2 * 6
         assert layer_flops("restricted self-attention, whole layer", 5, 6, window=2) == 2 * (19 * 2 * 6 + 5 * 4 * 36)
@@ -54,7 +54,7 @@ class TestCounts:
         n, d = 9, 12
         assert kept_bytes(study._work("self-attention", n, d, 2, CPU)) == 4 * (3 * n * d + n * n)
 
-    def test_a_whole_layer_keeps_its_input_and_what_its_heads_found_too(self) -> None:
+    def test_a_whole_layer_also_keeps_its_input_and_the_outputs_of_its_heads(self) -> None:
         n, d = 9, 12
         assert kept_bytes(study._work("self-attention, whole layer", n, d, 2, CPU)) == 4 * (5 * n * d + n * n)
 
@@ -91,14 +91,14 @@ class TestOutcome:
         for table in outcome.tables[3:]:
             assert all(isinstance(cell, float | int) and cell > 0 for row in table.rows for cell in row[1:])
 
-    def test_only_recurrence_takes_steps_that_wait(self, outcome: StudyResult) -> None:
+    def test_only_recurrence_takes_sequential_steps(self, outcome: StudyResult) -> None:
         steps = {row[0]: (row[2], row[4]) for row in outcome.tables[1].rows}
         assert steps["recurrent"] == (64, 64)
         assert steps["self-attention"] == (1, 1)
         assert steps["convolutional"] == (1, 63)
         assert steps["restricted self-attention"] == (1, 32)
 
-    def test_exponents_stand_beside_the_papers(self, outcome: StudyResult) -> None:
+    def test_exponents_are_shown_next_to_the_papers(self, outcome: StudyResult) -> None:
         rows = {row[0]: row for row in outcome.tables[0].rows}
         assert rows["self-attention"][1:3] == ("n² · d", 2)
         assert rows["self-attention"][3] == pytest.approx(2.0)
@@ -106,14 +106,14 @@ class TestOutcome:
         assert rows["convolutional"][7] == pytest.approx(2.0)
         assert rows["self-attention, whole layer"][1:3] == (None, None)
 
-    def test_it_is_written_with_pictures(self, outcome: StudyResult, tmp_path: Path) -> None:
+    def test_table_1_is_written_with_pictures(self, outcome: StudyResult, tmp_path: Path) -> None:
         pytest.importorskip("matplotlib")
         outcome.write(tmp_path)
         assert len(json.loads((tmp_path / "result.json").read_text(encoding="utf-8"))["tables"]) == 5
         assert "n = d = 8" in (tmp_path / "time-n.svg").read_text(encoding="utf-8")
         assert (tmp_path / "time-d.svg").stat().st_size > 0
 
-    def test_the_scale_says_what_is_measured_and_the_recipe_where(
+    def test_the_scale_sets_the_sizes_and_the_recipe_the_device(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         asked = []

@@ -1,4 +1,4 @@
-"""Tasks beside translation: what their files hold, what a model sees of it, and what comes back."""
+"""Tasks: reading their files, making symbols for the model, and finishing and scoring outputs."""
 
 from collections import Counter
 from pathlib import Path
@@ -44,7 +44,7 @@ def test_every_task_is_found_by_its_name(task: Task) -> None:
     assert make_experiment({"task": task.name}).task == task.name
 
 
-def test_an_unknown_task_is_named_with_those_there_are() -> None:
+def test_an_unknown_task_is_refused_with_a_list_of_tasks() -> None:
     with pytest.raises(ConfigError, match=r"must be one of translation, parsing, .*'parsin' instead; did .* 'parsing'"):
         find_task("parsin")
     with pytest.raises(ConfigError, match=r"task must be one of .*, but is '5' instead"):
@@ -69,7 +69,7 @@ def test_two_kinds_of_tokenizers_cannot_share_a_vocabulary() -> None:
 
 @settings(deadline=None)
 @given(trees)
-def test_what_a_parser_should_write_is_finished_to_the_tree(tree: Tree) -> None:
+def test_the_target_of_a_parser_is_finished_to_its_tree(tree: Tree) -> None:
     line = write_tree(tree)
     output = find_task("parsing").target_symbols(line)
     assert find_task("parsing").finish(" ".join(tree.texts()), output) == write_tree(remove_tags(tree))
@@ -88,7 +88,7 @@ def test_characters_come_back_from_their_symbols(text: str) -> None:
 
 @settings(deadline=None)
 @given(st.sampled_from(TASKS), lines, lines)
-def test_any_output_is_finished_once_and_for_all(task: Task, source: str, output: str) -> None:
+def test_finishing_an_output_twice_changes_nothing(task: Task, source: str, output: str) -> None:
     done = task.finish(source, output)
     assert "\n" not in done
     if task.writes_trees:
@@ -98,7 +98,7 @@ def test_any_output_is_finished_once_and_for_all(task: Task, source: str, output
 
 
 @pytest.mark.parametrize("task", TASKS, ids=[task.name for task in TASKS])
-def test_the_right_answer_is_perfect_in_every_task(task: Task) -> None:
+def test_the_correct_answer_is_perfect_in_every_task(task: Task) -> None:
     source, target = ANSWERS[task.name]
     outputs = [task.finish(source, task.target_symbols(target))] * 3
     references = [[target]] * 3
@@ -111,7 +111,7 @@ def test_the_right_answer_is_perfect_in_every_task(task: Task) -> None:
 
 
 @pytest.mark.parametrize("task", TASKS, ids=[task.name for task in TASKS])
-def test_a_wrong_answer_is_worse_than_the_right_one(task: Task) -> None:
+def test_a_wrong_answer_scores_lower_than_the_correct_one(task: Task) -> None:
     source, target = ANSWERS[task.name]
     assert task.quick_score([task.finish(source, "(X Q )X")], [[target]], "none") < 90
 
@@ -165,7 +165,7 @@ def test_a_word_with_several_pronunciations_is_one_question() -> None:
     assert len(find_task("copy").make_questions(pairs)) == 3
 
 
-def test_inflections_have_features_that_are_symbols_of_their_own(tmp_path: Path) -> None:
+def test_each_feature_of_an_inflection_is_one_symbol(tmp_path: Path) -> None:
     pairs = read("characters", tmp_path / "a.tsv", "gehen\tging\tV;PST\nMoskva\tМосква\n")
     assert pairs == [Pair("gehen\tV;PST", "ging"), Pair("Moskva", "Москва")]
     assert find_task("characters").symbols(pairs[0]) == Pair("g e h e n <V> <PST>", "g i n g")
@@ -177,7 +177,7 @@ def test_copies_and_reversals_are_made_of_plain_lines(tmp_path: Path) -> None:
     assert read("reverse", tmp_path / "a", "a b c\n") == [Pair("a b c", "c b a")]
 
 
-def test_parallel_files_do_as_well(tmp_path: Path) -> None:
+def test_parallel_files_work_too(tmp_path: Path) -> None:
     words, phonemes = written(tmp_path / "w", "CAT\n"), written(tmp_path / "p", "K AE T\n")
     table = written(tmp_path / "t", "DOG\tD AO G\n")
     data = DataConfig(
@@ -219,7 +219,7 @@ def test_trees_have_no_second_file() -> None:
         find_task("parsing").read_pairs(DataConfig(source=("a",), target=("b",)))
 
 
-def test_trees_of_other_sentences_are_refused() -> None:
+def test_trees_of_different_sentences_are_refused() -> None:
     with pytest.raises(DataError, match="tree 1 has 1 words, but its reference has 3; both must be trees of the same"):
         find_task("parsing").score(["(NP (XX I))"], [[TREE]], ONCE)
     with pytest.raises(DataError, match="there are 2 trees but 1 references; they must pair up"):
@@ -235,7 +235,7 @@ def test_a_reference_without_tags_is_scored() -> None:
     }
 
 
-def test_translations_need_the_same_number_of_references_each() -> None:
+def test_all_translations_need_the_same_number_of_references() -> None:
     with pytest.raises(DataError, match="some sentences have more references than others"):
         find_task("translation").quick_score(["a", "b"], [["a"], ["b", "c"]], "none")
 

@@ -1,4 +1,4 @@
-"""Models by name, and the choice of one where none is named; with stand-ins for those that come with the program."""
+"""Models by name, and the choice of a model if none is named; with stand-ins for the built-in models."""
 
 import json
 import re
@@ -27,7 +27,7 @@ pytest.importorskip("ctranslate2", reason="needs CTranslate2")
 
 @pytest.fixture(scope="module")
 def shelf(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of four models. Not to be written to."""
+    """A folder of four models; tests must not change it."""
     return stand_ins(trained, tmp_path_factory.mktemp("built-in"))
 
 
@@ -65,7 +65,7 @@ def test_a_folder_that_exists_wins_over_a_name(shelf: Path, tmp_path: Path, monk
     assert not is_built_in("en-de", shelf)
 
 
-def test_a_name_that_is_none_is_answered_with_both_ways_and_the_nearest(shelf: Path) -> None:
+def test_an_unknown_name_gets_both_ways_out_and_the_nearest_name(shelf: Path) -> None:
     known = "or name a built-in model: de-en, en-de, en-fr, fr-en"
     with pytest.raises(
         FolderError, match=f"^no run folder en-ed; make one with: .* --out en-ed, {known}; did you mean"
@@ -82,12 +82,12 @@ def test_some_texts_are_meant_as_models(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "Hello", "1/2 of it", "x" * 5000, "a/" + "b" * 500 + " c", "nul\0", "well-known"])
-def test_other_texts_are_not(text: str) -> None:
+def test_other_texts_are_not_meant_as_models(text: str) -> None:
     assert not looks_like_model(text)
     assert not is_model(text)
 
 
-def test_a_path_with_a_space_is_meant_as_a_model_where_its_folder_exists(tmp_path: Path) -> None:
+def test_a_path_with_a_space_is_a_model_if_its_folder_exists(tmp_path: Path) -> None:
     (tmp_path / "my runs").mkdir()
     assert looks_like_model(f"{tmp_path}/my runs/x")
     assert not looks_like_model(f"{tmp_path}/her runs/x")
@@ -149,12 +149,12 @@ def test_the_direction_follows_the_text_and_the_locale(
         ("Gdzie jest dworzec kolejowy?", ("", "en"), "in none of the languages of the built-in models"),
     ],
 )
-def test_what_no_model_can_translate_is_reported(text: str, given: tuple[str, str], sentence: str) -> None:
+def test_a_language_that_no_model_translates_is_reported(text: str, given: tuple[str, str], sentence: str) -> None:
     with pytest.raises((ConfigError, DataError), match=re.escape(sentence)):
         choose_direction(NAMES, [text], *given)
 
 
-def test_without_any_model_one_has_to_be_named() -> None:
+def test_without_built_in_models_you_have_to_name_one() -> None:
     with pytest.raises(ConfigError, match="you named no model, and none is built in; name a run folder"):
         choose_direction([], ["x"])
 
@@ -171,11 +171,11 @@ def test_a_text_fits_its_own_language() -> None:
     assert not detector.fits("Hän lukee kirjaa ja juo kahvia.", "de")
 
 
-def test_a_pipe_tells_how_it_begins_and_loses_nothing() -> None:
+def test_detecting_the_language_of_a_pipe_loses_no_text() -> None:
     lines = iter(["", " ", "one", "two"])
     arriving = TextStream(lines)
     assert arriving.peek() == ["", " ", "one"]
-    assert next(lines) == "two"  # nothing beyond was waited for
+    assert next(lines) == "two"  # without waiting for more
     assert [text for window in arriving.read_windows() for text in window] == ["", " ", "one"]
     assert TextStream(iter(())).peek() == []
 
@@ -193,7 +193,7 @@ def test_a_name_translates_as_its_folder_does(pointed: Path, shelf: Path, traine
     assert Translator.load("en-de").translate([text])[0].text == by_name.lines[0]
 
 
-def test_a_model_is_chosen_where_none_is_named(pointed: Path) -> None:
+def test_a_model_is_chosen_if_none_is_named(pointed: Path) -> None:
     ran = toy.run("translate", "Where is the station?", "How are you?")
     assert (ran.code, len(ran.lines)) == (0, 2)
     assert ran.err.startswith("en-fr: the text seems to be English; translating into French; --to de for German\n")
@@ -208,7 +208,7 @@ def test_a_model_is_chosen_where_none_is_named(pointed: Path) -> None:
     assert (ran.code, len(ran.lines)) == (0, 1)
 
 
-def test_a_document_tells_its_language_by_its_passages(pointed: Path) -> None:
+def test_the_language_of_a_document_is_that_of_its_passages(pointed: Path) -> None:
     (pointed / "in.srt").write_text("1\n00:00:01,000 --> 00:00:02,000\nWo ist der Bahnhof?\n", encoding="utf-8")
     ran = toy.run("translate", "--input", "in.srt", "--output", "out.srt")
     assert ran.code == 0, ran.err
@@ -238,13 +238,13 @@ def test_a_document_tells_its_language_by_its_passages(pointed: Path) -> None:
     ],
 )
 @pytest.mark.usefixtures("pointed")
-def test_what_cannot_be_a_text_is_not_translated(arguments: tuple[str, ...], sentence: str) -> None:
+def test_a_mistyped_model_name_is_not_translated(arguments: tuple[str, ...], sentence: str) -> None:
     ran = toy.run("translate", *arguments)
     assert (ran.code, ran.out) == (2, "")
     assert sentence in ran.err
 
 
-def test_a_translation_by_name_waits_for_no_large_library(shelf: Path) -> None:
+def test_translating_with_a_built_in_model_imports_no_large_library(shelf: Path) -> None:
     code = f"""
 import sys
 from pathlib import Path
@@ -265,10 +265,10 @@ except SystemExit as end:
     assert heavy.isdisjoint(modules)
 
 
-# What is not certain
+# Low confidence
 
 
-def test_a_translation_is_unsure_where_its_pieces_are_unlikely() -> None:
+def test_a_translation_is_unsure_if_its_pieces_are_unlikely() -> None:
     from math import log
 
     assert is_low_confidence(3 * log(0.9 * LOW_CONFIDENCE), 3)
@@ -276,7 +276,7 @@ def test_a_translation_is_unsure_where_its_pieces_are_unlikely() -> None:
     assert not is_low_confidence(0.0, 0)
 
 
-def test_low_confidence_is_reported_beside_the_data(pointed: Path, trained: Path) -> None:
+def test_low_confidence_is_reported_on_standard_error(pointed: Path, trained: Path) -> None:
     known, strange = toy.lines_of(trained / "test.en")[0], "of this it knows no word at all"
     ran = toy.run("translate", "en-de", known, strange)
     assert len(ran.lines) == 2
@@ -300,14 +300,14 @@ def test_low_confidence_is_reported_beside_the_data(pointed: Path, trained: Path
 
 
 def unscored(run: Path, copy: Path) -> None:
-    """A copy of a run that nobody evaluated yet; other tests may have evaluated this one."""
+    """A copy of a run without scores; other tests may have evaluated the original."""
     shutil.copytree(run, copy)
     about = json.loads((copy / "about.json").read_text(encoding="utf-8"))
     about.pop("scores", None)
     (copy / "about.json").write_text(json.dumps(about), encoding="utf-8")
 
 
-def test_models_lists_what_is_there(pointed: Path, trained: Path) -> None:
+def test_models_lists_all_models(pointed: Path, trained: Path) -> None:
     ran = toy.run("models")
     assert [line.split()[:4] for line in ran.lines[1:]] == [[name, "built-in", *name.split("-")] for name in NAMES]
     (pointed / "runs" / "deeper").mkdir(parents=True)
@@ -329,7 +329,7 @@ def test_models_lists_what_is_there(pointed: Path, trained: Path) -> None:
     assert found["runs/broken"]["problem"]
 
 
-def test_without_any_model_that_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_models_says_so_if_there_are_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(names, "BUILT_IN", tmp_path / "none")
     monkeypatch.chdir(tmp_path)
     ran = toy.run("models")
@@ -361,7 +361,7 @@ def test_every_command_takes_a_name_and_leaves_the_model_as_it_is(pointed: Path,
     assert "did you mean 'en-de'?" in ran.err
 
 
-def test_a_training_may_begin_with_a_name(pointed: Path, trained: Path) -> None:
+def test_fine_tuning_can_start_from_a_built_in_model(pointed: Path, trained: Path) -> None:
     settings = ("train.threads=1", "train.max_steps=4", "train.validate_every=2")
     options = [part for setting in settings for part in ("--set", setting)]
     with toy.plain_log():
@@ -373,11 +373,11 @@ def test_a_training_may_begin_with_a_name(pointed: Path, trained: Path) -> None:
     assert RunFolder.open(pointed / "mine").experiment().train.learning_rate == begun.train.learning_rate / 10
     facts = RunFolder.open(pointed / "mine").parent().about()["data"]
     assert isinstance(facts, dict)
-    assert facts["pieces_a_word"]  # by which it is told whether the vocabulary fits
+    assert facts["pieces_a_word"]  # shows whether the vocabulary fits
     assert toy.run("translate", "mine", toy.lines_of(trained / "test.en")[0]).code == 0
 
 
-def test_what_is_served_may_be_named_or_left_out(pointed: Path, shelf: Path) -> None:
+def test_serve_takes_the_name_of_a_model_or_none(pointed: Path, shelf: Path) -> None:
     pytest.importorskip("fastapi", reason="needs heedful[serve]")
     from heedful.cli.serve import _find_built_in_models
     from heedful.serve.model_registry import locate_models
@@ -387,7 +387,7 @@ def test_what_is_served_may_be_named_or_left_out(pointed: Path, shelf: Path) -> 
     assert [location.name for location in locate_models(_find_built_in_models())] == list(NAMES)
 
 
-def test_an_export_has_a_card_which_info_names(pointed: Path, shelf: Path) -> None:
+def test_an_export_has_a_card_that_info_names(pointed: Path, shelf: Path) -> None:
     card = (shelf / "en-de" / "README.md").read_text(encoding="utf-8")
     assert "# exported: en to de\n" in card
     assert ", as int8 for CTranslate2\n" in card

@@ -1,4 +1,4 @@
-"""What can be asked of a translator beside plain translations, from Python and from the shell."""
+"""Options of a translator: terms, samples, ensembles, confidence and retries, from Python and the command line."""
 
 import json
 import math
@@ -38,10 +38,10 @@ def translator(trained: Path) -> Translator:
     return Translator.load(trained / "run")
 
 
-# Terms and beginnings
+# Terms and prefixes
 
 
-def test_terms_are_in_every_translation_whose_source_has_theirs(translator: Translator) -> None:
+def test_a_translation_contains_the_terms_of_its_source(translator: Translator) -> None:
     glossary = {WORDS[0]: "Zürich-West", WORDS[1]: "two words", WORDS[2]: WORDS[2]}
     texts = [*TEXTS, f"{WORDS[0]} {WORDS[1]} {WORDS[2]}", f"{WORDS[3]} ({WORDS[0]})", "x" + WORDS[0]]
     plain = translator.translate(texts, beam=3)
@@ -58,13 +58,13 @@ def test_terms_are_in_every_translation_whose_source_has_theirs(translator: Tran
     assert held >= 6
 
 
-def test_translations_begin_as_they_are_to(translator: Translator) -> None:
+def test_translations_begin_with_the_prefix(translator: Translator) -> None:
     for search in (SearchConfig(beam=1), SearchConfig(beam=3), SearchConfig(method="sample")):
         found = translator.translate(TEXTS[:4], search=search, constraints=Constraints(prefix="Ja, und"))
         assert all(translation.text.startswith("Ja, und") for translation in found)
 
 
-def test_a_term_that_there_is_no_room_for_is_refused(translator: Translator) -> None:
+def test_a_term_that_does_not_fit_is_refused(translator: Translator) -> None:
     search = replace(translator.search, max_extra=0)
     with pytest.raises(
         DataError, match=r"^the required words take \d+ pieces, but the translation of this text has room"
@@ -74,10 +74,10 @@ def test_a_term_that_there_is_no_room_for_is_refused(translator: Translator) -> 
         )
 
 
-# Drawing
+# Sampling
 
 
-def test_what_is_drawn_depends_on_the_seed_and_the_text_alone(translator: Translator) -> None:
+def test_samples_depend_only_on_the_seed_and_the_text(translator: Translator) -> None:
     search = SearchConfig(method="sample", temperature=3.0, max_extra=5)
 
     def draw(texts: list[str], seed: int, n_best: int = 2) -> list[list[str]]:
@@ -91,7 +91,7 @@ def test_what_is_drawn_depends_on_the_seed_and_the_text_alone(translator: Transl
     assert len({text for several in together for text in several}) > len(TEXTS)
 
 
-def test_of_many_samples_the_one_is_taken_that_the_others_agree_with_most(translator: Translator) -> None:
+def test_mbr_takes_the_sample_that_agrees_most_with_the_others(translator: Translator) -> None:
     search = SearchConfig(method="sample", temperature=2.0, max_extra=5, seed=3)
     drawn = translator.translate(TEXTS[:3], search=search, n_best=9)
     chosen = translator.translate(TEXTS[:3], search=replace(search, method="mbr", samples=9), n_best=2)
@@ -113,10 +113,10 @@ def test_agreement_is_sacrebleus_chrf(texts: list[str]) -> None:
     assert score_agreement(texts) == pytest.approx(expected, abs=1e-9)
 
 
-# Several models
+# Ensembles
 
 
-def test_a_model_together_with_itself_translates_as_it_does_alone(trained: Path, translator: Translator) -> None:
+def test_an_ensemble_of_one_model_twice_translates_like_the_model(trained: Path, translator: Translator) -> None:
     twice = Translator.load(trained / "run", others=[trained / "run"])
     assert isinstance(twice.engine, TorchEngine)
     assert len(twice.engine.models) == 2
@@ -125,7 +125,7 @@ def test_a_model_together_with_itself_translates_as_it_does_alone(trained: Path,
         assert ours.score == pytest.approx(alone.score, abs=1e-4)
 
 
-def test_checkpoints_of_a_run_translate_alone_and_together(trained: Path) -> None:
+def test_checkpoints_translate_alone_and_as_an_ensemble(trained: Path) -> None:
     run = trained / "run"
     early, late = sorted((run / "checkpoints").glob("step-*"))[-2:]
     alone = [Translator.load(folder) for folder in (early, late)]
@@ -159,7 +159,7 @@ def test_an_export_of_the_run_is_not_taken_for_its_checkpoints(trained: Path, tm
     assert RunFolder(tmp_path / "out").about()["exported"]["parent_weights"].startswith("checkpoint of step")  # type: ignore[index]
 
 
-def test_several_models_are_evaluated_and_the_run_does_not_claim_their_scores(trained: Path, tmp_path: Path) -> None:
+def test_the_scores_of_an_ensemble_are_not_saved_as_those_of_the_run(trained: Path, tmp_path: Path) -> None:
     shutil.copytree(trained / "run", tmp_path / "run")
     files = ("--source", trained / "test.en", "--reference", trained / "test.de")
     before = RunFolder(tmp_path / "run").about()
@@ -170,7 +170,7 @@ def test_several_models_are_evaluated_and_the_run_does_not_claim_their_scores(tr
     assert json.loads(ran.out)["scores"][0]["value"] == json.loads(alone.out)["scores"][0]["value"]
 
 
-def test_models_of_other_vocabularies_are_refused(trained: Path, tmp_path: Path) -> None:
+def test_an_ensemble_with_different_vocabularies_is_refused(trained: Path, tmp_path: Path) -> None:
     run = RunFolder(trained / "run")
     other = RunFolder.create(tmp_path / "other")
     tokenizer = learn_tokenizer(["some other words"], TextConfig(kind="bytes", vocabulary_size=258))
@@ -180,10 +180,10 @@ def test_models_of_other_vocabularies_are_refused(trained: Path, tmp_path: Path)
         Translator.load(trained / "run", others=[tmp_path / "other"])
 
 
-# Sure or not
+# Confidence
 
 
-def test_every_word_has_the_probabilities_of_its_pieces(translator: Translator) -> None:
+def test_confidence_comes_from_the_probabilities_of_a_words_pieces(translator: Translator) -> None:
     for translation in translator.translate(TEXTS[:5], n_best=2, confidence=True):
         for alternative in translation.alternatives:
             assert alternative.confidence is not None
@@ -212,20 +212,20 @@ def test_every_word_has_the_probabilities_of_its_pieces(translator: Translator) 
         ([3, 3, 4, 4, 5, 5, 6, 6, 3, 3, 4, 4], False),
     ],
 )
-def test_a_loop_is_the_same_many_times_in_a_row(tokens: list[int], expected: bool) -> None:
+def test_a_loop_repeats_many_times_in_a_row(tokens: list[int], expected: bool) -> None:
     assert has_loop(tokens) == expected
 
 
 @dataclass(frozen=True, slots=True)
 class Nothing:
-    """The state of a model that remembers nothing."""
+    """The state of a model without memory."""
 
     def select(self, rows: Tensor) -> "Nothing":
         return self
 
 
 class Stammerer(Seq2Seq[Any, Nothing]):
-    """Says its favourite word with 0.9, whatever was said; it may end or say another one with 0.05 each."""
+    """Gives its favourite word 0.9 at every step, and EOS and another word 0.05 each."""
 
     def __init__(self, favourite: int, other: int, eos: int, vocabulary: int) -> None:
         super().__init__()
@@ -276,10 +276,10 @@ def test_an_output_that_loops_is_decoded_again(beam: int) -> None:
     assert not echo.alternatives[0].repeats
 
 
-# From the shell
+# The command line
 
 
-def test_the_shell_asks_for_terms_samples_and_several_models(trained: Path, tmp_path: Path) -> None:
+def test_the_command_takes_terms_samples_and_several_models(trained: Path, tmp_path: Path) -> None:
     terms = toy.write_lines(tmp_path / "terms.tsv", [f"{WORDS[0]}\tZürich"])
     run = trained / "run"
     held = toy.run("translate", run, f"{WORDS[0]} ACME", "--glossary", terms, "--keep", "ACME", "--with", run)

@@ -1,4 +1,4 @@
-"""The pipeline with engines that are no models: who decodes what, what is retried, and in which order it comes out."""
+"""The pipeline with fake engines: which engine decodes what, what is retried, and the order of the results."""
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,11 +21,11 @@ from heedful.translation.pipeline import ConstraintEncoder, Pipeline, Translatio
 
 TOKENIZER = learn_tokenizer(["abcdefgh "], TextConfig(kind="characters"))
 TEXTS = ["aaaaaa", "", "bb", "cccc", "d", "eee"]
-LONG = 5  # source tokens of what the first engine cannot do
+LONG = 5  # from this number of source tokens on, the first engine cannot decode a text
 
 
 class Echo:
-    """Says the source again; in the first attempt, what is in `looping` comes ten times."""
+    """Repeats the source; in the first attempt, texts in `looping` are repeated ten times."""
 
     name: EngineName = "ctranslate2"
     batch_tokens = 8
@@ -34,7 +34,7 @@ class Echo:
     def __init__(self, limitation: Callable[[int], str] = lambda length: "", looping: Sequence[str] = ()) -> None:
         self.limitation = limitation
         self.looping = [tuple(TOKENIZER.encode(text)) for text in looping]
-        self.decoded: list[tuple[str, int]] = []  # texts, and what may not repeat
+        self.decoded: list[tuple[str, int]] = []  # texts, and the size of n-grams that may not repeat
 
     def share_threads(self, workers: int) -> AbstractContextManager[None]:
         return nullcontext()
@@ -82,7 +82,7 @@ def test_translations_come_in_the_order_of_the_texts(workers: int) -> None:
     assert sorted(engine.decoded) == sorted((text, 0) for text in TEXTS if text)  # an empty text is not decoded
 
 
-def test_each_text_goes_to_an_engine_that_can_decode_it_and_the_reason_is_given_once() -> None:
+def test_each_text_goes_to_a_capable_engine_and_the_reason_is_given_once() -> None:
     heard: list[str] = []
     first, second = Echo(lambda length: "too long" if length >= LONG else ""), Echo()
     engines = engines_of(first, second, _NotifyOnce(heard.append))
@@ -93,7 +93,7 @@ def test_each_text_goes_to_an_engine_that_can_decode_it_and_the_reason_is_given_
     assert heard == ["too long, which the ctranslate2 engine cannot do; the torch engine does it"]
 
 
-def test_an_engine_that_was_chosen_by_name_refuses_what_it_cannot_do() -> None:
+def test_an_engine_chosen_by_name_refuses_what_it_cannot_do() -> None:
     engines = engines_of(Echo(lambda length: "too long" if length >= LONG else ""), Echo())
     with pytest.raises(ConfigError, match=r"^too long, which the ctranslate2 engine cannot do; use --engine torch$"):
         translate(engines)
@@ -105,7 +105,7 @@ def test_looping_outputs_are_decoded_again_at_the_end() -> None:
     assert sorted(engine.decoded[-2:]) == [("bb", 3), ("d", 3)]
 
 
-def test_the_first_output_stays_where_a_retry_loops_too() -> None:
+def test_the_first_output_stays_if_the_retry_loops_too() -> None:
     engine = Echo()
     engine._say = lambda source, ngram: Hypothesis((*source[:-1] * (9 if ngram else 10), source[-1]), -1.0, -1.0)  # type: ignore[method-assign]
     assert translate(engines_of(engine, Echo()), ["d"]) == [("d", "d" * 10, False)]

@@ -1,4 +1,4 @@
-"""Terms: where they stand in a source, how a tokenizer writes them, and that they are in the output as whole words."""
+"""Terms: finding them in a source, encoding them, and requiring them as whole words."""
 
 import random
 import re
@@ -30,7 +30,7 @@ def tokenizer(kind: TokenizerKind) -> Tokenizer:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("term", ["haus", "Über 42", "x-y", "NATO", "§7 (a)", "東京"])
-def test_a_term_is_written_exactly_wherever_it_may_stand(kind: TokenizerKind, term: str) -> None:
+def test_a_term_is_written_exactly_in_every_position(kind: TokenizerKind, term: str) -> None:
     own, ids = tokenizer(kind), encode_term(tokenizer(kind), term)
     before, bracket = own.encode("am see")[:-1], own.encode("am (")[:-1]
     assert own.decode([*before, *ids.spaced]) == f"am see {term}"
@@ -42,7 +42,7 @@ def test_a_term_is_written_exactly_wherever_it_may_stand(kind: TokenizerKind, te
 @pytest.mark.parametrize("kind", KINDS)
 @settings(deadline=None, max_examples=25)
 @given(words=st.lists(st.sampled_from([*WORDS, "haus", "haus,", "haushaus"]), max_size=6))
-def test_what_the_automaton_takes_for_a_term_is_a_whole_word_of_the_text(kind: TokenizerKind, words: list[str]) -> None:
+def test_a_term_that_the_automaton_accepts_is_a_whole_word(kind: TokenizerKind, words: list[str]) -> None:
     own, text = tokenizer(kind), " ".join(words)
     encoder = ConstraintEncoder(own, Constraints({"house": "haus"}))
     automaton, place = PhraseAutomaton(encoder.encode("a house").phrases, encoder.boundaries), START
@@ -52,12 +52,12 @@ def test_what_the_automaton_takes_for_a_term_is_a_whole_word_of_the_text(kind: T
     found = re.search(r"(?<!\w)haus(?!\w)", text)
     if automaton.remaining(place) == 0:
         assert found
-    if re.search(r"(?:^| )haus(?: |$)", text):  # between spaces it is written as the constraint has it
+    if re.search(r"(?:^| )haus(?: |$)", text):  # between spaces, it is encoded like the constraint
         assert automaton.remaining(place) == 0
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_boundaries_tell_letters_from_other_pieces(kind: TokenizerKind) -> None:
+def test_boundaries_distinguish_letters_from_other_pieces(kind: TokenizerKind) -> None:
     own = tokenizer(kind)
     opens, glues = find_word_boundaries(own)
     for number in range(2, own.vocabulary_size):
@@ -94,7 +94,7 @@ def test_a_glossary_has_two_columns() -> None:
         (["a\tb", "a\tc"], "t.tsv, line 2: 'a' has a different translation above; keep one of them"),
     ],
 )
-def test_a_glossary_that_is_none_is_refused(lines: list[str], message: str) -> None:
+def test_a_malformed_glossary_is_refused(lines: list[str], message: str) -> None:
     with pytest.raises(DataError) as raised:
         read_glossary(lines, "t.tsv")
     assert str(raised.value) == message

@@ -1,4 +1,4 @@
-"""A translation depends on its text alone: not on its neighbours, their number or their order."""
+"""Translators: a translation depends only on its text, not on the texts around it."""
 
 import random
 from collections.abc import Iterator, Sequence
@@ -18,7 +18,7 @@ from heedful.translation import pipeline
 from heedful.translation.result import Translation
 from heedful.translation.translator import Translator
 
-# Of many lengths, some of which the model has never seen, and with characters that it does not know.
+# Texts of many lengths, some of which the model has never seen, and with unknown characters.
 SENTENCES = [
     " ".join(random.Random(n).choices([*toy.dictionary(), *toy.dictionary(), "?", "ö", "🙂"], k=1 + n % 9))
     for n in range(40)
@@ -31,7 +31,7 @@ def translator(trained: Path) -> Translator:
 
 
 def assert_equal(left: Sequence[Translation], right: Sequence[Translation]) -> None:
-    """The same texts; scores up to what the order of additions in another batch may change."""
+    """The texts are equal; scores may differ by rounding, because another batch adds in another order."""
     for one, other in zip(left, right, strict=True):
         assert (one.source, one.source_pieces) == (other.source, other.source_pieces)
         assert [a.text for a in one.alternatives] == [a.text for a in other.alternatives]
@@ -56,7 +56,9 @@ def test_the_order_is_that_of_the_texts(translator: Translator) -> None:
     assert_equal([straight[index] for index in order], shuffled)
 
 
-def test_windows_and_batches_of_any_size_give_the_same(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_size_of_windows_and_batches_does_not_matter(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
     texts = ["", *SENTENCES[:7], "  ", SENTENCES[2]]
     whole = translator.translate(texts, beam=2)
     for window, tokens in ((1, 1), (3, 30), (4, 10_000)):
@@ -65,13 +67,13 @@ def test_windows_and_batches_of_any_size_give_the_same(translator: Translator, m
         assert_equal(whole, translator.translate(texts, beam=2))
 
 
-def test_the_words_of_the_language_are_translated(translator: Translator) -> None:
+def test_the_toy_model_translates_its_language(translator: Translator) -> None:
     texts = toy.sentences(30, seed=99, longest=3)
     found = [translation.text for translation in translator.translate(texts)]
     assert sum(text == toy.translated(source) for text, source in zip(found, texts, strict=True)) >= 27
 
 
-def test_white_space_is_no_text(translator: Translator) -> None:
+def test_white_space_is_not_translated(translator: Translator) -> None:
     text = toy.sentences(1, seed=5)[0]
     found = translator.translate(["", text, " \t "])
     assert [translation.text for translation in found][::2] == ["", ""]
@@ -83,7 +85,7 @@ def test_white_space_is_no_text(translator: Translator) -> None:
 # The search
 
 
-def test_a_wider_beam_never_finds_a_worse_score_than_it_lists(translator: Translator) -> None:
+def test_alternatives_are_ordered_by_score(translator: Translator) -> None:
     for translation in translator.translate(SENTENCES[:6], beam=5, n_best=5):
         scores = [alternative.score for alternative in translation.alternatives]
         assert scores == sorted(scores, reverse=True)
@@ -110,10 +112,10 @@ def test_more_translations_than_the_beam_holds_are_refused(translator: Translato
         translator.translate(["x"], beam=2, n_best=3)
 
 
-# What it refuses
+# Errors
 
 
-def test_one_string_is_not_taken_for_a_list_of_letters(translator: Translator) -> None:
+def test_a_single_string_is_refused(translator: Translator) -> None:
     message = r"^translate\(\) takes a list of texts, but got one string; write translate\(\[text\]\)$"
     with pytest.raises(DataError, match=message):
         translator.translate("A man rides a horse.")
@@ -121,7 +123,9 @@ def test_one_string_is_not_taken_for_a_list_of_letters(translator: Translator) -
         next(translator.translate_lines("A man rides a horse."))
 
 
-def test_a_text_over_the_limit_is_named_by_its_place(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_text_over_the_limit_is_reported_by_its_number(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(stream, "WINDOW", 3)
     monkeypatch.setattr(pipeline, "_MAX_PIECES", 20)
     long = " ".join(["x"] * 20)
@@ -136,7 +140,7 @@ def test_text_that_is_not_unicode_is_refused(translator: Translator) -> None:
         translator.translate(["a\ud800b"])
 
 
-def test_a_folder_that_is_none_is_refused(tmp_path: Path) -> None:
+def test_a_missing_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FolderError, match=f"^no run folder {tmp_path}/x; make one with: heedful train --source"):
         Translator.load(str(tmp_path / "x"))
 
@@ -175,7 +179,7 @@ def test_progress_is_reported_up_to_the_last_text(translator: Translator, monkey
 
 @settings(deadline=None)
 @given(lengths=st.lists(st.integers(1, 400), max_size=60), beam=st.integers(1, 9))
-def test_every_text_is_in_one_batch_and_no_batch_of_several_is_over_the_budget(lengths: list[int], beam: int) -> None:
+def test_every_text_is_in_exactly_one_batch_within_the_budget(lengths: list[int], beam: int) -> None:
     sources = [[0] * length for length in lengths]
     wanted = [index for index in range(len(lengths)) if index % 7]
     batches = list(stream.batches_by_length(wanted, sources, beam, 3000))
