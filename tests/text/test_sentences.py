@@ -6,6 +6,7 @@ from html import escape
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sentence_examples import HARD_CASES
 
 from heedful.text.html_fragments import Markup
 from heedful.text.sentences import LONGEST, Sentences
@@ -13,7 +14,7 @@ from heedful.text.sentences import LONGEST, Sentences
 LETTERS = st.text(alphabet="aB .!?\n\t\r\u2028\u00a0。、,\"')3Mr", max_size=200)
 
 
-@given(LETTERS, st.sampled_from(["", "en", "de", "zh"]), st.integers(5, 60))
+@given(LETTERS, st.sampled_from(["", "en", "de", "fr", "ja", "zh"]), st.integers(5, 60))
 def test_splitting_and_joining_gives_the_same_text(text: str, language: str, longest: int) -> None:
     sentences = Sentences(text, language, longest)
     assert sentences.join(sentences.texts, "zh") == text
@@ -32,6 +33,7 @@ def test_every_character_but_white_space_is_in_a_sentence(text: str) -> None:
         ("en", 'He said "Go." Then he left.', ['He said "Go."', "Then he left."]),
         ("en", "J. Smith paid 3.50 for it (cf. p. 3). Good.", ["J. Smith paid 3.50 for it (cf. p. 3).", "Good."]),
         ("en", "What? no. yes", ["What? no. yes"]),
+        ("en", "what? no, yes", ["what?", "no, yes"]),
         ("en", "One\nTwo\r\n\r\nThree", ["One", "Two", "Three"]),
         ("de", "Am 3. Oktober war es z.B. kalt. Gut.", ["Am 3. Oktober war es z.B. kalt.", "Gut."]),
         ("en", "It was 1999. Then came 2000.", ["It was 1999.", "Then came 2000."]),
@@ -41,6 +43,32 @@ def test_every_character_but_white_space_is_in_a_sentence(text: str) -> None:
 )
 def test_where_sentences_end(language: str, text: str, expected: list[str]) -> None:
     assert Sentences(text, language).texts == expected
+
+
+@pytest.mark.parametrize(("language", "case"), [(code, case) for code, cases in HARD_CASES.items() for case in cases])
+def test_hard_cases_are_split_as_people_would(language: str, case: str) -> None:
+    expected = [sentence.strip() for sentence in case.split("|")]
+    text = ("" if case.count(" | ") == 0 else " ").join(expected)
+    assert Sentences(text, language).texts == expected
+
+
+def test_the_hard_cases_are_in_at_least_15_languages() -> None:
+    assert len(HARD_CASES) >= 15
+
+
+# Examples of every kind of mark in Unicode's property Sentence_Terminal.
+@pytest.mark.parametrize("mark", "!.?։؟۔।॥።፧။។៕。！？｡．‼⁇⁈⁉‽꛳꯫𑅁\U0001bc9f")
+def test_every_terminal_of_unicode_ends_a_sentence(mark: str) -> None:
+    assert Sentences(f"Ab{mark} Cd{mark}{mark} Ef").texts == [f"Ab{mark}", f"Cd{mark}{mark}", "Ef"]
+
+
+@pytest.mark.parametrize("code", ["de", "DE", "de-AT", "de_CH", "deu"])
+def test_the_rules_of_a_language_are_found_by_any_form_of_its_code(code: str) -> None:
+    assert Sentences("Am 3. Oktober.", code).texts == ["Am 3. Oktober."]
+
+
+def test_the_name_of_no_language_stops_splitting() -> None:
+    assert Sentences("One. Two.", "tlh").texts == ["One.", "Two."]
 
 
 def test_a_language_with_spaces_gets_them_between_sentences_that_had_none() -> None:

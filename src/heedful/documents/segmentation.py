@@ -7,7 +7,7 @@ from itertools import accumulate, pairwise
 
 from heedful.documents.document import Document, InlineRun, Passage, PlacedRuns
 from heedful.documents.markup_transfer import RunSpan, merge_runs, transfer_markup
-from heedful.text.sentences import UNSPACED, Sentences
+from heedful.text.sentences import Sentences, needs_space
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class _SegmentedPassage:
         self._runs = passage
         self._text = "".join(run.text for run in passage)
         self._ends = [0, *accumulate(len(run.text) for run in passage)]
-        self._unspaced = language in UNSPACED
+        self._language = language
         # No sentence ends inside a fixed run.
         masked = "".join("X" * len(run.text) if run.fixed else run.text for run in passage)
         spans = Sentences(masked, language).spans
@@ -61,7 +61,7 @@ class _SegmentedPassage:
         out: PlacedRuns = []
         for number, ((_, last), (start, _)) in enumerate(pairwise(self._edges)):
             gap = self._find_gap(last, start)
-            if 0 < number < len(translations) and last == start and self._unspaced and language not in UNSPACED:
+            if 0 < number < len(translations) and last == start and needs_space(self._language, language):
                 gap.append((translations[number][0][0], " "))
             out += gap
             out += translations[number] if number < len(translations) else []
