@@ -1,4 +1,4 @@
-"""The side of a contender: a process that works for as long as it is asked to, and then says what it did."""
+"""The contender's side of a benchmark: a process that works for a given time and then reports what it did."""
 
 import json
 import os
@@ -8,24 +8,24 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import TextIO
 
-Step = Callable[[], int]  # makes one update and gives its source and target tokens that are not padding
+Step = Callable[[], int]  # makes one update and returns its number of source and target tokens, without padding
 
 
 @dataclass(frozen=True, slots=True)
 class Lap:
-    """What was done in one turn: tokens, or operations where the machine itself is measured."""
+    """The work done in one turn: tokens, or operations if the machine itself is measured."""
 
     work: float
     seconds: float
 
     @property
     def speed(self) -> float:
-        """Work a second."""
+        """Work per second."""
         return self.work / self.seconds
 
 
 def serve(lap: Callable[[float], Lap]) -> None:
-    """Say that all is ready; then read a number of seconds a line, and answer each with a lap as JSON."""
+    """Print that it is ready; then answer each line, a number of seconds, with a lap as JSON."""
     answers = take_output()
     print(json.dumps({"ready": True}), file=answers, flush=True)
     for line in sys.stdin:
@@ -33,14 +33,14 @@ def serve(lap: Callable[[float], Lap]) -> None:
 
 
 def take_output() -> TextIO:
-    """Standard output for the answers alone: what libraries print must not get between them."""
+    """Standard output, for the answers alone; whatever libraries print goes to standard error."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     return answers
 
 
 def train_for(step: Step) -> Callable[[float], Lap]:
-    """Laps of a training; its first update, which pays for what comes only once, is made now and not counted."""
+    """Laps of a training; its first update, which includes one-time costs, is made now and not counted."""
     step()
 
     def lap(seconds: float) -> Lap:

@@ -1,10 +1,10 @@
-"""A Transformer of heedful's as a model of JoeyNMT's: the same weights under other names.
+"""Convert a Transformer of heedful to JoeyNMT: the same weights under other names.
 
 Arguments: run folder, new folder.
 
-Both have the paper's positions, sines and cosines in turn, and layer normalisation with an epsilon of 1e-6, so nothing
-but names changes. JoeyNMT has four special pieces, which come first, and we have two: its BOS is its PAD, which is what
-our decoder starts from, and its UNK is a piece like others, for nothing is unknown.
+Both have the paper's positions, with sines and cosines in turn, and layer normalisation with an epsilon of 1e-6, so
+only the names change. JoeyNMT has four special pieces at the start; heedful has two. So its BOS is its PAD, from
+which our decoder starts, and its UNK is an ordinary piece, because nothing is unknown.
 """
 
 import json
@@ -35,7 +35,7 @@ _ATTENTIONS = {
     "encoder": {"attention": "src_src_att"},
     "decoder": {"attention": "trg_trg_att", "cross_attention": "src_trg_att"},
 }
-_PROJECTIONS = {  # those that one matrix of ours holds, in order
+_PROJECTIONS = {  # the projections that one matrix of ours holds, in order
     "query_key_value": ("q_layer", "k_layer", "v_layer"),
     "query": ("q_layer",),
     "key_value": ("k_layer", "v_layer"),
@@ -58,7 +58,7 @@ def write_joeynmt(model: AnySeq2Seq, tokenizers: Tokenizers, folder: Path) -> No
 
 
 def joeynmt_weights(model: Transformer, source: Sequence[int], target: Sequence[int]) -> dict[str, Tensor]:
-    """All weights as its model names them; which of our ids come one after the other on each side."""
+    """All weights under its names; `source` and `target` are the orders of our ids."""
     found = {
         "src_embed.lut.weight": model.source_embedding.weight[list(source)],
         "trg_embed.lut.weight": model.target_embedding.weight[list(target)],
@@ -71,7 +71,7 @@ def joeynmt_weights(model: Transformer, source: Sequence[int], target: Sequence[
         if side in ("encoder", "decoder"):
             number, *rest = path
             found |= {f"{side}.layers.{number}.{theirs}": x for theirs, x in _layer(side, rest, weight)}
-        elif side in ("encoder_norm", "decoder_norm"):  # pre-norm has one more at the end
+        elif side in ("encoder_norm", "decoder_norm"):  # pre-norm has one more norm at the end
             found[f"{side.removesuffix('_norm')}.layer_norm.{path[0]}"] = weight
     return {name: weight.detach().clone() for name, weight in found.items()}
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from usage import tree
+from race import tree
 
 _START = 60.0  # seconds until a server answers
 _TIMEOUT = 90.0  # seconds for an answer

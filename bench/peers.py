@@ -1,9 +1,9 @@
-"""Peers that are raced through their own commands, each in an environment of its own under `.bench/`.
+"""Other programs that are measured through their own commands, each in its own environment under `.bench/`.
 
     .venv/bin/python bench/peers.py install
 
-They share the PyTorch that heedful uses. Their own requirements name versions that cannot be had beside it, so they are
-installed without them, with just the packages that training needs.
+They share heedful's PyTorch. Their own requirements conflict with it, so they are installed without them, with only the
+packages that training needs.
 """
 
 import argparse
@@ -17,15 +17,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from race import Contender
-from sentences import Sentences, make_sentences, words, write_text
-from shapes import Shape
+from workload import Sentences, Shape, make_sentences, words, write_text
 
 ENVIRONMENTS = Path(__file__).resolve().parent.parent / ".bench"
 _VALID_PAIRS = 10
 _FOREVER = 1_000_000_000
 
-# fairseq 0.12.2 gives its dataclasses instances of other dataclasses as defaults. Python 3.11 refuses that, if they
-# cannot be hashed; so here they can. Nothing that runs during training is changed.
+# fairseq 0.12.2 uses instances of dataclasses as defaults of other dataclasses. Python 3.11 refuses that if they cannot
+# be hashed, so this makes them hashable. Nothing that runs during training is changed.
 _HASHABLE_DATACLASSES = '''\
 """Dataclasses can be hashed, as before Python 3.11."""
 
@@ -47,38 +46,40 @@ dataclasses._process_class = _with_hash
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """A program, what it needs beside PyTorch, and how it is told to train."""
+    """A program, the packages that it needs besides PyTorch, and its training command."""
 
     name: str
     packages: tuple[str, ...]
-    shim: str  # what its Python runs first
-    prepare: Callable[[Path, Shape, Sentences], list[str]]  # writes its files, gives the command's arguments
+    shim: str  # code that its Python runs first
+    prepare: Callable[[Path, Shape, Sentences], list[str]]  # writes its files and returns the arguments
     update_of: Callable[[str, float], float | None]
 
     @property
     def folder(self) -> Path:
-        """Its environment."""
+        """The folder of its environment."""
         return ENVIRONMENTS / self.name
 
     @property
     def installed(self) -> bool:
-        """Whether `install` came to its end."""
+        """Whether `install` has finished."""
         return (self.folder / "installed").exists()
 
 
 def command_peers(folder: Path, shape: Shape, threads: int) -> tuple[list[Contender], dict[str, str]]:
-    """Those that are installed, with their files in the folder; and a sentence for each of the others."""
+    """The installed peers, with their files in the folder; and a sentence for each of the others."""
     sentences = make_sentences(shape)
     contenders: list[Contender] = []
     absent: dict[str, str] = {}
     for peer in PEERS:
         if not peer.installed:
-            absent[peer.name] = f"{peer.name} is not installed; get it by: python bench/peers.py install {peer.name}"
+            absent[peer.name] = (
+                f"{peer.name} is not installed; install it with: python bench/peers.py install {peer.name}"
+            )
             continue
         home = folder / peer.name
         home.mkdir()
         command = [str(peer.folder / "bin" / "python"), *peer.prepare(home, shape, sentences)]
-        # They have no option for it.
+        # They have no option for threads.
         environment = {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
         contenders.append(
             Contender(peer.name, "shipped", command, environment, peer.update_of, sentences.tokens_per_target_token)
@@ -114,18 +115,18 @@ def fairseq_command(home: Path, shape: Shape, sentences: Sentences) -> list[str]
 
 
 def fairseq_update(line: str, _: float) -> float | None:
-    """Target tokens of the update that this line tells of."""
+    """The target tokens of the update that this line reports."""
     found = re.search(r'train_inner .*"wpb": "([0-9.]+)"', line)
     return float(found[1]) if found else None
 
 
 def _few(sentences: Sentences) -> Sentences:
-    """Both programs want a validation set, also where they never validate."""
+    """A validation set, which both programs require although they never validate here."""
     return Sentences(sentences.sources[:_VALID_PAIRS], sentences.targets[:_VALID_PAIRS])
 
 
 def joeynmt_command(home: Path, shape: Shape, sentences: Sentences) -> list[str]:
-    """`python -m joeynmt train` with a configuration, which is YAML and so may be JSON."""
+    """`python -m joeynmt train` with a configuration in JSON, which is also YAML."""
     write_text(sentences, home, "train", ("en", "de"))
     write_text(_few(sentences), home, "valid", ("en", "de"))
     special = ("<unk>", "<pad>", "<s>", "</s>")
@@ -158,7 +159,7 @@ def joeynmt_command(home: Path, shape: Shape, sentences: Sentences) -> list[str]
 
 
 def joeynmt_update(line: str, seconds: float) -> float | None:
-    """Target tokens of the update that this line tells of. It says how many a second, since the line before."""
+    """The target tokens of the update that this line reports, as a rate since the previous line."""
     found = re.search(r"Step: .*Tokens per Sec: +([0-9]+)", line)
     return float(found[1]) * seconds if found else None
 
@@ -188,7 +189,7 @@ PEERS = (
 
 
 def install(peer: Peer) -> None:
-    """Make its environment anew."""
+    """Create its environment from scratch."""
     (peer.folder / "installed").unlink(missing_ok=True)
     subprocess.run([sys.executable, "-m", "venv", "--clear", peer.folder], check=True)
     own = subprocess.run(
@@ -197,19 +198,19 @@ def install(peer: Peer) -> None:
         capture_output=True,
         text=True,
     ).stdout.strip()
-    # PyTorch and what else is not found here is looked for there.
+    # PyTorch and everything else that is missing here is found there.
     (Path(own) / "shared.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")
     if peer.shim:
         (Path(own) / "sitecustomize.py").write_text(peer.shim, encoding="utf-8")
     pip = [str(peer.folder / "bin" / "python"), "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
-    # Later ones refuse what omegaconf 2.0.6 says of itself.
+    # Later versions refuse the metadata of omegaconf 2.0.6.
     subprocess.run([*pip, "pip<24.1"], check=True)
     subprocess.run([*pip, "--no-deps", *peer.packages], check=True)
     (peer.folder / "installed").touch()
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Install the peers that are raced through their own commands.")
+    parser = argparse.ArgumentParser(description="Install the programs that heedful is compared with.")
     parser.add_argument("action", choices=["install"])
     names = [peer.name for peer in PEERS]
     parser.add_argument("peers", nargs="*", metavar="peer", help=f"{' or '.join(names)}; none: all")
@@ -222,7 +223,9 @@ def main() -> None:
             try:
                 install(peer)
             except subprocess.CalledProcessError as error:
-                sys.exit(f"{peer.name} cannot be installed: {Path(error.cmd[0]).name} ended with {error.returncode}")
+                sys.exit(
+                    f"{peer.name} could not be installed: {Path(error.cmd[0]).name} exited with code {error.returncode}"
+                )
 
 
 if __name__ == "__main__":

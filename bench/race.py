@@ -1,7 +1,7 @@
-"""Contenders in processes of their own, which take turns: only one works at a time, the others are stopped.
+"""Contenders in their own processes that take turns: only one works at a time, and the others are stopped.
 
 A machine that is shared or throttled changes its speed from minute to minute, so each contender has a turn in every
-round. Processes of their own, because settings of memory and threads are those of a process.
+round. They need their own processes, because thread and memory settings belong to a process.
 """
 
 import ctypes
@@ -19,17 +19,20 @@ from pathlib import Path
 from typing import Literal
 
 from contender import Lap
-from usage import machine_seconds, peak_bytes, processor_seconds, tree
+
+_PROC = Path("/proc")
+_IDLE = slice(3, 5)  # idle, and idle while a disk works
+_ALL = slice(0, 8)  # user, nice, system, idle, disk, interrupts (2), stolen by other machines
 
 HERE = Path(__file__).resolve().parent
-PATIENCE = 300.0  # seconds without a line before a contender is given up
-# What the user of the race has set must not help or hurt anyone.
-_OF_THREADS_AND_MEMORY = ("OMP_", "GOMP_", "KMP_", "MKL_", "MALLOC_", "LD_PRELOAD")
+PATIENCE = 300.0  # seconds of silence after which a contender has failed
+# The user's own settings must not help or hurt any contender.
+_THREAD_AND_MEMORY_SETTINGS = ("OMP_", "GOMP_", "KMP_", "MKL_", "MALLOC_", "LD_PRELOAD")
 
 Kind = Literal["heedful", "shipped", "tuned", "machine"]
-UpdateOf = Callable[[str, float], float | None]  # a line of a log, seconds since the update before -> target tokens
+UpdateOf = Callable[[str, float], float | None]  # (line of a log, seconds since the last update) -> target tokens
 
-TUNED = {  # glibc keeps its pages and does not hand big temporaries back to the kernel
+TUNED = {  # makes glibc keep its pages instead of returning large temporaries to the kernel
     "MALLOC_MMAP_THRESHOLD_": "4294967296",
     "MALLOC_TRIM_THRESHOLD_": "17179869184",
     "MALLOC_TOP_PAD_": "268435456",
@@ -37,12 +40,12 @@ TUNED = {  # glibc keeps its pages and does not hand big temporaries back to the
 
 
 class ContenderFailed(Exception):
-    """A contender ended or fell silent; the text says why."""
+    """A contender ended or fell silent; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """A process to race. With `update_of` it is another program, which trains until it is stopped and writes a log."""
+    """A process to measure. With `update_of`, it is another program that trains until stopped and writes a log."""
 
     name: str
     kind: Kind
@@ -54,15 +57,15 @@ class Contender:
 
 @dataclass(slots=True)
 class Result:
-    """What one contender did in all rounds."""
+    """The laps of one contender."""
 
     contender: Contender
     laps: list[Lap] = field(default_factory=list)
     peak_bytes: int = 0
-    elsewhere: list[float] = field(default_factory=list)  # share of the machine that others took, lap by lap
+    elsewhere: list[float] = field(default_factory=list)  # share of the machine that other programs used, lap by lap
 
     def add(self, child: "Child", seconds: float) -> None:
-        """One lap more."""
+        """Run one more lap."""
         (busy, every), own = machine_seconds(), child.processor_seconds()
         self.laps.append(child.lap(seconds))
         (busy_then, every_then), own_then = machine_seconds(), child.processor_seconds()
@@ -72,23 +75,23 @@ class Result:
 
     @property
     def speed(self) -> float:
-        """Work a second, the mean of the rounds."""
+        """Work per second, averaged over the rounds."""
         return sum(lap.speed for lap in self.laps) / len(self.laps)
 
 
 def python(script: str, *arguments: object) -> list[str]:
-    """The command of a contender that is a file of this folder."""
+    """The command that runs a file of this folder."""
     return [sys.executable, str(HERE / script), *map(str, arguments)]
 
 
 def environment(contender: Contender) -> dict[str, str]:
-    """What its process sees: ours without what is set of threads and memory, and its own."""
-    inherited = {key: value for key, value in os.environ.items() if not key.startswith(_OF_THREADS_AND_MEMORY)}
+    """The environment of its process: ours without thread and memory settings, plus its own."""
+    inherited = {key: value for key, value in os.environ.items() if not key.startswith(_THREAD_AND_MEMORY_SETTINGS)}
     return {**inherited, "PYTHONUNBUFFERED": "1", **contender.environment}
 
 
 class Child:
-    """A contender's process. Between two laps it is stopped, threads and children and all."""
+    """A contender's process; between two laps it is stopped, with all its threads and children."""
 
     def __init__(self, contender: Contender, folder: Path, patience: float = PATIENCE) -> None:
         self.contender = contender
@@ -112,7 +115,7 @@ class Child:
         self._recent: list[str] = []
 
     def prepare(self) -> None:
-        """Wait until the first update is done, then stop it."""
+        """Wait until the first update is done, then stop the process."""
         if self.contender.update_of is None:
             self._line()
         else:
@@ -120,25 +123,25 @@ class Child:
         self._pause()
 
     def lap(self, seconds: float) -> Lap:
-        """Let it work for about so long."""
+        """Let it work for about this long."""
         os.killpg(self._process.pid, signal.SIGCONT)
         lap = self._ask(seconds) if self.contender.update_of is None else self._watch(seconds)
         self._pause()
         return lap
 
     def peak_bytes(self) -> int:
-        """The most memory that its largest process ever held; 0 where the system does not tell.
+        """The peak memory of its largest process; 0 if the system does not report it.
 
-        Workers that load data are copies of it and share most of their pages, so a sum would count them twice.
+        Data-loading workers are copies that share most of their pages, so a sum would count those twice.
         """
         return max(map(peak_bytes, tree(self._process.pid)))
 
     def processor_seconds(self) -> float:
-        """What all its processes have used."""
+        """The CPU time that all its processes have used."""
         return sum(map(processor_seconds, tree(self._process.pid)))
 
     def close(self) -> None:
-        """End it, and all that it started."""
+        """Kill it and its children."""
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
@@ -153,7 +156,7 @@ class Child:
         return Lap(**json.loads(self._line(seconds)))
 
     def _watch(self, seconds: float) -> Lap:
-        """Count updates in the log. The first was begun before the stop, so the clock starts when it is done."""
+        """Count updates in the log. The first one began before the stop, so the clock starts when it ends."""
         updates = self._updates()
         began, _ = next(updates)
         target_tokens = 0.0
@@ -164,7 +167,7 @@ class Child:
         return Lap(target_tokens * self.contender.tokens_per_target_token, now - began)
 
     def _updates(self) -> Iterator[tuple[float, float]]:
-        """When each update was done, and its target tokens."""
+        """The time at which each update ended, and its target tokens."""
         assert self.contender.update_of is not None
         before = time.perf_counter()
         while True:
@@ -178,7 +181,7 @@ class Child:
     def _pause(self) -> None:
         os.killpg(self._process.pid, signal.SIGSTOP)
         if self.contender.update_of:
-            # What it wrote in its last moments would be taken for an update of the next lap.
+            # Its last output must not be taken for an update of the next lap.
             while select.select([self._out], [], [], 0.05)[0] and os.read(self._out, 1 << 16):
                 pass
             self._unread = b""
@@ -187,7 +190,7 @@ class Child:
         deadline = time.monotonic() + self._patience + longer
         while b"\n" not in self._unread:
             if not select.select([self._out], [], [], max(0.0, deadline - time.monotonic()))[0]:
-                raise ContenderFailed(f"{self.contender.name} said nothing for {self._patience:.0f} seconds")
+                raise ContenderFailed(f"{self.contender.name} wrote nothing for {self._patience:.0f} seconds")
             some = os.read(self._out, 1 << 16)
             if not some:
                 raise ContenderFailed(f"{self.contender.name} ended: {self._last_words()}")
@@ -198,13 +201,13 @@ class Child:
 
     def _last_words(self) -> str:
         lines = [*self._log.read_text(errors="replace").splitlines(), *self._recent]
-        return next((line.strip() for line in reversed(lines) if line.strip()), "it said nothing")
+        return next((line.strip() for line in reversed(lines) if line.strip()), "it wrote nothing")
 
 
 def race(
     contenders: Sequence[Contender], folder: Path, seconds: float, rounds: int, patience: float = PATIENCE
 ) -> tuple[list[Result], dict[str, str]]:
-    """Every contender in every round; gives results, and why those that failed have none."""
+    """Run every contender in every round; return the results, and why some contenders failed."""
     failed: dict[str, str] = {}
     with ExitStack() as stack:
         running: dict[str, tuple[Child, Result]] = {}
@@ -217,7 +220,7 @@ def race(
             except ContenderFailed as error:
                 failed[contender.name] = str(error)
         for number in range(rounds):
-            # There and back, so that none is always before or behind the same one.
+            # Alternate the order, so that no contender always follows the same one.
             for name in list(running)[:: -1 if number % 2 else 1]:
                 child, result = running[name]
                 try:
@@ -229,7 +232,55 @@ def race(
 
 
 def _die_with_parent() -> None:
-    """A process that is stopped could not notice that nobody waits for it any more."""
+    """Ask the kernel to kill the process with its parent, because a stopped process cannot notice that itself."""
     if sys.platform == "linux":
         pr_set_pdeathsig = 1
         ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
+
+
+# Linux reports what processes and the machine have used in /proc; elsewhere all of this is zero.
+
+
+def tree(pid: int) -> list[int]:
+    """A process and all its descendants."""
+    below = _read(f"{pid}/task/{pid}/children")
+    return [pid, *(descendant for child in below.split() for descendant in tree(int(child)))]
+
+
+def peak_bytes(pid: int) -> int:
+    """The peak memory of a process."""
+    return _status(pid, "VmHWM")
+
+
+def resident_bytes(pid: int) -> int:
+    """The current memory of a process."""
+    return _status(pid, "VmRSS")
+
+
+def _status(pid: int, key: str) -> int:
+    for line in _read(f"{pid}/status").splitlines():
+        if line.startswith(f"{key}:"):
+            return 1024 * int(line.split()[1])
+    return 0
+
+
+def processor_seconds(pid: int) -> float:
+    """The CPU time that a process has used in all its threads."""
+    # The name, in brackets, may contain anything.
+    fields = _read(f"{pid}/stat").rpartition(")")[2].split()
+    return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
+
+
+def machine_seconds() -> tuple[float, float]:
+    """The CPU time that all programs have used, and all that was available."""
+    numbers = [int(number) for number in _read("stat").partition("\n")[0].split()[1:]]
+    every, idle = sum(numbers[_ALL]), sum(numbers[_IDLE])
+    ticks = os.sysconf("SC_CLK_TCK")
+    return (every - idle) / ticks, every / ticks
+
+
+def _read(name: str) -> str:
+    try:
+        return (_PROC / name).read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""

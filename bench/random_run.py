@@ -1,6 +1,6 @@
-"""A run folder whose model has random weights and never ends a sentence by itself: outputs are as long as inputs.
+"""A run folder whose model has random weights and never predicts EOS, so that outputs are as long as inputs.
 
-What a translation costs then depends on sizes alone. Its texts are of words that are one piece each.
+The cost of a translation then depends only on sizes. Each word of its texts is one piece.
 """
 
 import argparse
@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from shapes import TINY
+from workload import TINY
 
 if TYPE_CHECKING:
     from heedful.config import ModelConfig
@@ -19,19 +19,19 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 def words(vocabulary: int) -> list[str]:
-    """As many as a vocabulary of this size has; of letters alone, so that none is cut."""
+    """The words of a vocabulary of this size; they have only letters, so that none is split."""
     count = vocabulary - _NOT_WORDS
     return ["".join(_LETTERS[number // 26**place % 26] for place in range(4)) for number in range(count)]
 
 
 def random_texts(vocabulary: int, length: int, count: int) -> list[str]:
-    """The same for the same numbers; each has so many pieces, EOS included."""
+    """Random texts, the same for the same arguments; each has this many pieces, with EOS."""
     known, draw = words(vocabulary), random.Random(1)
     return [" ".join(draw.choices(known, k=length - 1)) for _ in range(count)]
 
 
 def random_run(folder: Path, config: "ModelConfig", vocabulary: int) -> None:
-    """Write it."""
+    """Write the run folder."""
     import torch
 
     from heedful.config import Experiment, SearchConfig
@@ -39,7 +39,7 @@ def random_run(folder: Path, config: "ModelConfig", vocabulary: int) -> None:
     from heedful.storage.run_folder import RunFolder, Tokenizers
     from heedful.text import learn_tokenizer
 
-    # No more pieces than the source has, and nothing is searched for again because it has no end.
+    # Outputs are no longer than the source, and none is decoded again because it has no end.
     experiment = Experiment(model=config, search=SearchConfig(max_extra=0, guard=False))
     text = replace(experiment.text, kind="words", vocabulary_size=vocabulary)
     tokenizer = learn_tokenizer(words(vocabulary), text)
@@ -58,7 +58,7 @@ def random_run(folder: Path, config: "ModelConfig", vocabulary: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Make a run folder with random weights.")
     parser.add_argument("out", type=Path)
-    parser.add_argument("--like", type=Path, help="a run folder, whose sizes it has; else those of `tiny`")
+    parser.add_argument("--like", type=Path, help="a run folder with the sizes to use; default: those of `tiny`")
     parser.add_argument("--vocabulary", type=int, default=TINY.vocabulary)
     options = parser.parse_args()
     random_run(options.out, _like(options.like) if options.like else _tiny(), options.vocabulary)

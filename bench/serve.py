@@ -20,11 +20,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from contender_translate import Job, read_lines
 from load_generator import Client, Hung, Server, load_server, serving, translate_request
 from malformed import malformed
-from race import Contender, python, race
-from usage import resident_bytes
+from race import Contender, python, race, resident_bytes
+from translation_contenders import Job, read_lines
 
 from heedful.storage.run_folder import RunFolder
 
@@ -71,11 +70,13 @@ def throughput(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         Contender(
             name,
             "heedful",
-            python("contender_serve.py", job.model, source, _CLIENTS, size, folder / f"served-{size}.json"),
+            python("serving_contender.py", job.model, source, _CLIENTS, size, folder / f"served-{size}.json"),
         )
         for name, size in sizes.items()
     ]
-    offline = Contender("offline", "heedful", python("contender_translator.py", folder / "job.json", "race"))
+    offline = Contender(
+        "offline", "heedful", python("translation_contenders.py", "heedful", folder / "job.json", "race")
+    )
     results, failed = race([offline, *clients], folder, options.seconds, options.rounds)
     speeds = {result.contender.name: [lap.speed for lap in result.laps] for result in results}
     served = {name: json.loads((folder / f"served-{size}.json").read_text()) for name, size in sizes.items()}

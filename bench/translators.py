@@ -1,4 +1,4 @@
-"""Who translates in the race, in which formats they want the model, and what settings they choose from."""
+"""The translators that are compared: the formats of their models, and the settings to choose from."""
 
 import json
 import os
@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from contender_translate import Job, Setting
 from peers import PEERS
 from race import HERE, Contender, ContenderFailed, Kind, environment
+from translation_contenders import Job, Setting
 
 _CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 _THREADS = sorted({1, _CORES})
@@ -18,33 +18,34 @@ _BATCHES: tuple[Setting, ...] = (
     *({"max_batch_size": tokens, "batch_type": "tokens"} for tokens in (2048, 512, 1024, 4096, 8192)),
     *({"max_batch_size": texts, "batch_type": "examples"} for texts in (16, 32, 64)),
 )
-_SAMPLE = 128  # texts that the slow ones are tuned on
-_ALONE = 20  # texts that all are tuned on, for one at a time
+_SAMPLE = 128  # texts on which the slow ones are tuned
+_ALONE = 20  # texts on which all are tuned for one text at a time
 _JOEYNMT = next(peer for peer in PEERS if peer.name == "joeynmt")
 TORCH, FLOAT, INT8 = "heedful torch", "heedful ctranslate2 float32", "heedful ctranslate2 int8"
 
 
 @dataclass(frozen=True, slots=True)
 class Entrant:
-    """Someone who translates. Settings are chosen stage by stage, the best of each is kept for the next."""
+    """A translator. Its settings are tuned in stages; the best of each stage is kept for the next."""
 
     name: str
     kind: Kind
-    script: str
-    model: str  # the format: a folder of `prepare`
+    script: Sequence[str]  # a file of this folder and its first arguments
+    model: str  # the format, which is a folder of `prepare`
     stages: Sequence[Sequence[Setting]]
     alone: Sequence[Setting]  # for one text at a time
     sample: int = 0  # texts to tune on; 0: all
     python: str = sys.executable
 
     def contender(self, job: Path, action: str) -> Contender:
-        """Its process."""
-        return Contender(self.name, self.kind, [self.python, str(HERE / self.script), str(job), action])
+        """The process that does this job."""
+        file, *arguments = self.script
+        return Contender(self.name, self.kind, [self.python, str(HERE / file), *arguments, str(job), action])
 
 
 def entrants() -> list[Entrant]:
-    """All of them."""
-    own = "contender_translator.py"
+    """All translators."""
+    own = _run("heedful")
     engine: Setting = {"engine": "ctranslate2"}
     alone: list[Setting] = [{"engine": "torch", "threads": number} for number in _THREADS]
     return [
@@ -59,24 +60,28 @@ def entrants() -> list[Entrant]:
     ]
 
 
+def _run(name: str) -> tuple[str, str]:
+    return "translation_contenders.py", name
+
+
 def _plain(numbers: str) -> Entrant:
-    """CTranslate2: workers and threads first, then batches."""
+    """CTranslate2: choose workers and threads first, then batches."""
     layouts = [{"inter_threads": _CORES, "intra_threads": 1}, {"inter_threads": 1, "intra_threads": _CORES}]
     stages = [[{**layout, **_BATCHES[0]} for layout in layouts], _BATCHES]
     alone: list[Setting] = [{"inter_threads": 1, "intra_threads": number} for number in _THREADS]
-    return Entrant(f"CTranslate2 {numbers}", "shipped", "contender_ctranslate2.py", numbers, stages, alone)
+    return Entrant(f"CTranslate2 {numbers}", "shipped", _run("ctranslate2"), numbers, stages, alone)
 
 
 def _marian(name: str, more: Setting) -> Entrant:
     stages = [[{**setting, **more} for setting in _on_torch(32)], _batches(16, 32, 64, 128)]
     alone = [{**setting, **more} for setting in _on_torch(1)]
-    return Entrant(name, "shipped", "contender_huggingface.py", "huggingface", stages, alone, _SAMPLE)
+    return Entrant(name, "shipped", _run("huggingface"), "huggingface", stages, alone, _SAMPLE)
 
 
 def _joeynmt() -> Entrant:
     stages = [_on_torch(32), _batches(16, 32, 64)]
     python = str(_JOEYNMT.folder / "bin" / "python")
-    return Entrant("JoeyNMT", "shipped", "contender_joeynmt.py", "joeynmt", stages, _on_torch(1), _SAMPLE, python)
+    return Entrant("JoeyNMT", "shipped", _run("joeynmt"), "joeynmt", stages, _on_torch(1), _SAMPLE, python)
 
 
 def _on_torch(batch: int) -> list[Setting]:
@@ -88,7 +93,7 @@ def _batches(*sizes: int) -> list[Setting]:
 
 
 def prepare(run: Path, folder: Path, formats: Iterable[str]) -> dict[str, str]:
-    """The model in these formats, each in a folder of its name; and why one is not there."""
+    """Write the model in these formats, each to a folder of that name; return why some are missing."""
     (folder / "torch").symlink_to(run.resolve())
     export = [sys.executable, "-m", "heedful", "export", str(run)]
     commands = {
@@ -103,25 +108,25 @@ def prepare(run: Path, folder: Path, formats: Iterable[str]) -> dict[str, str]:
         if done.returncode:
             absent[name] = last_words(done.stderr)
         elif name == "joeynmt" and not _JOEYNMT.installed:
-            absent[name] = "JoeyNMT is not installed; get it by: python bench/peers.py install joeynmt"
+            absent[name] = "JoeyNMT is not installed; install it with: python bench/peers.py install joeynmt"
     return absent
 
 
 def last_words(stderr: str) -> str:
-    """Why a process failed."""
-    return (stderr.strip().splitlines() or ["it said nothing"])[-1]
+    """The last line of a failed process."""
+    return (stderr.strip().splitlines() or ["it wrote nothing"])[-1]
 
 
 @dataclass(frozen=True, slots=True)
 class Tuned:
-    """What settings took, and the best of them."""
+    """The best settings, and the seconds that each took."""
 
     best: Setting
     seconds: Mapping[str, float] = field(default_factory=dict)
 
 
 def tune(entrant: Entrant, job: Job, path: Path) -> Tuned:
-    """Choose its settings for this job, in a process of its own: what it holds then is not in the race."""
+    """Choose the settings for this job in a separate process, so that tuning does not count towards memory."""
     alone = job.together == 1
     stages = [entrant.alone] if alone else entrant.stages
     best: Setting = {}
@@ -150,5 +155,5 @@ def tune(entrant: Entrant, job: Job, path: Path) -> Tuned:
 
 
 def spelled(setting: Setting) -> str:
-    """For people."""
+    """The summary as text."""
     return ", ".join(f"{key} {value}" for key, value in setting.items())

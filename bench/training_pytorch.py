@@ -1,24 +1,27 @@
-"""A plain training loop as tutorials teach it, on PyTorch's or Hugging Face's Transformer.
+"""A plain training loop as tutorials teach it, on PyTorch's or Hugging Face's Transformer; and large matrix products.
 
-Arguments: folder of the race, threads, "nn.Transformer" or "Marian".
+Arguments: folder of the benchmark, threads, and "nn.Transformer", "Marian" or "gemm".
 """
 
+import math
 import sys
+import time
 from itertools import cycle
 from pathlib import Path
 
 import torch
-from contender import Step, serve, train_for
-from sentences import EOS, PAD, make_batches, make_sentences
-from shapes import Shape
+from contender import Lap, Step, serve, train_for
 from torch import Tensor, nn
+from workload import EOS, PAD, Shape, make_batches, make_sentences
 
 _IGNORED = -100
 _MAX_POSITIONS = 1024
+_GEMM_SIZE = 1536
+_LONGEST_GEMM = 1.0  # seconds of a lap
 
 
 def loop_step(model: nn.Module, shape: Shape) -> Step:
-    """One update: a padded batch, cross entropy with smoothing, Adam."""
+    """One update: a padded batch, cross entropy with label smoothing, Adam."""
     sentences = make_sentences(shape)
     batches = cycle(make_batches(sentences, shape.batch_tokens))
     criterion = nn.CrossEntropyLoss(ignore_index=_IGNORED, label_smoothing=shape.label_smoothing)
@@ -43,7 +46,7 @@ def loop_step(model: nn.Module, shape: Shape) -> Step:
 
 
 def padded(sentences: list[Tensor], value: int) -> Tensor:
-    """A grid with the value behind the shorter sentences."""
+    """A grid, with this value after shorter sentences."""
     return nn.utils.rnn.pad_sequence(sentences, batch_first=True, padding_value=value)
 
 
@@ -62,7 +65,7 @@ class TutorialModel(nn.Module):
         )
 
     def embed(self, ids: Tensor) -> Tensor:
-        """Embedding and position."""
+        """Embedding plus position."""
         return self.dropout(self.embedding(ids) * self.scale + self.positions[: ids.shape[1]])
 
     def forward(self, source: Tensor, source_mask: Tensor, target: Tensor, target_mask: Tensor) -> Tensor:
@@ -79,14 +82,14 @@ class TutorialModel(nn.Module):
 
 
 def sinusoids(length: int, d_model: int) -> Tensor:
-    """Positions, as the tutorial works them out."""
+    """Positions, as the tutorial computes them."""
     place = torch.arange(length, dtype=torch.float32)[:, None]
     angles = place * 10_000.0 ** (-torch.arange(0, d_model, 2) / d_model)
     return torch.stack([angles.sin(), angles.cos()], dim=-1).reshape(length, d_model)
 
 
 class Marian(nn.Module):
-    """Hugging Face's model of the same shape, with fresh weights."""
+    """Hugging Face's model of the same shape, with random weights."""
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
@@ -125,9 +128,24 @@ class Marian(nn.Module):
         return logits
 
 
+def multiply(seconds: float) -> Lap:
+    """The fastest product of two large matrices: the peak of this machine."""
+    left, right = torch.randn(_GEMM_SIZE, _GEMM_SIZE), torch.randn(_GEMM_SIZE, _GEMM_SIZE)
+    best, began = math.inf, time.perf_counter()
+    while math.isinf(best) or time.perf_counter() - began < min(seconds, _LONGEST_GEMM):
+        start = time.perf_counter()
+        torch.mm(left, right)
+        best = min(best, time.perf_counter() - start)
+    return Lap(2.0 * _GEMM_SIZE**3, best)
+
+
 def main() -> None:
     folder, threads, name = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
     torch.set_num_threads(threads)
+    if name == "gemm":
+        multiply(0.0)
+        serve(multiply)
+        return
     torch.manual_seed(1)
     shape = Shape.read(folder / "shape.json")
     model = Marian(shape) if name == "Marian" else TutorialModel(shape)

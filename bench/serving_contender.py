@@ -1,25 +1,36 @@
-"""Many clients over HTTP that cost as little as can be, for they share the server's cores: one loop, bare sockets.
+"""heedful's server and its clients over HTTP, each of which waits for an answer and then sends the next request.
 
-Each has a connection, sends a request that was made beforehand, waits for the answer and sends the next. What came back
-is looked at when the time is over.
+Clients share the server's cores, so they cost as little as possible: one loop, bare sockets, requests made beforehand,
+answers checked afterwards.
+
+Arguments: a run folder, a file of texts, the number of clients, texts per request, and a file for the answers and for
+the shares of CPU time that the clients and the server used.
 """
 
 import json
+import os
 import selectors
 import socket
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
-from load_generator import translate_request
+from contender import Lap, serve
+from load_generator import serving, translate_request
+from race import processor_seconds
+from translation_contenders import read_lines
 
+_WARM_UP = 2.0  # seconds
 _CHUNK = 1 << 18  # bytes
-_SILENCE = 90.0  # seconds without any answer, to anyone
+_SILENCE = 90.0  # seconds without an answer to any client
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Some of the texts, and how they are sent."""
+    """Some of the texts, and the bytes that send them."""
 
     texts: range
     sent: bytes
@@ -27,7 +38,7 @@ class Request:
 
 @dataclass(slots=True)
 class Asked:
-    """What was answered, and what it took."""
+    """The answers, and the time that they took."""
 
     answers: list[tuple[Request, bytes]] = field(default_factory=list)
     seconds: float = 0.0
@@ -35,11 +46,11 @@ class Asked:
 
     @property
     def texts(self) -> int:
-        """How many were answered."""
+        """The number of texts that were answered."""
         return sum(len(request.texts) for request, _ in self.answers)
 
     def translations(self) -> dict[int, set[str]]:
-        """All that each text became; an answer that is none ends the process."""
+        """All translations of each text; an invalid answer ends the process."""
         found: dict[int, set[str]] = {}
         for request, answer in self.answers:
             for number, text in zip(request.texts, _translations(answer), strict=True):
@@ -48,7 +59,7 @@ class Asked:
 
 
 class _Client:
-    """One connection, and what it waits for."""
+    """One connection and its current request."""
 
     def __init__(self, port: int) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), _SILENCE)
@@ -61,7 +72,7 @@ class _Client:
         self.socket.sendall(request.sent)
 
     def receive(self) -> bytes:
-        """The whole answer, or nothing yet."""
+        """The complete answer, or empty bytes."""
         some = self.socket.recv(_CHUNK)
         if not some:
             raise SystemExit(f"a connection was closed after {self._come[-200:]!r}")
@@ -71,13 +82,13 @@ class _Client:
 
 
 def requests_of(texts: Sequence[str], size: int) -> list[Request]:
-    """All texts, so many a request; what is left over is not sent."""
+    """Requests with this many texts each; a remainder is not sent."""
     starts = range(0, len(texts) - size + 1, size)
     return [Request(range(n, n + size), translate_request(texts[n : n + size])) for n in starts]
 
 
 def ask(port: int, clients: int, requests: Sequence[Request], seconds: float) -> Asked:
-    """All clients ask for so long; those that have no answer then are waited for."""
+    """Let all clients send requests for this long, then wait for the remaining answers."""
     asked, turn = Asked(), iter(range(1 << 60))
     with selectors.DefaultSelector() as selector:
         for client in [_Client(port) for _ in range(clients)]:
@@ -109,7 +120,7 @@ def _ready(selector: selectors.BaseSelector) -> list[_Client]:
 def _length(head: bytes) -> int:
     _, found, rest = head.lower().partition(b"\r\ncontent-length:")
     if not found:
-        raise SystemExit(f"an answer does not tell its length: {head!r}")
+        raise SystemExit(f"an answer has no content length: {head!r}")
     return int(rest.partition(b"\r\n")[0])
 
 
@@ -119,3 +130,30 @@ def _translations(answer: bytes) -> list[str]:
         raise SystemExit(f"an answer was {answer[:300]!r}")
     found = json.loads(body)["translatedText"]
     return [found] if isinstance(found, str) else found
+
+
+def main() -> None:
+    run, source, clients, together, report = sys.argv[1:]
+    requests = requests_of(read_lines(Path(source)), int(together))
+    found: dict[int, set[str]] = {}
+    shares: dict[str, list[float]] = {"clients": [], "server": []}
+    with TemporaryDirectory() as folder, serving(Path(run), Path(folder)) as server:
+
+        def lap(seconds: float) -> Lap:
+            worker, before = server.worker, processor_seconds(server.worker)
+            asked = ask(server.port, int(clients), requests, seconds)
+            all_there_was = asked.seconds * (os.cpu_count() or 1)
+            shares["clients"].append(asked.processor_seconds / all_there_was)
+            shares["server"].append((processor_seconds(worker) - before) / all_there_was)
+            for number, several in asked.translations().items():
+                found[number] = found.get(number, set()) | several
+            texts = {number: sorted(several) for number, several in found.items()}
+            Path(report).write_text(json.dumps({"texts": texts, "shares": shares}), encoding="utf-8")
+            return Lap(asked.texts, asked.seconds)
+
+        ask(server.port, int(clients), requests, _WARM_UP)
+        serve(lap)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,8 +1,8 @@
-"""The same model, larger: its feed-forward layers get units that do nothing, but that have to be worked out.
+"""Widen a model: its feed-forward layers get extra units that do nothing but have to be computed.
 
-    .venv/bin/python bench/widen.py RUN OUT --d-ff 4096
+    .venv/bin/python bench/widen_model.py RUN OUT --d-ff 4096
 
-To see how a figure changes with the size of a model, where no larger one has been trained. It translates as before.
+Use it to see how a measurement changes with the size of a model. Translations stay the same.
 """
 
 import argparse
@@ -16,16 +16,16 @@ from heedful.storage.run_folder import RunFolder
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Make a model larger that translates as before.")
+    parser = argparse.ArgumentParser(description="Widen a model; its translations stay the same.")
     parser.add_argument("run", type=Path, help="a run folder of a Transformer")
     parser.add_argument("out", type=Path, help="the new run folder")
-    parser.add_argument("--d-ff", type=int, required=True, help="how wide the feed-forward layers are to be")
+    parser.add_argument("--d-ff", type=int, required=True, help="the new width of the feed-forward layers")
     options = parser.parse_args()
     widen(RunFolder.open(options.run), options.out, options.d_ff)
 
 
 def widen(run: RunFolder, out: Path, d_ff: int) -> RunFolder:
-    """A new run folder with the larger model."""
+    """A new run folder with the wider model."""
     experiment = run.experiment()
     larger = replace(experiment, model=replace(experiment.model, d_ff=d_ff))
     weights = run.model().state_dict()

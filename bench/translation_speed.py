@@ -1,8 +1,8 @@
-"""Translation by heedful and by its peers, side by side, from text to text: the same weights, tokenizer and beam.
+"""Translation speed of heedful and other programs, side by side, with the same weights, tokenizer and beam.
 
-    .venv/bin/python bench/translate.py RUN --source test.en --reference test.de
+    .venv/bin/python bench/translation_speed.py RUN --source test.en --reference test.de
 
-Only the ratios mean something: see docs/how-to/benchmarks.md.
+Only the ratios are meaningful; see docs/how-to/benchmarks.md.
 """
 
 import argparse
@@ -18,36 +18,36 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from contender_translate import Job, read_lines
 from race import Contender, ContenderFailed, Result, environment, python, race
 from random_run import random_texts
-from shapes import TINY
+from translation_contenders import Job, read_lines
 from translators import FLOAT, INT8, TORCH, Entrant, Tuned, entrants, prepare, spelled, tune
+from workload import TINY
 
 _TOO_BUSY = 0.05
-_ALONE = 100  # texts that are translated one at a time
+_ALONE = 100  # texts to translate one at a time
 _FIRST = "A man rides a horse."
 _STARTS = 3
-_PATIENCE = 3600.0  # seconds that the slowest may take for a file
+_PATIENCE = 3600.0  # seconds that a file may take
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Compare translation speeds.")
-    parser.add_argument("run", type=Path, help="a run folder; a post-norm Transformer, if all shall race")
-    parser.add_argument("--source", type=Path, action="append", help="texts, one a line; repeatable")
+    parser.add_argument("run", type=Path, help="a run folder; only a post-norm Transformer runs in all programs")
+    parser.add_argument("--source", type=Path, action="append", help="texts, one a line; can be repeated")
     parser.add_argument("--reference", type=Path, action="append", help="for BLEU; one for each --source")
     parser.add_argument("--beam", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=5.0, help="of each contender in each round, at least")
-    parser.add_argument("--texts", type=int, default=0, help="only so many of each source; 0: all")
-    parser.add_argument("--only", action="append", help="only contenders whose name has this in it; repeatable")
+    parser.add_argument("--seconds", type=float, default=5.0, help="seconds per contender and round, at least")
+    parser.add_argument("--texts", type=int, default=0, help="only the first lines of each source; 0: all")
+    parser.add_argument("--only", action="append", help="only contenders whose names contain this; can be repeated")
     parser.add_argument(
-        "--equal-length", type=int, default=0, help="random weights, texts and outputs of so many pieces, for all alike"
+        "--equal-length", type=int, default=0, help="use random weights, with texts and outputs of this many pieces"
     )
-    parser.add_argument("--json", action="store_true", help="print one object for programs")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args()
     if not options.source and not options.equal_length:
-        parser.error("give a --source, or --equal-length")
+        parser.error("give --source or --equal-length")
     sources, references = options.source or [], options.reference or []
     if references and len(references) != len(sources):
         parser.error(f"{len(sources)} sources, but {len(references)} references")
@@ -60,7 +60,7 @@ def main() -> None:
 
 
 def compare(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    """All that is asked for."""
+    """Run all requested measurements."""
     run, sources = options.run, options.source
     if options.equal_length:
         run, sources = folder / "random", [folder / "random.txt"]
@@ -85,12 +85,12 @@ def compare(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
 
 
 def say(text: str) -> None:
-    """What is going on."""
+    """Report progress."""
     print(text, file=sys.stderr, flush=True)
 
 
 def job_for(run: Path, source: Path, options: argparse.Namespace) -> Job:
-    """What all contenders are told; `model` and `report` are each one's own."""
+    """The job of all contenders; each gets its own `model` and `report`."""
     from heedful.storage.run_folder import RunFolder
 
     search = RunFolder.open(run).experiment().search
@@ -99,7 +99,7 @@ def job_for(run: Path, source: Path, options: argparse.Namespace) -> Job:
 
 
 def race_source(entered: Sequence[Entrant], job: Job, folder: Path, seconds: float, rounds: int) -> dict[str, Any]:
-    """All texts together, then some of them one at a time."""
+    """Measure all texts together, then some of them one at a time."""
     whole, wrong = run_race(entered, job, folder / "together", seconds, rounds)
     count = min(_ALONE, job.texts or _ALONE)
     apart, wrong_alone = run_race(entered, replace(job, together=1, texts=count), folder / "alone", 0.0, rounds)
@@ -112,7 +112,7 @@ Raced = dict[str, tuple[Result, Tuned, dict[str, Any]]]  # result, settings, and
 def run_race(
     entered: Sequence[Entrant], job: Job, folder: Path, seconds: float, rounds: int
 ) -> tuple[Raced, dict[str, str]]:
-    """Let each choose its settings, then race."""
+    """Tune each translator, then measure all of them."""
     folder.mkdir(exist_ok=True)
     contenders: list[Contender] = []
     settings: dict[str, Tuned] = {}
@@ -120,7 +120,7 @@ def run_race(
     for entrant in entered:
         path = folder / f"{entrant.name.replace(' ', '-')}.json"
         own = replace(job, model=str(folder.parent / entrant.model), report=f"{path}.report")
-        say(f"{folder.name}: {entrant.name} gets ready")
+        say(f"{folder.name}: {entrant.name} is being tuned")
         try:
             settings[entrant.name] = tune(entrant, own, path)
         except ContenderFailed as error:
@@ -128,7 +128,7 @@ def run_race(
             continue
         replace(own, settings=[settings[entrant.name].best]).write(path)
         contenders.append(entrant.contender(path, "race"))
-    say(f"{folder.name}: racing")
+    say(f"{folder.name}: measuring")
     results, lost = race(contenders, folder, seconds, rounds, _PATIENCE)
     raced = {}
     for result in results:
@@ -139,7 +139,7 @@ def run_race(
 
 
 def summary(raced: Raced) -> dict[str, Any]:
-    """Speeds, ratios, memory, and how many translations are the same as those of the torch engine."""
+    """Speeds, ratios, memory, and the number of translations that equal those of the torch engine."""
     speeds = {name: result.speed for name, (result, _, _) in raced.items()}
     outputs = {name: report["texts"] for name, (_, _, report) in raced.items()}
     count = {name: len(texts) for name, texts in outputs.items()}
@@ -167,7 +167,7 @@ def summary(raced: Raced) -> dict[str, Any]:
 
 
 def latencies(raced: Raced) -> dict[str, Any]:
-    """Milliseconds of single texts, over all rounds."""
+    """The milliseconds per single text, over all rounds."""
     return {
         name: {
             "p50": round(1e3 * statistics.median(report["turns"]), 1),
@@ -179,7 +179,7 @@ def latencies(raced: Raced) -> dict[str, Any]:
 
 
 def bleu(run: Path, outputs: Mapping[str, Sequence[str]], reference: Path | None, texts: int) -> dict[str, float]:
-    """By sacreBLEU, tokenised as the run's recipe says; empty without a reference."""
+    """BLEU by sacreBLEU with the tokens of the run's recipe; empty without a reference."""
     if reference is None:
         return {}
     from heedful.metrics.bleu import bleu as score
@@ -191,7 +191,7 @@ def bleu(run: Path, outputs: Mapping[str, Sequence[str]], reference: Path | None
 
 
 def start_up(entered: Sequence[Entrant], job: Job, folder: Path) -> dict[str, float]:
-    """Seconds from nothing to the first translation: the middle of some starts, in turn, files in the cache."""
+    """The seconds from the start of a process to its first translation: the median of several starts, in turn."""
     source = folder / "first.txt"
     source.write_text(f"{_FIRST}\n", encoding="utf-8")
     shell = [sys.executable, "-m", "heedful", "translate"]
@@ -213,7 +213,7 @@ def start_up(entered: Sequence[Entrant], job: Job, folder: Path) -> dict[str, fl
 
 
 def seconds_to_answer(contender: Contender) -> float:
-    """Until its first line; NaN if there is none."""
+    """The seconds until its first line; NaN if there is none."""
     began = time.perf_counter()
     with subprocess.Popen(
         contender.command, env=environment(contender), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
@@ -225,7 +225,7 @@ def seconds_to_answer(contender: Contender) -> float:
 
 
 def table(facts: dict[str, Any]) -> str:
-    """For people."""
+    """The summary as text."""
     parts = [source_table(source, found) for source, found in facts["sources"].items()]
     starts = [f"{name:44} {seconds:6.2f} s" for name, seconds in facts["start_seconds"].items()]
     if starts:
@@ -235,7 +235,7 @@ def table(facts: dict[str, Any]) -> str:
 
 
 def source_table(source: str, found: dict[str, Any]) -> str:
-    """What was found with one file; ratios say how many times as fast heedful's engines are."""
+    """The results for one file; ratios say how many times as fast heedful's engines are."""
     rows = [
         f"{Path(source).name}, {found['texts']} texts",
         f"{'':30} texts/s pieces/s  torch is float32 is int8 is  BLEU  same   p50 ms  p95 ms   memory",
@@ -255,7 +255,7 @@ def source_table(source: str, found: dict[str, Any]) -> str:
     ]
     elsewhere = max(found["busy_elsewhere"].values(), default=0.0)
     if elsewhere > _TOO_BUSY:
-        rows.append(f"other programs took up to {elsewhere:.0%} of the machine: race again when it is idle")
+        rows.append(f"other programs took up to {elsewhere:.0%} of the machine; repeat this when it is idle")
     return "\n".join(rows)
 
 

@@ -11,12 +11,23 @@ import numpy as np
 import pytest
 from contender import Lap
 from peers import PEERS, command_peers, fairseq_update, joeynmt_update
-from race import TUNED, Child, Contender, Result, python, race
-from scaling import AXES, Point, exponents, markdown
-from sentences import EOS, PAD, Sentences, make_batches, make_sentences, words, write_text
-from shapes import SHAPES, TINY, Shape, forward_flops, training_flops
-from train import flops_per_token, measure, own_contenders, summary, table
-from usage import machine_seconds, peak_bytes, processor_seconds, tree
+from race import TUNED, Child, Contender, Result, machine_seconds, peak_bytes, processor_seconds, python, race, tree
+from training_cost import AXES, Point, exponents, markdown
+from training_speed import flops_per_token, measure, own_contenders, summary, table
+from workload import (
+    EOS,
+    PAD,
+    SHAPES,
+    TINY,
+    Sentences,
+    Shape,
+    forward_flops,
+    make_batches,
+    make_sentences,
+    training_flops,
+    words,
+    write_text,
+)
 
 SMALL = Shape(d_model=8, d_ff=12, num_heads=2, layers=1, batch_tokens=60, vocabulary=50, pairs=40)
 SLEEPER = "import sys, time\nfor n in range(10**9): print('update', n, flush=True); time.sleep(0.01)"
@@ -72,9 +83,9 @@ def test_operations_add_up_over_pairs_and_only_attention_is_quadratic() -> None:
 
 def test_operations_equal_pytorchs_count() -> None:
     import torch
-    from contender_loop import TutorialModel
     from torch.nn.attention import SDPBackend, sdpa_kernel
     from torch.utils.flop_counter import FlopCounterMode
+    from training_pytorch import TutorialModel
 
     shape = replace(SMALL, layers=2, dropout=0.0)
     model = TutorialModel(shape).eval()
@@ -136,13 +147,13 @@ def test_a_benchmark_with_real_processes_gives_all_figures(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("name", ["TutorialModel", "Marian"])
 def test_a_plain_loop_learns_and_counts_its_tokens(name: str) -> None:
-    import contender_loop
     import torch
+    import training_pytorch
 
     torch.manual_seed(1)
-    model = getattr(contender_loop, name)(SMALL)
+    model = getattr(training_pytorch, name)(SMALL)
     before = [parameter.detach().clone() for parameter in model.parameters()]
-    step = contender_loop.loop_step(model, SMALL)
+    step = training_pytorch.loop_step(model, SMALL)
     sentences = make_sentences(SMALL)
     batches = make_batches(sentences, SMALL.batch_tokens)
     assert [step(), step()] == [sentences.tokens(batches[0]), sentences.tokens(batches[1])]
@@ -235,7 +246,7 @@ def test_a_missing_peer_is_named_with_the_command_that_installs_it(
     monkeypatch.setattr("peers.ENVIRONMENTS", tmp_path / "none")
     contenders, absent = command_peers(tmp_path, SMALL, 1)
     assert contenders == []
-    assert absent["fairseq"] == "fairseq is not installed; get it by: python bench/peers.py install fairseq"
+    assert absent["fairseq"] == "fairseq is not installed; install it with: python bench/peers.py install fairseq"
     assert list(absent) == [peer.name for peer in PEERS]
 
 
@@ -273,7 +284,7 @@ def test_exponents_of_a_power_law_are_found() -> None:
 
 @pytest.mark.parametrize("axis", AXES, ids=lambda axis: axis.name)
 def test_an_axis_changes_only_its_own_size_around_tiny(axis: object) -> None:
-    from scaling import Axis
+    from training_cost import Axis
 
     assert isinstance(axis, Axis)
     shapes = [axis.shape(value) for value in axis.values]

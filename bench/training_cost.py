@@ -1,9 +1,9 @@
-"""How heedful's cost grows: tokens a second against one size at a time, around the shape `tiny`.
+"""How the cost of training grows: tokens per second while one size varies, around the shape `tiny`.
 
-    .venv/bin/python bench/scaling.py --seconds 3 --out scaling.png
+    .venv/bin/python bench/training_cost.py --seconds 3 --out scaling.png
 
-The exponent of a size is the slope of seconds per token over it, both as logarithms: 0 says that it costs nothing, 1
-that twice the size takes twice the time. Beside it stands the same slope of the counted operations.
+The exponent of a size is the slope of the seconds per token on logarithmic axes: 0 means that the size costs nothing,
+1 that twice the size takes twice the time. The same slope of the counted operations is printed beside it.
 """
 
 import argparse
@@ -16,13 +16,13 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 from race import Contender, python, race
-from shapes import TINY, Shape
-from train import flops_per_token
+from training_speed import flops_per_token
+from workload import TINY, Shape
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """One size, its values, and the shape for each of them."""
+    """A size, its values, and the shape for each value."""
 
     name: str
     values: Sequence[int]
@@ -31,7 +31,7 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """What one shape took."""
+    """The measurement of one shape."""
 
     value: int
     tokens_per_second: float
@@ -39,7 +39,7 @@ class Point:
     peak_megabytes: int
 
 
-# The wide and the long shapes need fewer pairs: a lap sees only some batches.
+# Long shapes need fewer pairs, because a lap sees only some batches.
 AXES = (
     Axis(
         "d_model",
@@ -58,12 +58,14 @@ AXES = (
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Measure how heedful's cost grows.")
-    parser.add_argument("--seconds", type=float, default=3.0, help="of each of two rounds of each shape")
+    parser = argparse.ArgumentParser(description="Measure how the cost of training grows.")
+    parser.add_argument("--seconds", type=float, default=3.0, help="seconds per shape in each of two rounds")
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--axis", choices=[axis.name for axis in AXES], action="append", help="only this; repeatable")
-    parser.add_argument("--out", type=Path, help="draw the picture into this file")
-    parser.add_argument("--json", action="store_true", help="print one object for programs")
+    parser.add_argument(
+        "--axis", choices=[axis.name for axis in AXES], action="append", help="measure only this axis; can be repeated"
+    )
+    parser.add_argument("--out", type=Path, help="write a plot to this file")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args()
     found: dict[str, list[Point]] = {}
     for axis in AXES:
@@ -83,7 +85,7 @@ def measure(axis: Axis, seconds: float, threads: int) -> list[Point]:
             folder = Path(name) / str(value)
             folder.mkdir()
             axis.shape(value).write(folder / "shape.json")
-            contenders.append(Contender(str(value), "heedful", python("contender_heedful.py", folder, threads)))
+            contenders.append(Contender(str(value), "heedful", python("training_heedful.py", folder, threads)))
         results, failed = race(contenders, Path(name), seconds, rounds=2)
     for reason in failed.values():
         sys.exit(f"{axis.name}: {reason}")
@@ -94,7 +96,7 @@ def measure(axis: Axis, seconds: float, threads: int) -> list[Point]:
 
 
 def exponents(points: Sequence[Point]) -> dict[str, float]:
-    """Slopes over all values and over the two largest, of the time and of the operations."""
+    """The slopes of time and operations, over all values and over the two largest."""
     values = [point.value for point in points]
     seconds = [1.0 / point.tokens_per_second for point in points]
     flops = [point.flop_per_token for point in points]
@@ -107,12 +109,12 @@ def exponents(points: Sequence[Point]) -> dict[str, float]:
 
 
 def slope(values: Sequence[float], costs: Sequence[float]) -> float:
-    """The exponent of the power law that fits best, by least squares of the logarithms."""
+    """The exponent of the power law that fits best, by least squares on logarithms."""
     return round(float(np.polyfit(np.log(values), np.log(costs), 1)[0]), 3)
 
 
 def markdown(name: str, points: Sequence[Point]) -> str:
-    """A table for people."""
+    """A table in Markdown."""
     found = exponents(points)
     rows = [
         f"| {name} | tokens a second | MFLOP a token | GFLOP/s | memory |",
@@ -131,7 +133,7 @@ def markdown(name: str, points: Sequence[Point]) -> str:
 
 
 def draw(found: dict[str, list[Point]], path: Path) -> None:
-    """Microseconds per token over each size, and what its operations would take at the axis's best speed."""
+    """Plot the microseconds per token against each size, and the time for the operations alone at the best speed."""
     import matplotlib
 
     matplotlib.use("Agg")

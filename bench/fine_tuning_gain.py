@@ -1,12 +1,12 @@
-r"""How far an existing model gets on a little text of another kind, against training from scratch on the same text.
+r"""What fine-tuning gains: an existing model on a little text of another kind, against training from scratch on it.
 
-.venv/bin/python bench/fine_tune.py MODEL --source train.en --target train.de --test test.en test.de \
+.venv/bin/python bench/fine_tuning_gain.py MODEL --source train.en --target train.de --test test.en test.de \
     --general general.en general.de --pairs 1000 --out runs/fine-tune
 
-MODEL is a run folder, an export, or a built-in model by its name, such as en-de. `--general` is a test set of what the
-model was trained on: what it loses there, it has forgotten. What follows `--` goes to both trainings, such as
-`-- --set train.threads=1`. Interrupt it and run it again: what is finished in the folder is not repeated, and what was
-begun goes on.
+MODEL is a run folder, an export, or the name of a built-in model, such as en-de. `--general` is a test set like the
+text that the model was trained on: a loss there is what it has forgotten. Arguments after `--` go to both trainings,
+such as `-- --set train.threads=1`. You can interrupt it and run it again: finished runs are not repeated, and the
+others resume.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from heedful.data.pairs import read_parallel
 
 @dataclass(frozen=True, slots=True)
 class TestSet:
-    """What models are judged by."""
+    """A test set with a name."""
 
     name: str
     source: Path
@@ -31,13 +31,13 @@ class TestSet:
 
 
 def heedful(*arguments: object) -> str:
-    """Run a command; what it says goes to the terminal, what it prints comes back."""
+    """Run a command and return its standard output; messages go to the terminal."""
     command = [sys.executable, "-m", "heedful", *map(str, arguments)]
     return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
 def write_sample(source: Path, target: Path, pairs: int, out: Path) -> tuple[Path, Path]:
-    """So many pairs, drawn once and for all."""
+    """A random sample of pairs, always the same."""
     everything = list(read_parallel([str(source)], [str(target)]))
     drawn = random.Random(1).sample(everything, min(pairs, len(everything)))
     files = out / f"text{source.suffix}", out / f"text{target.suffix}"
@@ -48,7 +48,7 @@ def write_sample(source: Path, target: Path, pairs: int, out: Path) -> tuple[Pat
 
 
 def trained(folder: Path, *arguments: object) -> float:
-    """Train into a folder, go on there, or find it finished; the minutes that it took."""
+    """Train in a folder, or resume there; return the minutes that it took."""
     if not (folder / "minutes").exists():
         begun = (folder / "experiment.toml").exists()
         heedful("train", *(("--resume", folder) if begun else ("--out", folder, *arguments)))
@@ -66,7 +66,7 @@ def scores(model: str | Path, test: TestSet) -> str:
 
 
 def table(rows: Sequence[tuple[str, ...]], tests: Sequence[TestSet]) -> str:
-    """Markdown."""
+    """A table in Markdown."""
     head = ("", *(f"{test.name}: BLEU (95 %), chrF" for test in tests), "minutes")
     lines = [" | ".join(row) for row in (head, tuple("---" for _ in head), *rows)]
     return "\n".join(f"| {line} |" for line in lines)

@@ -1,9 +1,9 @@
-"""What a translation costs: against one size at a time, by each engine of heedful, from text to text.
+"""How the cost of translation grows: the time per text while one size varies, for each engine of heedful.
 
-    .venv/bin/python bench/translate_cost.py
+    .venv/bin/python bench/translation_cost.py
 
-The model has the sizes of `tiny` and random weights, and every output has as many pieces as its source, so that only
-the sizes count. The values of an axis take turns.
+The model has the sizes of `tiny` and random weights, and every output has as many pieces as its source, so only the
+sizes matter. The values of an axis take turns.
 """
 
 import argparse
@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from contender_translate import Job
 from race import python, race
 from random_run import random_texts
+from translation_contenders import Job
 from translators import FLOAT, INT8, TORCH, entrants, prepare
 
 _ENGINES = (TORCH, FLOAT, INT8)
@@ -25,11 +25,11 @@ _ENGINES = (TORCH, FLOAT, INT8)
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """The sizes of one measurement; lengths are pieces, EOS included."""
+    """The sizes of one measurement; lengths are in pieces, with EOS."""
 
     length: int = 20
     beam: int = 4
-    together: int = 64  # texts that are given at a time
+    together: int = 64  # texts per call
     vocabulary: int = 10_000
 
 
@@ -42,10 +42,10 @@ AXES = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Measure what a translation costs.")
-    parser.add_argument("--seconds", type=float, default=1.0, help="of each of two rounds of each point, at least")
-    parser.add_argument("--axis", choices=tuple(AXES), action="append", help="only this; repeatable")
-    parser.add_argument("--json", action="store_true", help="print one object for programs")
+    parser = argparse.ArgumentParser(description="Measure how the cost of translation grows.")
+    parser.add_argument("--seconds", type=float, default=1.0, help="seconds per point in each of two rounds, at least")
+    parser.add_argument("--axis", choices=tuple(AXES), action="append", help="measure only this axis; can be repeated")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args()
     with TemporaryDirectory() as name:
         found = {axis: measure(axis, Path(name), options.seconds) for axis in options.axis or AXES}
@@ -53,12 +53,12 @@ def main() -> None:
 
 
 def points(axis: str) -> list[Point]:
-    """One size changes, the others stay."""
+    """The points of an axis: one size changes, the others stay."""
     return [replace(Point(), **{axis: value}) for value in AXES[axis]]
 
 
 def measure(axis: str, folder: Path, seconds: float) -> list[dict[str, float]]:
-    """Texts a second of every engine, for every value."""
+    """The texts per second of every engine, for every value."""
     contenders = []
     for point in points(axis):
         formats = folder / str(point.vocabulary)
@@ -94,7 +94,7 @@ def make_model(vocabulary: int, formats: Path) -> None:
 
 
 def markdown(axis: str, rows: Sequence[dict[str, float]]) -> str:
-    """A table for people: milliseconds a text, and pieces a second."""
+    """A table in Markdown: milliseconds per text, and pieces per second."""
     lines = [f"| {axis} | {' | '.join(_ENGINES)} |", f"|---:|{'---:|' * len(_ENGINES)}"]
     for row, point in zip(rows, points(axis), strict=True):
         cells = (f"{1e3 / row[engine]:.1f} ms, {row[engine] * point.length:,.0f}/s" for engine in _ENGINES)

@@ -1,6 +1,6 @@
-"""How much faster a model of the base size is with fewer heads; which heads and weights does not matter to that.
+"""How much faster the base model is with fewer heads; the choice of heads and the weights do not matter for that.
 
-.venv/bin/python bench/pruned.py
+.venv/bin/python bench/pruning_speed.py
 """
 
 import random
@@ -22,7 +22,7 @@ ROUNDS, WARM_UP = 9, 2
 
 
 def make_models() -> dict[float, Transformer]:
-    """The whole model, and those that keep a part of its heads."""
+    """The whole model, and models that keep some of its heads."""
     chance = random.Random(1)
     whole = Transformer(ModelConfig(), VOCABULARY, VOCABULARY, 0)
     heads = all_heads(whole)
@@ -35,7 +35,7 @@ def make_models() -> dict[float, Transformer]:
 
 @torch.inference_mode()
 def translate(model: Transformer) -> None:
-    """Read the sentences and write as many pieces, one by one."""
+    """Encode the sentences and decode as many pieces, one by one."""
     state = model.start(model.encode(*SOURCE))
     for _ in range(LENGTH):
         _, state = model.step(torch.full((SENTENCES,), 5), state)
@@ -43,7 +43,7 @@ def translate(model: Transformer) -> None:
 
 @torch.inference_mode()
 def score(model: Transformer) -> None:
-    """Read the sentences and score given translations, all pieces at once."""
+    """Encode the sentences and score given translations, all pieces at once."""
     model.decode(*SOURCE, model.encode(*SOURCE))
 
 

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 import torch
 from contender import Lap
-from contender_translate import Job, Make, Setting, Translated, by_length, laps, read_lines, seconds_of
 from engine_examples import POST
 from peers import PEERS
 from race import HERE, Contender, Result
 from random_run import random_run, random_texts, words
-from translate import latencies, race_source, source_table, summary, table
-from translate_cost import AXES, markdown, points
+from translation_contenders import Job, Make, Setting, Translated, by_length, laps, read_lines, seconds_of
+from translation_cost import AXES, markdown, points
+from translation_speed import latencies, race_source, source_table, summary, table
 from translators import FLOAT, INT8, TORCH, Entrant, Tuned, entrants, spelled, tune
 
 from heedful.formats.export import export
@@ -28,7 +28,7 @@ PLAIN: Setting = {"inter_threads": 1, "intra_threads": 1, "max_batch_size": 64, 
 QUICK = f"""
 import sys, time
 sys.path.insert(0, {str(HERE)!r})
-from contender_translate import Translated, compete
+from translation_contenders import Translated, compete
 compete(lambda job, setting: lambda texts: time.sleep(0.02 * sum(setting.values())) or [Translated("", 1)] * len(texts))
 """
 
@@ -63,17 +63,15 @@ def test_texts_of_a_random_run_have_the_requested_length(models: Path) -> None:
 
 @pytest.mark.parametrize("beam", [1, 3])
 def test_every_contender_gives_the_same_translations(models: Path, beam: int) -> None:
-    import contender_ctranslate2
-    import contender_huggingface
-    import contender_translator
+    import translation_contenders
 
     if not (models / "huggingface").exists():
         export(RunFolder.open(models / "torch"), "huggingface", models / "huggingface")
     makes: list[tuple[Make, str, Setting]] = [
-        (contender_translator.make, "torch", {"engine": "torch"}),
-        (contender_translator.make, "float32", ENGINE),
-        (contender_ctranslate2.make, "float32", PLAIN),
-        (contender_huggingface.make, "huggingface", {"batch": 2, "threads": torch.get_num_threads()}),
+        (translation_contenders.heedful, "torch", {"engine": "torch"}),
+        (translation_contenders.heedful, "float32", ENGINE),
+        (translation_contenders.ctranslate2, "float32", PLAIN),
+        (translation_contenders.huggingface, "huggingface", {"batch": 2, "threads": torch.get_num_threads()}),
     ]
     found = []
     for make, format, setting in makes:
@@ -88,7 +86,7 @@ def test_every_contender_gives_the_same_translations(models: Path, beam: int) ->
 @pytest.mark.skipif(not JOEYNMT.installed, reason="needs JoeyNMT: python bench/peers.py install joeynmt")
 @pytest.mark.parametrize("norm", ["post", "pre"])
 def test_joeynmt_with_our_weights_gives_our_translations(tmp_path: Path, norm: str) -> None:
-    import contender_translator
+    import translation_contenders
     from joeynmt_model import write_joeynmt
 
     random_run(tmp_path / "torch", replace(POST, norm=norm), VOCABULARY)  # type: ignore[arg-type]
@@ -102,15 +100,15 @@ def test_joeynmt_with_our_weights_gives_our_translations(tmp_path: Path, norm: s
     command = entrant.contender(tmp_path / "job.json", "race").command
     subprocess.run(command, input="0\n", text=True, check=True, capture_output=True, cwd=tmp_path)
     theirs = json.loads(Path(job.report).read_text())["texts"]
-    ours = contender_translator.make(job_for(tmp_path, "torch", beam=2), {"engine": "torch"})(job.lines())
+    ours = translation_contenders.heedful(job_for(tmp_path, "torch", beam=2), {"engine": "torch"})(job.lines())
     assert theirs == [one.text for one in ours]
 
 
 def test_a_benchmark_with_real_processes_gives_all_figures(models: Path) -> None:
     entered = [
-        Entrant(FLOAT, "heedful", "contender_translator.py", "float32", [[ENGINE]], [ENGINE]),
-        Entrant("CTranslate2", "shipped", "contender_ctranslate2.py", "float32", [[PLAIN]], [PLAIN]),
-        Entrant("broken", "shipped", "contender_ctranslate2.py", "none", [[PLAIN]], [PLAIN]),
+        Entrant(FLOAT, "heedful", ("translation_contenders.py", "heedful"), "float32", [[ENGINE]], [ENGINE]),
+        Entrant("CTranslate2", "shipped", ("translation_contenders.py", "ctranslate2"), "float32", [[PLAIN]], [PLAIN]),
+        Entrant("broken", "shipped", ("translation_contenders.py", "ctranslate2"), "none", [[PLAIN]], [PLAIN]),
     ]
     found = json.loads(json.dumps(race_source(entered, job_for(models, ""), models, 0.05, 1)))
     names = [FLOAT, "CTranslate2"]
@@ -171,7 +169,7 @@ def test_settings_are_chosen_stage_by_stage(tmp_path: Path) -> None:
     (tmp_path / "texts").write_text("a\n")
     (tmp_path / "quick.py").write_text(QUICK)
     entrant = Entrant(
-        "quick", "shipped", str(tmp_path / "quick.py"), "", [[{"a": 3}, {"a": 0}], [{"b": 2}, {"b": 1}]], []
+        "quick", "shipped", [str(tmp_path / "quick.py")], "", [[{"a": 3}, {"a": 0}], [{"b": 2}, {"b": 1}]], []
     )
     job = Job(model="", source=str(tmp_path / "texts"), report="", trial=0.0)
     tuned = tune(entrant, job, tmp_path / "job.json")

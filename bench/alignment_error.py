@@ -1,11 +1,11 @@
-"""How right word alignments are, on a language pair whose alignment is known.
+"""The error of word alignments, on an artificial language pair whose alignment is known.
 
-    .venv/bin/python bench/alignments.py --steps 1500 --pairs 6000
+    .venv/bin/python bench/alignment_error.py --steps 1500 --pairs 6000
 
-It trains a small model on a made-up language pair: three hundred words of some pieces each, adjectives that change
-places with their nouns, adverbs that move to the front, verbs that become two words apart, an article that is dropped,
-pairs of words that become one. Then it prints the alignment error on unseen sentences: of every head and average, of
-the prediction difference itself, and of what was chosen without having seen an alignment.
+It trains a small model on a language pair of three hundred words, each of several pieces. Adjectives change places with
+their nouns, adverbs move to the front, some verbs become two separate words, one article is dropped, and some pairs of
+words become one. Then it prints the alignment error on unseen sentences: of every head and average, of the prediction
+difference, and of the aligner that is chosen without any known alignment.
 """
 
 import argparse
@@ -42,7 +42,7 @@ _CHOSEN_ON = 50
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What is one thing in both languages: one or two source words, none to two target words."""
+    """A dictionary entry: one or two source words, and up to two target words."""
 
     source: tuple[str, ...]
     target: tuple[str, ...]
@@ -50,19 +50,19 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A sentence, its translation, and which words belong together."""
+    """A sentence, its translation, and the links between their words."""
 
     source: str
     target: str
     sure: frozenset[Link]
-    possible: frozenset[Link]  # the second of two source words that become one
+    possible: frozenset[Link]  # links of the second of two source words that become one
 
 
-Phrase = list[tuple[int, Entry]]  # entries with their place in the source
+Phrase = list[tuple[int, Entry]]  # entries with their position in the source
 
 
 class Language:
-    """A dictionary and the order of words."""
+    """A dictionary and the rules of word order."""
 
     def __init__(self, seed: int = 7) -> None:
         words = _new_words(random.Random(seed))
@@ -103,7 +103,7 @@ class Language:
 
 
 def _example(source: Sequence[str], phrase: Phrase, verb: tuple[int, Entry]) -> Example:
-    """The links follow from the places; the second word of a verb goes to the end."""
+    """Derive the links from the positions; the second word of a verb goes to the end."""
     place, entry = verb
     said = [(start, word) for start, each in phrase for word in each.target[:1]]
     said += [(place, word) for word in entry.target[1:]]
@@ -128,7 +128,7 @@ def _new_words(chance: random.Random) -> Iterator[str]:
 
 
 def trained(folder: Path, pairs: int, steps: int) -> Translator:
-    """A model of the language, by the command line as anyone would train it."""
+    """A model of the language, trained with the command line."""
     language, chance = Language(), random.Random(1)
     examples = [language.example(chance) for _ in range(pairs)]
     for side in ("source", "target"):
@@ -142,7 +142,7 @@ def trained(folder: Path, pairs: int, steps: int) -> Translator:
 
 
 def pairs_of(translator: Translator, examples: Sequence[Example]) -> list[WordPair]:
-    """As ids."""
+    """The examples as ids."""
     source, target = translator.tokenizers.source, translator.tokenizers.target
     return [make_word_pair(source, target, example.source, target.encode(example.target)) for example in examples]
 

@@ -4,7 +4,7 @@ import json
 import sys
 from pathlib import Path
 
-import fine_tune
+import fine_tuning_gain
 import pytest
 
 SCORES = {
@@ -38,12 +38,12 @@ def typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Typed:
     typed = Typed()
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", given)
-    monkeypatch.setattr(fine_tune, "heedful", typed)
+    monkeypatch.setattr(fine_tuning_gain, "heedful", typed)
     return typed
 
 
 def test_the_table_has_all_three_models(typed: Typed, capsys: pytest.CaptureFixture[str]) -> None:
-    fine_tune.main()
+    fine_tuning_gain.main()
     assert [words[:2] for words in typed.commands if words[0] == "evaluate"] == [
         ["evaluate", "en-fr"],
         ["evaluate", "out/7/tuned"],
@@ -61,18 +61,18 @@ def test_the_table_has_all_three_models(typed: Typed, capsys: pytest.CaptureFixt
 
 
 def test_pairs_are_sampled_once_and_stay_aligned(typed: Typed) -> None:
-    fine_tune.main()
+    fine_tuning_gain.main()
     drawn = [Path(f"out/7/text.{language}").read_text().splitlines() for language in ("en", "fr")]
     assert len(set(drawn[0])) == 7
     assert [line.replace(" en", " fr") for line in drawn[0]] == drawn[1]
-    fine_tune.main()
+    fine_tuning_gain.main()
     assert Path("out/7/text.en").read_text().splitlines() == drawn[0]
 
 
 def test_finished_runs_are_not_repeated_and_interrupted_ones_resume(typed: Typed) -> None:
-    fine_tune.main()
+    fine_tuning_gain.main()
     Path("out/7/scratch/minutes").unlink()
     Path("out/7/scratch/experiment.toml").touch()
     typed.commands.clear()
-    fine_tune.main()
+    fine_tuning_gain.main()
     assert [words for words in typed.commands if words[0] == "train"] == [["train", "--resume", "out/7/scratch"]]

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from widen import widen
+from widen_model import widen
 
 from heedful import Translator
 from heedful.storage.run_folder import RunFolder

@@ -1,6 +1,6 @@
-"""How well the gradients of gates tell what happens to the loss when heads are really switched off.
+"""How well the gradients of head gates predict the change of the loss when a head is switched off.
 
-.venv/bin/python bench/importance.py RUN SOURCE TARGET
+.venv/bin/python bench/head_importance.py RUN SOURCE TARGET
 """
 
 import argparse

@@ -1,7 +1,7 @@
-"""heedful's own training loop, set up as `heedful train` sets it up.
+"""heedful's own training loop, set up as `heedful train` does it.
 
-Arguments: folder of the race, threads. All that knows heedful's interface is in this file; its modules are imported in
-the functions, because the command line, too, imports PyTorch only when its threads have been told how to wait.
+Arguments: folder of the benchmark, threads. heedful's modules are imported inside the functions, because PyTorch may
+only be imported after GOMP_SPINCOUNT is set, as on the command line.
 """
 
 import os
@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from contender import Step, serve, train_for
-from sentences import EOS, PAD, Ids, make_sentences
-from shapes import Shape
+from workload import EOS, PAD, Ids, Shape, make_sentences
 
 if TYPE_CHECKING:
     from heedful.config import Experiment
@@ -20,14 +19,14 @@ if TYPE_CHECKING:
 
 
 def main() -> None:
-    # As the command line does it.
+    # As on the command line.
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     folder, threads = Path(sys.argv[1]), int(sys.argv[2])
     serve(train_for(heedful_step(folder, Shape.read(folder / "shape.json"), threads)))
 
 
 def heedful_step(folder: Path, shape: Shape, threads: int) -> Step:
-    """One update of the product's loop, with batches from its own corpus."""
+    """One update of heedful's loop, with batches from its own corpus."""
     import torch
 
     from heedful.data.batch import Batching, Position
@@ -53,7 +52,7 @@ def heedful_step(folder: Path, shape: Shape, threads: int) -> Step:
 
 
 def experiment(shape: Shape) -> "Experiment":
-    """The recipe of this shape; what it does not name is the paper's."""
+    """The recipe of this shape; all other options have the paper's values."""
     from heedful.config import merge
     from heedful.tasks import make_experiment
 
@@ -66,7 +65,7 @@ def experiment(shape: Shape) -> "Experiment":
 
 
 def write_sentences(folder: Path, shape: Shape) -> "Corpus":
-    """The sentences of the race in the product's own files."""
+    """The sentences in heedful's own files."""
     from heedful.data.corpus import PairLimits, write_corpus
     from heedful.data.pairs import Pair
 
