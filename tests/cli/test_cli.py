@@ -233,7 +233,7 @@ def test_scores_in_json_have_exactly_this_form(trained: Path) -> None:
     assert list(found) == ["scores"]
     assert [score["metric"] for score in found["scores"]] == ["BLEU", "chrF", "TER", "BLEU (paper)"]
     for score in found["scores"]:
-        assert list(score) == ["metric", "value", "low", "high", "signature"]
+        assert list(score) == ["metric", "value", "low", "high", "signature", "brevity_penalty"]
         assert score["low"] <= score["value"] <= score["high"]
         assert "nrefs:1" in score["signature"]
 

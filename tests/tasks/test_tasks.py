@@ -102,7 +102,7 @@ def test_the_correct_answer_is_perfect_in_every_task(task: Task) -> None:
     source, target = ANSWERS[task.name]
     outputs = [task.finish(source, task.target_symbols(target))] * 3
     references = [[target]] * 3
-    assert task.quick_score(outputs, references, "none") == pytest.approx(100)
+    assert task.quick_score(outputs, references, "none").value == pytest.approx(100)
     scores = task.score(outputs, references, ScoringOptions("none", "en", resamples=5))
     found = {score.metric: score.value for score in scores}
     errors = {"TER", "WER", "PER", "CER", "token errors", "crossing"}
@@ -113,7 +113,7 @@ def test_the_correct_answer_is_perfect_in_every_task(task: Task) -> None:
 @pytest.mark.parametrize("task", TASKS, ids=[task.name for task in TASKS])
 def test_a_wrong_answer_scores_lower_than_the_correct_one(task: Task) -> None:
     source, target = ANSWERS[task.name]
-    assert task.quick_score([task.finish(source, "(X Q )X")], [[target]], "none") < 90
+    assert task.quick_score([task.finish(source, "(X Q )X")], [[target]], "none").value < 90
 
 
 @pytest.mark.parametrize(
@@ -263,7 +263,7 @@ def test_real_trees_are_perfect_parses_of_themselves(shared_data: Path) -> None:
     pairs = list(task.read_pairs(DataConfig(source=(str(path),))))
     outputs = [task.finish(pair.source, task.target_symbols(pair.target)) for pair in pairs]
     assert len(pairs) > 20
-    assert task.quick_score(outputs, [[pair.target] for pair in pairs], "none") == 100
+    assert task.quick_score(outputs, [[pair.target] for pair in pairs], "none").value == 100
 
 
 def test_the_task_that_contributing_shows_works(tmp_path: Path) -> None:
@@ -275,4 +275,4 @@ def test_the_task_that_contributing_shows_works(tmp_path: Path) -> None:
     (pair,) = task.read_pairs(DataConfig(source=(written(tmp_path / "text", "Hallo  Welt\n"),)))
     assert pair == Pair("hallo  welt", "Hallo  Welt")
     assert task.finish(pair.source, "Hallo Welt ") == "Hallo Welt"
-    assert (task.quick_metric, task.quick_score(["a", "b"], [["a"], ["B"]], "none")) == ("accuracy", 50)
+    assert (task.quick_metric, task.quick_score(["a", "b"], [["a"], ["B"]], "none").value) == ("accuracy", 50)

@@ -23,6 +23,7 @@ from heedful.config.recipe import merge
 from heedful.data.corpus import Corpus
 from heedful.data.pairs import Pair
 from heedful.errors import ConfigError, DataError, Diverged, FolderError
+from heedful.metrics import Score
 from heedful.progress import SilentReporter, report_progress
 from heedful.storage.run_folder import RunFolder
 from heedful.tasks import make_experiment
@@ -136,12 +137,12 @@ def test_with_a_moving_average_the_average_is_the_model(pairs: Path, tmp_path: P
 
 
 class Script:
-    """Validation losses, one after another."""
+    """Validation losses or scores, one after another."""
 
-    def __init__(self, *losses: float) -> None:
+    def __init__(self, *losses: float | Score) -> None:
         self.losses = iter(losses)
 
-    def __call__(self, *_: object) -> float:
+    def __call__(self, *_: object) -> float | Score:
         return next(self.losses)
 
 
@@ -170,19 +171,25 @@ def test_the_mean_is_kept_only_if_it_is_as_good_as_the_best(
 
 def test_the_best_can_be_chosen_by_bleu(pairs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("heedful.training.model_selection.compute_validation_loss", Script(3.0, 2.0, 1.0))
-    monkeypatch.setattr("heedful.training.model_selection.compute_validation_score", Script(10.0, 30.0, 20.0))
+    scores = Script(*map(bleu, (10.0, 30.0, 20.0)))
+    monkeypatch.setattr("heedful.training.model_selection.compute_validation_score", scores)
     events = trained_in(tmp_path / "run", wanted(pairs, "train.best_by=bleu", "train.average_checkpoints=1"))
-    assert [event.score for event in events if isinstance(event, Validated)] == [10.0, 30.0, 20.0]
+    validated = [event for event in events if isinstance(event, Validated)]
+    assert [(event.score, event.brevity_penalty) for event in validated] == [(10.0, 0.9), (30.0, 0.9), (20.0, 0.9)]
     assert last(events).model == "best validation, step 6"
+
+
+def bleu(value: float) -> Score:
+    return Score("BLEU", value, value, value, "", brevity_penalty=0.9)
 
 
 @given(st.integers(0, 60), st.integers(1, 20))
 def test_scored_pairs_are_spread_over_all_validation_pairs(count: int, most: int) -> None:
     taken = sample_evenly(range(count), most)
     gaps = {after - before for before, after in pairwise(taken)}
-    assert len(taken) <= most
-    assert len(gaps) <= 1
-    assert list(taken) == list(range(count)) if count <= most else count - taken[-1] <= max(gaps, default=count)
+    assert len(taken) == min(count, most)
+    assert max(gaps, default=0) - min(gaps, default=0) <= 1
+    assert list(taken) == list(range(count)) if count <= most else count - taken[-1] <= max(gaps, default=count) + 1
 
 
 def test_a_validation_loss_of_nan_stops_training_and_is_never_the_best(

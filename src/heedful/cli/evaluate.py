@@ -75,10 +75,15 @@ def evaluate(
     if as_json:
         console.out(json.dumps({"scores": [dataclasses.asdict(entry) for entry in found.scores]}))
     else:
-        console.out(console.table([("metric", "value", "95 % interval", "signature"), *map(_row, found.scores)]))
+        console.out(
+            console.table(
+                [("metric", "value", "95 % interval", "brevity penalty", "signature"), *map(_row, found.scores)]
+            )
+        )
     if output:
         write_output(output, map(one_line, found.outputs))
 
 
 def _row(score: "Score") -> tuple[str, ...]:
-    return score.metric, f"{score.value:.2f}", f"{score.low:.2f} to {score.high:.2f}", score.signature
+    brevity = "" if score.brevity_penalty is None else f"{score.brevity_penalty:.3f}"
+    return score.metric, f"{score.value:.2f}", f"{score.low:.2f} to {score.high:.2f}", brevity, score.signature

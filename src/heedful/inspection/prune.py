@@ -97,7 +97,7 @@ def _compare(
         Measured(
             heads=len(all_heads(one.model)),
             parameters=sum(weight.numel() for weight in one.model.parameters()),
-            score=whole.task.quick_score(lines, targets, tokenize),
+            score=whole.task.quick_score(lines, targets, tokenize).value,
             sentences_per_second=len(pairs) / sum(taken),
         )
         for one, lines, taken in zip((whole, smaller), outputs, seconds, strict=True)

@@ -12,3 +12,4 @@ class Score:
     low: float  # low and high: 95 % interval by bootstrap over the sentences
     high: float
     signature: str
+    brevity_penalty: float | None = None  # the factor of BLEU that punishes outputs shorter than the references

@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
@@ -44,10 +45,15 @@ def score_translations(
     ]
 
 
-def bleu(hypotheses: Sequence[str], references: Sequence[Sequence[str]], tokenize: BleuTokens) -> float:
+def score_bleu(hypotheses: Sequence[str], references: Sequence[Sequence[str]], tokenize: BleuTokens) -> Score:
     """BLEU of a corpus without an interval, fast enough for validation."""
     check_line_counts(hypotheses, references)
-    return float(make_bleu(tokenize).corpus_score(hypotheses, references).score)
+    return _measure("BLEU", make_bleu(tokenize), hypotheses, references, resamples=1)
+
+
+def bleu(hypotheses: Sequence[str], references: Sequence[Sequence[str]], tokenize: BleuTokens) -> float:
+    """The value of `score_bleu`."""
+    return score_bleu(hypotheses, references, tokenize).value
 
 
 def split_words(lines: Iterable[str], tokenize: BleuTokens) -> Iterator[list[str]]:
@@ -70,7 +76,7 @@ def paper_bleu(
     )
     tokens = f"tok:moses-{language or 'en'}-compound-split"
     signature = score.signature.replace("tok:none", tokens) + f"|quotes:ascii|sacremoses:{version('sacremoses')}"
-    return Score(score.metric, score.value, score.low, score.high, signature)
+    return replace(score, signature=signature)
 
 
 def split_like_paper(lines: Iterable[str], language: str) -> list[str]:
@@ -111,7 +117,8 @@ def _measure(
     result = metric.corpus_score(hypotheses, references, n_bootstrap=count)
     value = float(result.score)
     mean, margin = (float(result._mean), float(result._ci)) if count > 1 else (value, 0.0)
-    return make_score(name, value, mean, margin, str(metric.get_signature()))
+    score = make_score(name, value, mean, margin, str(metric.get_signature()))
+    return replace(score, brevity_penalty=getattr(result, "bp", None))
 
 
 def limit_resamples(resamples: int, sentences: int) -> int:

@@ -28,8 +28,8 @@ def _score(outputs: Sequence[str], references: References, options: ScoringOptio
     return score_tokens([output.split() for output in outputs], answers, options.resamples)
 
 
-def _quick_score(outputs: Sequence[str], references: References, tokenize: BleuTokens) -> float:
-    return _score(outputs, references, ScoringOptions(resamples=1))[0].value
+def _quick_score(outputs: Sequence[str], references: References, tokenize: BleuTokens) -> Score:
+    return _score(outputs, references, ScoringOptions(resamples=1))[0]
 
 
 COPY = Task(

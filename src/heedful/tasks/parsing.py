@@ -77,8 +77,8 @@ def _score(outputs: Sequence[str], references: References, options: ScoringOptio
     return score_brackets(list(map(_parse, found)), rights, options.resamples)
 
 
-def _quick_score(outputs: Sequence[str], references: References, tokenize: BleuTokens) -> float:
-    return _score(outputs, references, ScoringOptions(resamples=1))[0].value
+def _quick_score(outputs: Sequence[str], references: References, tokenize: BleuTokens) -> Score:
+    return _score(outputs, references, ScoringOptions(resamples=1))[0]
 
 
 def _parse(tree: Tree) -> "Parse":

@@ -55,7 +55,7 @@ class Task:
     name: str
     read_file: Callable[[Path], Iterator[Pair]]  # a file that contains both sides
     score: Callable[[Sequence[str], References, ScoringOptions], list[Score]]  # finished outputs against references
-    quick_score: Callable[[Sequence[str], References, BleuTokens], float]  # for validation: 100 is perfect
+    quick_score: Callable[[Sequence[str], References, BleuTokens], Score]  # for validation: 100 is perfect
     quick_metric: str  # the name of the quick score
     source_symbols: Callable[[str], str] = _unchanged  # what users write -> what the model reads
     target_symbols: Callable[[str], str] = _unchanged  # a correct answer -> what the model should write

@@ -6,7 +6,7 @@ from heedful.config.experiment import BleuTokens
 from heedful.data.pairs import read_table
 from heedful.errors import DataError
 from heedful.metrics import Score
-from heedful.metrics.bleu import bleu, score_translations
+from heedful.metrics.bleu import score_bleu, score_translations
 from heedful.tasks.task import References, ScoringOptions, Task
 
 
@@ -21,8 +21,8 @@ def _score(outputs: Sequence[str], references: References, options: ScoringOptio
     )
 
 
-def _quick_score(outputs: Sequence[str], references: References, tokenize: BleuTokens) -> float:
-    return bleu(outputs, _reference_sets(references), tokenize)
+def _quick_score(outputs: Sequence[str], references: References, tokenize: BleuTokens) -> Score:
+    return score_bleu(outputs, _reference_sets(references), tokenize)
 
 
 def _reference_sets(references: References) -> list[list[str]]:

@@ -53,6 +53,7 @@ class Validated:
     metric: str  # BLEU, F1, accuracy
     best: bool
     seconds: float
+    brevity_penalty: float | None = None  # of BLEU; below 1 if outputs are shorter than the references
 
 
 @dataclass(frozen=True, slots=True)

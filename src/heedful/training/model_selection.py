@@ -21,6 +21,7 @@ from heedful.config import Experiment
 from heedful.data.batch import Batching, epoch_batches
 from heedful.data.corpus import Corpus
 from heedful.errors import Diverged, FolderError
+from heedful.metrics import Score
 from heedful.models.build import build_model
 from heedful.models.seq2seq import AnySeq2Seq
 from heedful.nn.loss import smoothed_loss
@@ -38,7 +39,7 @@ from heedful.translation.translator import Translator
 
 T = TypeVar("T")
 
-_MOST_SCORED = 1000  # greedy translations
+_MOST_SCORED = 2000  # greedy translations
 
 
 class Validator:
@@ -55,14 +56,18 @@ class Validator:
         """Whether there is anything to validate on."""
         return self._prepared.valid is not None
 
-    def score(self, weights: Mapping[str, Tensor] | None) -> tuple[float, float | None]:
-        """The validation loss and, if the training wants it, the task's score; None: of the model's own weights."""
+    def score(self, weights: Mapping[str, Tensor] | None) -> tuple[float, float | None, float | None]:
+        """The validation loss and, if the training wants it, the task's score and the brevity penalty in it.
+
+        None: of the model's own weights.
+        """
         config, valid = self._experiment.train, self._prepared.valid
         with self._model_with(weights) as model:
             loss = compute_validation_loss(model, valid, config.batch_tokens) if valid else 0.0
             if not config.validate_bleu and config.best_by == "loss":
-                return loss, None
-            return loss, compute_validation_score(model, self._prepared, self._experiment)
+                return loss, None, None
+            score = compute_validation_score(model, self._prepared, self._experiment)
+            return loss, score.value, score.brevity_penalty
 
     @contextmanager
     def _model_with(self, weights: Mapping[str, Tensor] | None) -> Iterator[AnySeq2Seq]:
@@ -115,7 +120,7 @@ def compute_validation_loss(model: AnySeq2Seq, corpus: Corpus, batch_tokens: int
     return total / tokens
 
 
-def compute_validation_score(model: AnySeq2Seq, prepared: Prepared, experiment: Experiment) -> float:
+def compute_validation_score(model: AnySeq2Seq, prepared: Prepared, experiment: Experiment) -> Score:
     """The task's quick score, such as BLEU, of greedy translations."""
     task = find_task(experiment.task)
     greedy = replace(experiment.search, method="beam", beam=1, groups=1, guard=False)
@@ -128,7 +133,8 @@ def compute_validation_score(model: AnySeq2Seq, prepared: Prepared, experiment: 
 
 def sample_evenly(several: Sequence[T], most: int) -> Sequence[T]:
     """At most `most` items, spread over all of them: several validation files may differ in kind."""
-    return several[:: max(1, -(-len(several) // most))]
+    taken = min(len(several), most)
+    return [several[number * len(several) // taken] for number in range(taken)]
 
 
 class ModelSelection:
@@ -170,7 +176,7 @@ class ModelSelection:
         weights = self._gather_weights()
         # The model's own weights need not be copied into it.
         others = weights if self._state.average or self._is_sharded() else None
-        loss, score = self._group.run_on_first(lambda: self._validator.score(others))
+        loss, score, brevity_penalty = self._group.run_on_first(lambda: self._validator.score(others))
         if not math.isfinite(loss) and self._config.on_non_finite == "stop":
             raise Diverged(
                 f"the validation loss at step {step} is {loss}; lower train.learning_rate "
@@ -186,7 +192,16 @@ class ModelSelection:
         else:
             progress.waited += 1
         perplexity = math.exp(min(loss, 700.0))
-        return Validated(step, loss, perplexity, score, self._task.quick_metric, best, time.monotonic() - began)
+        return Validated(
+            step,
+            loss,
+            perplexity,
+            score,
+            self._task.quick_metric,
+            best,
+            time.monotonic() - began,
+            brevity_penalty,
+        )
 
     def keep_last(self) -> None:
         """Write the current weights if there are no validation pairs to judge them by."""
@@ -234,7 +249,8 @@ class ModelSelection:
     def _is_as_good(self, weights: dict[str, Tensor]) -> bool:
         if not self._validator.has_pairs or self._progress.best is None:
             return True
-        return self._value(*self._validator.score(weights)) <= self._progress.best
+        loss, score, _ = self._validator.score(weights)
+        return self._value(loss, score) <= self._progress.best
 
     def _value(self, loss: float, score: float | None) -> float:
         """The number by which models are compared; lower is better."""

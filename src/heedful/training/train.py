@@ -237,6 +237,8 @@ def _follow(events: EventStream, folder: Path, reporter: Reporter, on_event: OnE
 def _describe_validation(event: Validated) -> str:
     when = f"step {event.step}" if event.step else "before the first step"
     score = "" if event.score is None else f", {event.metric} {event.score:.2f}"
+    if event.brevity_penalty is not None:
+        score += f" (brevity penalty {event.brevity_penalty:.3f})"
     best = " (best so far)" if event.best and event.step else ""
     return f"{when}: validation perplexity {event.perplexity:.2f}{score}{best}"
 
