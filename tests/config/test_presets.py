@@ -79,7 +79,7 @@ def test_the_count_of_weights_is_exact(name: str) -> None:
 
 
 @pytest.mark.parametrize("norm", ["post", "pre"])
-@pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
+@pytest.mark.parametrize("positions", ["sinusoidal", "learned", "relative"])
 @pytest.mark.parametrize("sharing", ["target", "none"])
 def test_the_count_holds_for_models_without_a_preset(norm: str, positions: str, sharing: str) -> None:
     config = make_experiment(
@@ -87,6 +87,7 @@ def test_the_count_holds_for_models_without_a_preset(norm: str, positions: str, 
             "model": {
                 "d_model": 10, "d_ff": 14, "num_heads": 3, "d_k": 4, "d_v": 6, "encoder_layers": 2,
                 "decoder_layers": 5, "max_positions": 13, "norm": norm, "positions": positions, "sharing": sharing,
+                "max_distance": 7,
             }
         }
     ).model  # fmt: skip

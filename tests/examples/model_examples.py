@@ -44,6 +44,8 @@ FAMILIES: dict[str, ModelConfig] = {
     "convolutional-narrow": replace(_CONVOLUTIONAL, sharing="none", kernel_width=1),
     "window": replace(SMALL, window=2),
     "narrow-window": replace(SMALL, window=1, norm="pre", attention_dropout=0.1),
+    "relative": replace(SMALL, positions="relative", max_distance=3, norm="pre"),
+    "relative-and-window": replace(SMALL, positions="relative", max_distance=4, window=2),
     "output-bias": replace(SMALL, output_bias=True, sharing="none", activation="swish"),
     "transformer": SMALL,
 }

@@ -16,7 +16,7 @@ from engine_examples import POST, untrained_run
 from model_examples import EOS, SMALL, SOURCE_TYPES, sentences, shaken
 
 import heedful
-from heedful.config import ModelConfig, SearchConfig
+from heedful.config import ModelConfig, Positions, SearchConfig
 from heedful.decoding.ctranslate2_engine import CTranslate2Engine
 from heedful.decoding.engine import Ids
 from heedful.decoding.hypothesis import Hypothesis
@@ -41,9 +41,9 @@ def fast() -> None:
 
 
 @pytest.mark.usefixtures("fast")
-@pytest.mark.parametrize("joint", [True, False])
-def test_an_exported_folder_translates_as_the_run_does(joint: bool, tmp_path: Path) -> None:
-    config = replace(POST, norm="pre", sharing="all" if joint else "none")
+@pytest.mark.parametrize(("joint", "positions"), [(True, "sinusoidal"), (False, "sinusoidal"), (True, "relative")])
+def test_an_exported_folder_translates_as_the_run_does(joint: bool, positions: Positions, tmp_path: Path) -> None:
+    config = replace(POST, norm="pre", sharing="all" if joint else "none", positions=positions, max_distance=2)
     run = untrained_run(tmp_path / "run", config, joint=joint)
     proof = export(run, "ctranslate2", tmp_path / "out")
     assert (proof.sentences, proof.same) == (16, 16)
@@ -66,8 +66,9 @@ def test_an_exported_folder_translates_as_the_run_does(joint: bool, tmp_path: Pa
         POST,
         replace(POST, norm="pre", sharing="target", positions="learned", max_positions=40, output_bias=True),
         replace(POST, d_k=6, d_v=10, encoder_heads=(1,), cross_heads=(2, 1)),
+        replace(POST, norm="pre", positions="relative", max_distance=3, d_k=6, d_v=10, decoder_heads=(2, 1)),
     ],
-    ids=["post", "learned", "heads"],
+    ids=["post", "learned", "heads", "relative"],
 )
 def test_weights_come_back_from_an_export(config: ModelConfig, tmp_path: Path) -> None:
     run = untrained_run(tmp_path / "run", config, joint=config.sharing == "all")

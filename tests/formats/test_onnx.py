@@ -25,6 +25,7 @@ VARIANTS = {
     "pre": replace(POST, norm="pre", activation="gelu", sharing="none"),
     "learned": replace(ODD_HEADS, positions="learned", sharing="target", max_positions=9),
     "bias": replace(POST, activation="swish", output_bias=True),
+    "relative": replace(POST, norm="pre", positions="relative", max_distance=2),
 }
 
 

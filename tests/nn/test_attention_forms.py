@@ -25,6 +25,7 @@ from heedful.nn.layout import Layout
 from heedful.nn.masks import key_mask
 from heedful.nn.multi_head import ScaledDotProductAttention
 from heedful.nn.noise import sentence_keys
+from heedful.nn.positions import DistanceBias
 
 # All sizes differ, so that mixing up two axes shows.
 D_MODEL, HEADS, D_K, D_V = 6, 2, 3, 5
@@ -41,8 +42,11 @@ def lay_out(lengths: list[int]) -> Layout:
     return Layout.of(torch.tensor(lengths), sentence_keys(1, 4, torch.arange(len(lengths))))
 
 
-def self_attention(dropout: float = 0.0, window: int = 0) -> SelfAttention:
-    return SelfAttention(D_MODEL, HEADS, D_K, D_V, dropout, window)
+def self_attention(dropout: float = 0.0, window: int = 0, max_distance: int = 0) -> SelfAttention:
+    bias = DistanceBias(HEADS, max_distance) if max_distance else None
+    if bias is not None:
+        torch.nn.init.normal_(bias.weight, generator=torch.Generator().manual_seed(3))
+    return SelfAttention(D_MODEL, HEADS, D_K, D_V, dropout, window, bias)
 
 
 def cross_attention() -> CrossAttention:
@@ -62,7 +66,7 @@ def between(lengths: list[tuple[int, int]]) -> tuple[Tensor, PackedKeyValues]:
     return random(sum(n for n, _ in lengths), ALL_KEYS), PackedKeyValues(rows, here, there, causal=False)
 
 
-def by_hand(queries: Tensor, key_values: PackedKeyValues, window: int = 0) -> Tensor:
+def by_hand(queries: Tensor, key_values: PackedKeyValues, window: int = 0, bias: DistanceBias | None = None) -> Tensor:
     """`attend` sentence by sentence, query by query and head by head, over the keys that the query may attend to."""
     here, there = key_values.query_layout, key_values.key_layout
     rows = queries[:, ALL_KEYS:] if key_values.rows is None else key_values.rows
@@ -76,7 +80,10 @@ def by_hand(queries: Tensor, key_values: PackedKeyValues, window: int = 0) -> Te
             for head in range(HEADS):
                 keys = near[:, head * D_K : (head + 1) * D_K]
                 values = near[:, ALL_KEYS + head * D_V : ALL_KEYS + (head + 1) * D_V]
-                heads.append(attend(q[i : i + 1, head * D_K : (head + 1) * D_K], keys, values, None)[0])
+                query, added = q[i : i + 1, head * D_K : (head + 1) * D_K], None
+                if bias is not None:
+                    added = torch.stack([bias(torch.tensor(first + j - i))[head] for j in range(len(near))])[None]
+                heads.append(attend(query, keys, values, None, bias=added)[0])
             found.append(torch.cat(heads, dim=1))
     return torch.cat(found)
 
@@ -117,6 +124,23 @@ class TestWholeSentences:
         found = form(self_attention(window=window), queries, key_values)
         torch.testing.assert_close(found, by_hand(queries, key_values, window), rtol=1e-4, atol=1e-5)
 
+    @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+    @settings(deadline=None, max_examples=15)
+    @given(lengths=LENGTHS, causal=st.booleans(), max_distance=st.integers(1, 10))
+    def test_every_form_adds_the_bias_by_distance(
+        self, form: Form, lengths: list[int], causal: bool, max_distance: int
+    ) -> None:
+        attention, (queries, key_values) = self_attention(max_distance=max_distance), within(lengths, causal)
+        expected = by_hand(queries, key_values, bias=attention.bias)
+        torch.testing.assert_close(form(attention, queries, key_values), expected, rtol=1e-4, atol=1e-5)
+
+    @pytest.mark.parametrize("form", [attend_plain, attend_windowed])
+    @pytest.mark.parametrize("causal", [False, True])
+    def test_a_window_adds_the_bias_by_distance(self, form: Form, causal: bool) -> None:
+        attention, (queries, key_values) = self_attention(window=2, max_distance=4), within([4, 7, 1], causal)
+        expected = by_hand(queries, key_values, 2, attention.bias)
+        torch.testing.assert_close(form(attention, queries, key_values), expected, rtol=1e-4, atol=1e-5)
+
     @pytest.mark.parametrize("causal", [False, True])
     def test_compiled_and_plain_drop_the_same_weights(self, causal: bool) -> None:
         attention, (queries, key_values) = self_attention(dropout=0.4), within([4, 7, 1], causal)
@@ -126,14 +150,15 @@ class TestWholeSentences:
 
     @pytest.mark.parametrize("form", [attend_fused, attend_windowed, attend_compiled])
     @pytest.mark.parametrize("causal", [False, True])
-    def test_gradients_equal_those_of_the_plain_form(self, form: Form, causal: bool) -> None:
-        attention = self_attention(window=2 if form is attend_windowed else 0)
+    @pytest.mark.parametrize("max_distance", [0, 3])
+    def test_gradients_equal_those_of_the_plain_form(self, form: Form, causal: bool, max_distance: int) -> None:
+        attention = self_attention(window=2 if form is attend_windowed else 0, max_distance=max_distance)
         queries, key_values = within([4, 7, 1], causal)
-        queries.requires_grad_()
+        inputs = [queries.requires_grad_(), *([] if attention.bias is None else [attention.bias.weight])]
         direction, found = random(12, ALL_VALUES, seed=2), []
         for each in (form, attend_plain):
             outputs = each(attention, queries, key_values)
-            found.append(torch.autograd.grad((outputs * direction).sum(), queries)[0])
+            found.append(torch.autograd.grad((outputs * direction).sum(), inputs))
         torch.testing.assert_close(*found, rtol=1e-4, atol=1e-5)
 
 

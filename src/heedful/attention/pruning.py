@@ -113,6 +113,8 @@ def _keep_heads(attention: SelfAttention | CrossAttention, kept: Sequence[int], 
     cut = {
         f"{name}.output.weight": attention.output.weight.detach()[:, _find_indices(kept, sizes.num_heads, (values,))]
     }
+    if attention.bias is not None:
+        cut[f"{name}.bias.weight"] = attention.bias.weight.detach()[list(kept)]
     for part, (linear, widths) in projections.items():
         rows = _find_indices(kept, sizes.num_heads, widths)
         cut |= {

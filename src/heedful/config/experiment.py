@@ -8,7 +8,7 @@ Cell = Literal["lstm", "gru"]
 AttentionKind = Literal["none", "additive", "multiplicative"]
 Norm = Literal["post", "pre"]
 Activation = Literal["relu", "gelu", "swish"]
-Positions = Literal["sinusoidal", "learned"]
+Positions = Literal["sinusoidal", "learned", "relative"]
 Sharing = Literal["all", "target", "none"]
 TokenizerKind = Literal["bpe", "unigram", "wordpiece", "characters", "words", "symbols", "bytes"]
 Vocabularies = Literal["joint", "separate"]
@@ -47,6 +47,7 @@ class ModelConfig:
     activation: Activation = "relu"
     positions: Positions = "sinusoidal"
     max_positions: int = 1024  # size of the table of learned positions; later positions share its last row
+    max_distance: int = 16  # of relative positions: keys that are further away share a bias
     sharing: Sharing = "all"  # all: source = target = output; target: target = output; none
     output_bias: bool = False  # set by `heedful import`
     window: int = 0  # self-attention sees this many positions to either side (section 4); 0: all

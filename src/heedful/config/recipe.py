@@ -203,6 +203,7 @@ _LEAST = {
         "encoder_layers": 1,
         "decoder_layers": 1,
         "max_positions": 1,
+        "max_distance": 1,
         "window": 0,
         "kernel_width": 1,
     },

@@ -13,10 +13,10 @@ from torch import Tensor, nn
 from heedful.config import Activation
 from heedful.errors import ConfigError
 from heedful.models.seq2seq import AnySeq2Seq
-from heedful.models.transformer import DecoderLayer, EncoderLayer, Transformer
+from heedful.models.transformer import DecoderLayer, EncoderLayer, Encoding, Transformer
 from heedful.nn.attention import CrossAttention, SelfAttention
 from heedful.nn.feed_forward import FeedForward
-from heedful.nn.positions import LearnedPositions, SinusoidalPositions
+from heedful.nn.positions import DistanceBias
 from heedful.nn.residual import NORM_EPSILON
 from heedful.storage.head_padding import PaddedHeads, fit_heads, pad_heads
 
@@ -68,20 +68,22 @@ def _spec(model: Transformer) -> Any:
     config, device = model.config, model.target_embedding.weight.device
     reading = fit_heads(layer.attention for layer in model.encoder)
     writing = fit_heads(kind for layer in model.decoder for kind in (layer.attention, layer.cross_attention))
-    pre, activation = config.norm == "pre", _activation(config.activation)
-    encoder = transformer_spec.TransformerEncoderSpec(
-        len(model.encoder), reading.count, pre_norm=pre, activation=activation, head_dim=reading.width
-    )
-    decoder = transformer_spec.TransformerDecoderSpec(
-        len(model.decoder), writing.count, pre_norm=pre, activation=activation, head_dim=writing.width
-    )
+    pre = config.norm == "pre"
+    kind = {
+        "pre_norm": pre,
+        "activation": _activation(config.activation),
+        "relative_position": config.positions == "relative",
+    }
+    encoder = transformer_spec.TransformerEncoderSpec(len(model.encoder), reading.count, head_dim=reading.width, **kind)
+    decoder = transformer_spec.TransformerDecoderSpec(len(model.decoder), writing.count, head_dim=writing.width, **kind)
     encoder.embeddings[0].weight = _array(model.source_embedding.weight)
     decoder.embeddings.weight = _array(model.target_embedding.weight)
     decoder.projection.weight = _array(model.output_weight)
     if model.output_bias is not None:
         decoder.projection.bias = _array(model.output_bias)
-    encoder.position_encodings.encodings = _array(_positions(model.source_positions, device))
-    decoder.position_encodings.encodings = _array(_positions(model.target_positions, device))
+    if model.source_positions is not None and model.target_positions is not None:
+        encoder.position_encodings.encodings = _array(_positions(model.source_positions, device))
+        decoder.position_encodings.encodings = _array(_positions(model.target_positions, device))
     for ours, theirs in zip(model.encoder, encoder.layer, strict=True):
         _fill_encoder_layer(theirs, ours, reading)
     for layer, theirs in zip(model.decoder, decoder.layer, strict=True):
@@ -98,9 +100,9 @@ def _activation(activation: Activation) -> Any:
     return {"relu": Theirs.RELU, "gelu": Theirs.GELU, "swish": Theirs.SWISH}[activation]
 
 
-def _positions(positions: SinusoidalPositions | LearnedPositions, device: torch.device) -> Tensor:
+def _positions(encoding: Encoding, device: torch.device) -> Tensor:
     """Write our table of positions: CTranslate2's own sinusoids have other wavelengths."""
-    return positions(torch.arange(POSITIONS, device=device), POSITIONS)
+    return encoding(torch.arange(POSITIONS, device=device), POSITIONS)
 
 
 def _fill_encoder_layer(theirs: Any, ours: EncoderLayer, heads: PaddedHeads) -> None:
@@ -123,6 +125,26 @@ def _fill_self_attention(theirs: Any, ours: SelfAttention, heads: PaddedHeads) -
     theirs.queries_scale = np.float32(ours.head_sizes.d_k**-0.5)
     _fill_projections(theirs.linear[0], ours.query_key_value, ours.sizes, ours.num_heads, heads)
     _fill_output(theirs.linear[1], ours.output, ours.num_heads, heads)
+    if ours.bias is not None:
+        _fill_distance_bias(theirs, ours.bias, heads)
+
+
+def _fill_distance_bias(theirs: Any, ours: DistanceBias, heads: PaddedHeads) -> None:
+    """Write our bias by distance as relative keys (Shaw et al., 2018), which CTranslate2 has in each layer.
+
+    A relative key is a vector that all heads share, and each query is multiplied by it. So each head has a column of
+    its own after its d_k columns. Its queries are constant there and 0 in the columns of other heads, and the relative
+    keys hold its weights there.
+    """
+    from ctranslate2.specs.model_spec import OPTIONAL
+
+    number, first = len(ours.weight), heads.bias_columns
+    queries = theirs.linear[0].bias[: heads.count * heads.width].reshape(heads.count, heads.width)  # a view
+    keys = np.zeros((2 * ours.max_distance + 1, heads.width), np.float32)
+    for head in range(number):
+        queries[head, first + head] = ours.GAIN / theirs.queries_scale
+    keys[:, first : first + number] = _array(ours.weight.T)
+    theirs.relative_position_keys, theirs.relative_position_values = keys, OPTIONAL  # no values
 
 
 def _fill_cross_attention(theirs: Any, ours: CrossAttention, heads: PaddedHeads) -> None:

@@ -18,11 +18,11 @@ from heedful.config import Activation, SearchConfig
 from heedful.decoding.hypothesis import Hypothesis
 from heedful.errors import ConfigError, extra
 from heedful.models.seq2seq import AnySeq2Seq
-from heedful.models.transformer import DecoderLayer, EncoderLayer, Transformer
+from heedful.models.transformer import DecoderLayer, EncoderLayer, Encoding, Transformer
 from heedful.nn.attention import CrossAttention, SelfAttention
 from heedful.nn.feed_forward import FeedForward
 from heedful.nn.multi_head import HeadSizes
-from heedful.nn.positions import LearnedPositions, SinusoidalPositions
+from heedful.nn.positions import DistanceBias
 from heedful.nn.residual import NORM_EPSILON, Residual
 from heedful.storage.files import write_atomically
 from heedful.storage.run_folder import Tokenizers, tokenizer_files
@@ -195,8 +195,8 @@ def encoder_graph(model: Transformer) -> Any:
     mask = _source_mask(graph)
     table = graph.constant(model.source_embedding.weight)
     length = graph.node("Shape", "source_ids", start=1, end=2)
-    here = graph.node("Slice", _positions(graph, model.source_positions), graph.numbers(0), length)
-    x = _embed(graph, "source_ids", table, model.source_embedding.scale, here)
+    x = _embed(graph, "source_ids", table, model.source_embedding.scale)
+    x = _add_positions(graph, x, model.source_positions, graph.numbers(0), length)
     for layer in model.encoder:
         x = _encoder_layer(graph, layer, x, mask)
     if isinstance(model.encoder_norm, nn.LayerNorm):
@@ -218,9 +218,9 @@ def decoder_graph(model: Transformer) -> Any:
     table = graph.constant(model.target_embedding.weight)
     before = graph.node("Shape", "keys.0", start=2, end=3)
     after = graph.node("Add", before, graph.node("Shape", "target_ids", start=1, end=2))
-    here = graph.node("Slice", _positions(graph, model.target_positions), before, after)
     causal = _causal(graph, before, after)
-    x = _embed(graph, "target_ids", table, model.target_embedding.scale, here)
+    x = _embed(graph, "target_ids", table, model.target_embedding.scale)
+    x = _add_positions(graph, x, model.target_positions, before, after)
     inputs, outputs = [_ids("target_ids", "target"), _ids("source_mask", "source")], []
     for number, layer in enumerate(model.decoder):
         x = _decoder_layer(graph, layer, number, x, (causal, mask))
@@ -270,14 +270,17 @@ def _causal(graph: Graph, before: str, after: str) -> str:
     return graph.node("Where", seen, graph.scalar(0.0), graph.scalar(-torch.inf))
 
 
-def _positions(graph: Graph, positions: SinusoidalPositions | LearnedPositions) -> str:
-    device = next((parameter.device for parameter in positions.parameters()), torch.device("cpu"))
-    return graph.constant(positions(torch.arange(POSITIONS, device=device), POSITIONS))
+def _embed(graph: Graph, ids: str, table: str, scale: float) -> str:
+    return graph.node("Mul", graph.node("Gather", table, ids), graph.scalar(scale))
 
 
-def _embed(graph: Graph, ids: str, table: str, scale: float, positions: str) -> str:
-    scaled = graph.node("Mul", graph.node("Gather", table, ids), graph.scalar(scale))
-    return graph.node("Add", scaled, positions)
+def _add_positions(graph: Graph, x: str, encoding: Encoding | None, before: str, after: str) -> str:
+    """Add the encodings of the positions from `before` to `after`."""
+    if encoding is None:
+        return x
+    device = next((parameter.device for parameter in encoding.parameters()), torch.device("cpu"))
+    table = graph.constant(encoding(torch.arange(POSITIONS, device=device), POSITIONS))
+    return graph.node("Add", x, graph.node("Slice", table, before, after))
 
 
 def _encoder_layer(graph: Graph, layer: EncoderLayer, x: str, mask: str) -> str:
@@ -353,10 +356,25 @@ def _attend(
     keys, values = keys_values
     scaled = graph.node("Mul", query, graph.scalar(part.head_sizes.d_k**-0.5))
     products = graph.node("MatMul", scaled, graph.node("Transpose", keys, perm=[0, 1, 3, 2]))
+    if part.bias is not None:
+        products = graph.node("Add", products, _distance_bias(graph, part.bias, query, keys))
     weights = graph.node("Softmax", graph.node("Add", products, mask), axis=-1)
     found = graph.node("Transpose", graph.node("MatMul", weights, values), perm=[0, 2, 1, 3])
     joined = graph.node("Reshape", found, graph.numbers(0, 0, -1))
     return _linear(graph, joined, part.output)
+
+
+def _distance_bias(graph: Graph, bias: DistanceBias, query: str, keys: str) -> str:
+    """The bias of each head for each query and key; the last query is at the position of the last key."""
+    first, one = graph.numbers(0), graph.constant(torch.tensor(1))
+    queries, end = (graph.node("Squeeze", graph.node("Shape", x, start=2, end=3), first) for x in (query, keys))
+    there = graph.node("Range", graph.constant(torch.tensor(0)), end, one)
+    here = graph.node("Range", graph.node("Sub", end, queries), end, one)
+    distances = graph.node("Sub", there, graph.node("Unsqueeze", here, graph.numbers(1)))
+    far = bias.max_distance
+    clipped = graph.node("Clip", distances, graph.constant(torch.tensor(-far)), graph.constant(torch.tensor(far)))
+    columns = graph.node("Add", clipped, graph.constant(torch.tensor(far)))
+    return graph.node("Gather", graph.constant(bias.table()), columns, axis=1)
 
 
 def _feed_forward(graph: Graph, part: FeedForward, x: str) -> str:

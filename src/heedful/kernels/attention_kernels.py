@@ -72,6 +72,30 @@ def masked_softmax(scores, bits, queries, keys, causal):
 
 
 @njit(nogil=True, fastmath=FASTMATH, cache=True)
+def add_distance_bias(scores, bias, lengths):
+    """Add bias[head, last + key - query] to the scores of self-attention, where `last` is the longest length - 1."""
+    sentences, heads, longest, _ = scores.shape
+    for b in range(sentences):
+        for h in range(heads):
+            for i in range(lengths[b]):
+                row, added = scores[b, h, i], bias[h, longest - 1 - i :]
+                for j in range(lengths[b]):
+                    row[j] += added[j]
+
+
+@njit(nogil=True, fastmath=FASTMATH, cache=True)
+def distance_bias_backward(d_scores, lengths, d_bias):
+    """The transpose of `add_distance_bias`: add the gradient of the scores to that of the bias."""
+    sentences, heads, longest, _ = d_scores.shape
+    for b in range(sentences):
+        for h in range(heads):
+            for i in range(lengths[b]):
+                row, sums = d_scores[b, h, i], d_bias[h, longest - 1 - i :]
+                for j in range(lengths[b]):
+                    sums[j] += row[j]
+
+
+@njit(nogil=True, fastmath=FASTMATH, cache=True)
 def softmax_backward(weights, d_weights):
     """Replace the gradient of the weights by the gradient of the scores."""
     sentences, heads, longest_query, longest_key = weights.shape
@@ -103,8 +127,8 @@ def weight_dropout(weights, queries, row_keys, site, threshold, scale, out):
 
 
 @njit(nogil=True, fastmath=FASTMATH, cache=True)
-def attend_slots(queries, keys, values, slots, num_heads, scale, out):
-    """Attend from query i to the rows of keys and values that `slots[i]` lists."""
+def attend_slots(queries, keys, values, slots, bias, num_heads, scale, out):
+    """Attend from query i to the rows of keys and values that `slots[i]` lists; bias[head, key] is added to scores."""
     count, seen = slots.shape
     d_k = keys.shape[1] // num_heads
     scores = np.empty((num_heads, max(seen, 1)), dtype=F)
@@ -112,6 +136,8 @@ def attend_slots(queries, keys, values, slots, num_heads, scale, out):
         own = slots[i]
         for j in range(seen):
             _score(queries[i], keys[own[j]], j, d_k, scale, scores)
+        if bias.size:
+            scores[:, :seen] += bias
         _softmax(scores, seen)
         out[i, :] = F(0.0)
         for j in range(seen):

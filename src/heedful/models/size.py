@@ -72,15 +72,16 @@ def _transformer(config: ModelConfig) -> tuple[int, int]:
     d_k, d_v = config.d_k or d // config.num_heads, config.d_v or d // config.num_heads
     head = _linear(d, d_k) * 2 + _linear(d, d_v) + d_v * d
 
-    def attention(layers: int, heads: tuple[int, ...]) -> int:
+    def attention(layers: int, heads: tuple[int, ...], distances: int = 0) -> int:
         # The output projection has one bias, however many heads there are.
-        return head * (sum(heads) or config.num_heads * layers) + d * layers
+        return (head + distances) * (sum(heads) or config.num_heads * layers) + d * layers
 
     feed_forward = _linear(d, config.d_ff) + _linear(config.d_ff, d)
     norm = 2 * d
     last_norm = norm if config.norm == "pre" else 0
-    encoder = attention(config.encoder_layers, config.encoder_heads)
-    decoder = attention(config.decoder_layers, config.decoder_heads)
+    distances = 2 * config.max_distance + 1 if config.positions == "relative" else 0
+    encoder = attention(config.encoder_layers, config.encoder_heads, distances)
+    decoder = attention(config.decoder_layers, config.decoder_heads, distances)
     cross = attention(config.decoder_layers, config.cross_heads)
     return (
         encoder + config.encoder_layers * (feed_forward + 2 * norm) + last_norm,

@@ -16,8 +16,10 @@ from heedful.nn.dropout import Dropout, number_sites
 from heedful.nn.feed_forward import FeedForward
 from heedful.nn.layout import Layout, Rows
 from heedful.nn.multi_head import Kind, MultiHeadAttention
-from heedful.nn.positions import LearnedPositions, SinusoidalPositions
+from heedful.nn.positions import DistanceBias, LearnedPositions, SinusoidalPositions
 from heedful.nn.residual import Residual, layer_norm
+
+Encoding = SinusoidalPositions | LearnedPositions
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +120,8 @@ class Transformer(EncoderDecoder[Memory, KVCache | PooledKVCache]):
         self, source: Int[Tensor, " source_rows"], lengths: Int[Tensor, " batch"], sentence_keys: SentenceKeys = None
     ) -> Memory:
         layout = Layout.of(lengths, sentence_keys)
-        embedded = self.source_embedding(source)
-        x = self.dropout(embedded + self.source_positions(layout.positions, layout.longest), layout.dropout_keys)
+        embedded = add_positions(self.source_embedding(source), self.source_positions, layout.positions, layout.longest)
+        x = self.dropout(embedded, layout.dropout_keys)
         for layer in self.encoder:
             x = self.run_layer(layer, layout.dropout_keys, x, layout)
         return Memory(self.encoder_norm(x), layout)
@@ -133,7 +135,8 @@ class Transformer(EncoderDecoder[Memory, KVCache | PooledKVCache]):
     ) -> Float[Tensor, "target_rows d_model"]:
         layout = Layout.of(lengths, sentence_keys)
         embedded = self.target_embedding(target_in)
-        x = self.target_dropout(embedded + self.target_positions(layout.positions, layout.longest), layout.dropout_keys)
+        embedded = add_positions(embedded, self.target_positions, layout.positions, layout.longest)
+        x = self.target_dropout(embedded, layout.dropout_keys)
         for layer in self.decoder:
             x = self.run_layer(layer, layout.dropout_keys, x, layout, memory)
         return self.decoder_norm(x)
@@ -146,10 +149,18 @@ class Transformer(EncoderDecoder[Memory, KVCache | PooledKVCache]):
         self, tokens: Int[Tensor, " rows"], state: KVCache | PooledKVCache
     ) -> tuple[Float[Tensor, "rows vocabulary"], KVCache | PooledKVCache]:
         here, cache = tokens.new_tensor([state.position]), state.grow()
-        x = self.target_dropout(self.target_embedding(tokens) + self.target_positions(here, state.position + 1), None)
+        embedded = add_positions(self.target_embedding(tokens), self.target_positions, here, state.position + 1)
+        x = self.target_dropout(embedded, None)
         for index, layer in enumerate(self.decoder):
             x = layer.step(x, index, cache)
         return self.output(self.decoder_norm(x)), cache
+
+
+def add_positions(
+    embedded: Rows, encoding: Encoding | None, positions: Int[Tensor, " positions"], longest: int
+) -> Rows:
+    """The sum of embedding and positional encoding (section 3.5); all rows may share a single position."""
+    return embedded if encoding is None else embedded + encoding(positions, longest)
 
 
 def d_key(config: ModelConfig) -> int:
@@ -165,7 +176,8 @@ def d_value(config: ModelConfig) -> int:
 def make_self_attention(config: ModelConfig, heads: int) -> SelfAttention:
     """Self-attention of the configured sizes."""
     widths = d_key(config), d_value(config)
-    return SelfAttention(config.d_model, heads, *widths, config.attention_dropout, config.window)
+    bias = DistanceBias(heads, config.max_distance) if config.positions == "relative" else None
+    return SelfAttention(config.d_model, heads, *widths, config.attention_dropout, config.window, bias)
 
 
 def make_feed_forward(config: ModelConfig) -> FeedForward:
@@ -178,12 +190,14 @@ def make_residual(config: ModelConfig) -> Residual:
     return Residual(config.d_model, config.dropout, config.norm)
 
 
-def make_positions(config: ModelConfig) -> SinusoidalPositions | LearnedPositions:
-    """The configured positional encoding."""
+def make_positions(config: ModelConfig) -> Encoding | None:
+    """The configured positional encoding; None: self-attention knows the distances instead."""
     match config.positions:
         case "sinusoidal":
             return SinusoidalPositions(config.d_model)
         case "learned":
             return LearnedPositions(config.d_model, config.max_positions)
+        case "relative":
+            return None
         case _:
             assert_never(config.positions)

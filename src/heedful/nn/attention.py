@@ -23,12 +23,14 @@ from heedful.nn.key_values import (
     KeyValues,
     PackedKeyValues,
     QueryRows,
+    SpanKeyValues,
     Values,
 )
 from heedful.nn.layout import Layout, Rows
 from heedful.nn.linear import glorot_linear
 from heedful.nn.multi_head import HeadSizes, ScaledDotProductAttention, Weights, split_heads
 from heedful.nn.noise import HEAD_STRIDE, keep_mask
+from heedful.nn.positions import DistanceBias
 
 
 def attend(
@@ -37,14 +39,17 @@ def attend(
     v: Float[Tensor, "*batch key d_v"],
     mask: Bool[Tensor, "*#batch #query key"] | None,
     keep: Float[Tensor, "*batch query key"] | None = None,
+    bias: Float[Tensor, "*#batch query key"] | None = None,
 ) -> tuple[Float[Tensor, "*batch query d_v"], Float[Tensor, "*batch query key"]]:
     """Equation 1, softmax(Q K^T / sqrt(d_k)) V, and the softmax itself.
 
     Without a mask, a query attends to every key. A query that may attend to none gives NaN. `keep` holds the factors by
-    which dropout multiplies the weights.
+    which dropout multiplies the weights. `bias` is added to the scores; the paper has none.
     """
     # The query is scaled and not the product, because it is the smaller matrix.
     scores = (q * q.shape[-1] ** -0.5) @ k.transpose(-2, -1)
+    if bias is not None:
+        scores = scores + bias
     if mask is not None:
         scores = scores.masked_fill(~mask, -torch.inf)
     weights = scores.softmax(-1)
@@ -74,7 +79,7 @@ def attend_plain(attention: ScaledDotProductAttention, queries: QueryRows, key_v
     """`attend` itself, with all heads on a padded grid."""
     q, k, v = key_values.grids(queries, attention.head_sizes)
     keep = draw_weight_dropout(attention, key_values) if isinstance(key_values, PackedKeyValues) else None
-    outputs, weights = attend(q, k, v, key_values.mask(attention.window), keep)
+    outputs, weights = attend(q, k, v, key_values.mask(attention.window), keep, distance_bias(attention, key_values))
     return key_values.take_rows(attention.instrument(outputs, weights))
 
 
@@ -84,8 +89,11 @@ def attend_fused(attention: ScaledDotProductAttention, queries: QueryRows, key_v
     Only for CUDA: on a CPU, plain products are faster at the length of sentences.
     """
     q, k, v = key_values.grids(queries, attention.head_sizes)
-    causal, dropout = key_values.causal, attention.dropout
-    mask, p = None if causal else key_values.mask(window=0), dropout.p if dropout.active else 0.0
+    causal, dropout = key_values.causal and attention.bias is None, attention.dropout
+    mask: Tensor | None = None if causal else key_values.mask(window=0)
+    if (bias := distance_bias(attention, key_values)) is not None:  # these kernels take it as a mask
+        mask = bias if mask is None else bias.masked_fill(~mask, -torch.inf)
+    p = dropout.p if dropout.active else 0.0
     outputs = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=p, is_causal=causal)
     return key_values.take_rows(outputs)
 
@@ -93,7 +101,8 @@ def attend_fused(attention: ScaledDotProductAttention, queries: QueryRows, key_v
 def attend_windowed(attention: ScaledDotProductAttention, queries: QueryRows, key_values: PackedKeyValues) -> HeadRows:
     """`attend` under a window mask (section 4), without the products that the mask would hide."""
     q, k, v = key_values.grids(queries, attention.head_sizes)
-    outputs = attend_in_blocks(q, k, v, key_values.key_layout.mask, attention.window, key_values.causal)
+    real, window = key_values.key_layout.mask, attention.window
+    outputs = attend_in_blocks(q, k, v, real, window, key_values.causal, attention.bias)
     return key_values.take_rows(outputs)
 
 
@@ -104,6 +113,7 @@ def attend_in_blocks(
     real: Bool[Tensor, "batch length"],
     window: int,
     causal: bool,
+    bias: DistanceBias | None = None,
 ) -> Float[Tensor, "batch heads length d_v"]:
     """`attend` under a window mask, in time and memory that grow with length x window.
 
@@ -122,8 +132,18 @@ def attend_in_blocks(
     near = (here - there <= window) & (there - here <= after)
     exists = F.pad(real, (window, fill + after)).unfold(1, 2 * window + after, window)[:, None, :, None]
     mask = (near & exists) | (here == there)
-    outputs, _ = attend(q, k.transpose(-2, -1), v.transpose(-2, -1), mask)
+    added = None if bias is None else bias(there - here)[:, None]
+    outputs, _ = attend(q, k.transpose(-2, -1), v.transpose(-2, -1), mask, bias=added)
     return outputs.flatten(2, 3)[:, :, :length]
+
+
+def distance_bias(
+    attention: ScaledDotProductAttention, key_values: KeyValues
+) -> Float[Tensor, "heads query key"] | None:
+    """The bias that self-attention adds to its scores; None: there is none, as in the paper."""
+    if attention.bias is None or isinstance(key_values, SpanKeyValues):  # the source is at no distance
+        return None
+    return attention.bias(key_values.distances)
 
 
 def draw_weight_dropout(attention: ScaledDotProductAttention, key_values: PackedKeyValues) -> Weights | None:
@@ -142,9 +162,19 @@ def draw_weight_dropout(attention: ScaledDotProductAttention, key_values: Packed
 class SelfAttention(ScaledDotProductAttention):
     """Queries, keys and values from the same sequence. Their projections are one matrix, as in the paper's own code."""
 
-    def __init__(self, d_model: int, num_heads: int, d_k: int, d_v: int, dropout: float, window: int = 0) -> None:
+    def __init__(
+        self,
+        d_model: int,
+        num_heads: int,
+        d_k: int,
+        d_v: int,
+        dropout: float,
+        window: int = 0,
+        bias: DistanceBias | None = None,
+    ) -> None:
         super().__init__(num_heads)
         self.window = window
+        self.bias = bias
         self.head_sizes = HeadSizes(num_heads, d_k, d_v)
         self.sizes = (num_heads * d_k, num_heads * d_k, num_heads * d_v)
         self.query_key_value = glorot_linear(d_model, sum(self.sizes))
@@ -172,6 +202,7 @@ class CrossAttention(ScaledDotProductAttention):
 
     def __init__(self, d_model: int, num_heads: int, d_k: int, d_v: int, dropout: float) -> None:
         super().__init__(num_heads)
+        self.bias = None
         self.head_sizes = HeadSizes(num_heads, d_k, d_v)
         self.sizes = (num_heads * d_k, num_heads * d_v)
         self.query = glorot_linear(d_model, num_heads * d_k)

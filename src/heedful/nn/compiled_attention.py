@@ -21,8 +21,12 @@ def attend_compiled(attention: ScaledDotProductAttention, queries: QueryRows, ke
     memory each, forwards and backwards.
     """
     layouts = key_values.query_layout, key_values.key_layout
-    dropout = DropoutArguments.of(attention.dropout)
-    return _CompiledAttention.apply(queries, key_values.rows, layouts, attention.head_sizes, key_values.causal, dropout)
+    dropout, bias = DropoutArguments.of(attention.dropout), None
+    if attention.bias is not None:
+        longest = layouts[0].longest
+        bias = attention.bias(torch.arange(1 - longest, longest))
+    sizes, causal = attention.head_sizes, key_values.causal
+    return _CompiledAttention.apply(queries, key_values.rows, bias, layouts, sizes, causal, dropout)
 
 
 def attend_pooled(
@@ -40,7 +44,8 @@ def attend_pooled(
     rest = sizes.num_heads, np.float32(sizes.d_k**-0.5), out.numpy()
     match key_values:
         case PooledKeyValues(slots=slots):
-            attend_slots(*rows, slots.numpy(), *rest)
+            bias = out.new_empty(0, 0) if attention.bias is None else attention.bias(key_values.distances[0])
+            attend_slots(*rows, slots.numpy(), bias.numpy(), *rest)
         case SpanKeyValues(first=first, lengths=lengths):
             attend_spans(*rows, first.numpy(), lengths.numpy(), *rest)
         case _:
@@ -56,6 +61,7 @@ class _CompiledAttention(torch.autograd.Function):
         ctx,
         queries: Tensor,
         key_values: Tensor | None,
+        bias: Tensor | None,
         layouts: tuple[Layout, Layout],
         sizes: HeadSizes,
         causal: bool,
@@ -72,11 +78,14 @@ class _CompiledAttention(torch.autograd.Function):
         weights = q @ k.transpose(-2, -1)
         scores = weights.numpy()
         lengths = query_layout.lengths.numpy(), key_layout.lengths.numpy()
+        if bias is not None:
+            attention_kernels.add_distance_bias(scores, as_array(bias), lengths[0])
         attention_kernels.masked_softmax(scores, scores.view(np.int32), *lengths, causal)
         kept = _drop_weights(weights, query_layout, dropout)
         ctx.save_for_backward(q, k, v, weights, kept)
         ctx.layouts, ctx.sizes, ctx.columns, ctx.dropout = layouts, sizes, columns, dropout
         ctx.widths = (queries.shape[1], 0 if key_values is None else key_values.shape[1])
+        ctx.has_bias = bias is not None
         out = queries.new_empty(len(queries), sizes.num_heads * sizes.d_v)
         _pack_heads(kept @ v, 0, query_layout, out)
         return out
@@ -91,13 +100,17 @@ class _CompiledAttention(torch.autograd.Function):
         d_v = kept.transpose(-2, -1) @ d_heads
         d_scores = _drop_weights(d_heads @ v.transpose(-2, -1), query_layout, ctx.dropout)
         attention_kernels.softmax_backward(weights.numpy(), d_scores.numpy())
+        d_bias = None
+        if ctx.has_bias:
+            d_bias = d_out.new_zeros(sizes.num_heads, 2 * query_layout.longest - 1)
+            attention_kernels.distance_bias_backward(d_scores.numpy(), query_layout.lengths.numpy(), d_bias.numpy())
         d_queries = d_out.new_empty(len(d_out), ctx.widths[0])
         d_key_values = d_out.new_empty(int(key_layout.lengths.sum()), ctx.widths[1]) if ctx.widths[1] else None
         d_source = d_queries if d_key_values is None else d_key_values
         _pack_heads(d_scores @ k, 0, query_layout, d_queries, sizes.d_k**-0.5)
         _pack_heads(d_scores.transpose(-2, -1) @ q, columns.key, key_layout, d_source)
         _pack_heads(d_v, columns.value, key_layout, d_source)
-        return d_queries, d_key_values, None, None, None, None
+        return d_queries, d_key_values, d_bias, None, None, None, None
 
 
 @dataclass(frozen=True, slots=True)

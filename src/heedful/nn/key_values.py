@@ -27,6 +27,12 @@ Keys = Float[Tensor, "batch heads key d_k"]
 Values = Float[Tensor, "batch heads key d_v"]
 Grids = tuple[Float[Tensor, "batch heads query d_k"], Keys, Values]
 Mask = Bool[Tensor, "*#batch #query key"]
+Distances = Int[Tensor, "query key"]
+
+
+def distances_to_last(keys: int, device: torch.device) -> Distances:
+    """How far each of these positions is to the right of the last one."""
+    return torch.arange(1 - keys, 1, device=device)[None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +70,13 @@ class PackedKeyValues:
             return causal_mask(here.longest, device)
         return None if there.full else key_mask(there.mask)
 
+    @property
+    def distances(self) -> Distances:
+        """How far each key of the grid is to the right of each query."""
+        device = self.query_layout.lengths.device
+        here = torch.arange(self.query_layout.longest, device=device)
+        return torch.arange(self.key_layout.longest, device=device) - here[:, None]
+
     def take_rows(self, outputs: HeadOutputs) -> HeadRows:
         """The results of all heads side by side, a row for each query."""
         return self.query_layout.pack(join_heads(outputs))
@@ -84,6 +97,11 @@ class CachedKeyValues:
     def mask(self, window: int) -> Mask | None:
         """Which keys exist; the cache holds no more than the window."""
         return self.key_mask
+
+    @property
+    def distances(self) -> Distances:
+        """How far each key is to the right of the query, which is the last position."""
+        return distances_to_last(self.keys.shape[2], self.keys.device)
 
     def take_rows(self, outputs: HeadOutputs) -> HeadRows:
         """The results of all heads side by side, a row for each query."""
@@ -106,6 +124,11 @@ class PooledKeyValues:
     def mask(self, window: int) -> Mask | None:
         """None: all hypotheses have the same length."""
         return None
+
+    @property
+    def distances(self) -> Distances:
+        """How far each key is to the right of the query, which is the last position."""
+        return distances_to_last(self.slots.shape[1], self.slots.device)
 
     def take_rows(self, outputs: HeadOutputs) -> HeadRows:
         """The results of all heads side by side, a row for each query."""

@@ -8,6 +8,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from heedful.nn.dropout import Dropout
+from heedful.nn.positions import DistanceBias
 
 Kind = Literal["encoder", "decoder", "cross"]  # self-attention of either stack, and attention to the source
 
@@ -62,6 +63,7 @@ class ScaledDotProductAttention(MultiHeadAttention):
     head_sizes: HeadSizes
     dropout: Dropout
     window: int = 0  # how many positions a query sees to either side (section 4); 0: all
+    bias: DistanceBias | None  # of self-attention only; a default here would hide the module
 
 
 def split_heads(x: Float[Tensor, "batch length all_heads"], num_heads: int) -> Heads:

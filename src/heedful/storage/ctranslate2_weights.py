@@ -93,6 +93,9 @@ def _self_attention(layer: SelfAttention, found: _Variables, heads: PaddedHeads)
     yield from _projections("attention.query_key_value", layer.sizes, layer.num_heads, found.under("linear_0"), heads)
     yield from _output("attention.output", layer.sizes[-1], layer.num_heads, found.under("linear_1"), heads)
     yield from _norm("attention_residual.norm", found.under("layer_norm"))
+    if layer.bias is not None:
+        columns = slice(heads.bias_columns, heads.bias_columns + layer.num_heads)
+        yield "attention.bias.weight", found["relative_position_keys"][:, columns].T
 
 
 def _cross_attention(layer: CrossAttention, found: _Variables, heads: PaddedHeads) -> Iterator[tuple[str, Tensor]]:

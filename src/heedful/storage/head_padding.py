@@ -18,12 +18,17 @@ class PaddedHeads:
 
     count: int
     width: int
+    bias_columns: int = 0  # the first of the columns that hold a bias by distance, one for each head; 0: none
 
 
 def fit_heads(attentions: Iterable[SelfAttention | CrossAttention]) -> PaddedHeads:
     """The smallest padding that all of these layers fit into."""
-    sizes = [attention.head_sizes for attention in attentions]
-    return PaddedHeads(max(size.num_heads for size in sizes), max(max(size.d_k, size.d_v) for size in sizes))
+    layers = list(attentions)
+    sizes = [attention.head_sizes for attention in layers]
+    count, width = max(size.num_heads for size in sizes), max(max(size.d_k, size.d_v) for size in sizes)
+    if all(attention.bias is None for attention in layers):
+        return PaddedHeads(count, width)
+    return PaddedHeads(count, width + count, bias_columns=width)
 
 
 def pad_heads(rows: Tensor, count: int, heads: PaddedHeads) -> Tensor:
