@@ -20,11 +20,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from load_generator import Client, Hung, Server, load_server, serving, translate_request
+from load_generator import Client, Hung, Server, load_server, post, serving, translate_request
 from malformed import malformed
 from race import Contender, python, race, resident_bytes
 from translation_contenders import Job, read_lines
 
+from heedful.serve.service import ServiceLimits
 from heedful.storage.run_folder import RunFolder
 
 _CLIENTS = 64
@@ -32,6 +33,7 @@ _TOGETHER = (1, 16)  # texts in a request
 _ALONE = 200  # texts that are sent one at a time
 _FLOOD, _FLOOD_TEXTS, _WARM = 1000, 20, 0.25  # connections, texts in a request, share of the time that warms up
 _KILLS, _BETWEEN = 3, 12.0  # seconds
+_LONG, _SHORT, _PAUSE = 20, 40, 0.25  # long requests, short ones, seconds between these
 
 
 def main() -> None:
@@ -212,6 +214,64 @@ def malformed_requests(options: argparse.Namespace, folder: Path) -> dict[str, A
         }
 
 
+def short_behind_long(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    """Twenty long requests of each kind, and the slowest answers to short ones that arrive after them, in seconds."""
+    texts = read_lines(options.source)
+    short = translate_request([min(texts, key=len)])
+    found = {}
+
+    async def measure(server: Server, requests: Sequence[bytes]) -> dict[str, Any]:
+        assert (await Client(server.port).send(short)).status == 200
+        clients = [Client(server.port, 600.0) for _ in requests]
+        answers = [asyncio.create_task(client.send(request)) for client, request in zip(clients, requests, strict=True)]
+        await asyncio.sleep(0.5)
+        client, slowest, statuses = Client(server.port, 600.0), {"short": 0.0, "health": 0.0}, Counter[int]()
+        for _ in range(_SHORT):
+            await asyncio.sleep(_PAUSE)
+            for name, request in (("short", short), ("health", b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")):
+                began = time.perf_counter()
+                statuses[(await client.send(request)).status] += 1
+                slowest[name] = max(slowest[name], time.perf_counter() - began)
+        for task, client in zip(answers, clients, strict=True):
+            task.cancel()
+            client.close()
+        early = Counter(task.result().status for task in answers if task.done() and not task.cancelled())
+        rounded = {name: round(seconds, 2) for name, seconds in slowest.items()}
+        return {**rounded, "statuses": dict(statuses), "answered_before": dict(early)}
+
+    for name, requests in _long_requests(texts).items():
+        with serving(options.run, folder) as server:
+            found[name] = asyncio.run(measure(server, requests))
+    return found
+
+
+def _long_requests(texts: Sequence[str]) -> dict[str, list[bytes]]:
+    """Requests that take long, each for a reason of its own."""
+    limits = ServiceLimits()
+    texts = [text for text in texts if len(text) < 200]
+    count = min(limits.texts, (limits.characters - 2000) // (sum(map(len, texts)) // len(texts) + 1))
+    many = [texts[number % len(texts)] for number in range(count)]
+    unbroken = "xq" * (limits.pieces // 2 - 10)
+    page = "".join(f"<p>{text.replace(' ', ' <b>', 1)}</b></p>" for text in many[:100])
+    bodies: dict[str, tuple[str, dict[str, Any]]] = {
+        "unbroken text": ("/translate", {"q": unbroken, "source": "xx", "target": "yy"}),
+        "many texts": ("/translate", {"q": many, "source": "xx", "target": "yy"}),
+        "ten alternatives": ("/translate", {"q": many, "source": "xx", "target": "yy", "alternatives": 10}),
+        "HTML": ("/translate", {"q": page, "source": "xx", "target": "yy", "format": "html"}),
+        "wide beam": ("/v1/translate", {"text": many, "beam": 32, "n_best": 10}),
+        "unbroken, wide beam": ("/v1/translate", {"text": unbroken[:120], "beam": 32, "n_best": 10}),
+        "diverse": ("/v1/translate", {"text": many[:100], "n_best": 10, "diverse": True}),
+        "alignments": ("/v1/translate", {"text": many[:200], "alignments": True}),
+        "attention": ("/v1/attention", {"text": unbroken[:190], "n_best": 10}),
+        "scores": ("/v1/score", {"texts": many[: count // 2], "translations": many[: count // 2]}),
+    }
+    requests = {name: [post(path, body)] * _LONG for name, (path, body) in bodies.items()}
+    glossaries = [{"a": f"wort{number}"} for number in range(_LONG)]  # each makes a job of its own
+    requests["glossaries"] = [post("/v1/translate", {"text": many[:200], "glossary": each}) for each in glossaries]
+    requests["everything"] = [several[0] for several in requests.values()] * 2
+    return requests
+
+
 def killed(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """Kill the worker while clients send requests: seconds until the next answer."""
     requests = [(1, translate_request([text])) for text in read_lines(options.source)]
@@ -260,6 +320,7 @@ CHECKS = {
     "latency": latency,
     "throughput": throughput,
     "flood": flood,
+    "short_behind_long": short_behind_long,
     "malformed": malformed_requests,
     "killed": killed,
     "ended": ended,

@@ -48,9 +48,9 @@ def run(
     asyncio.run(run_and_close())
 
 
-async def occupy_worker(batcher: Batcher, job: UpperCaseJob) -> PendingJob:
-    """Keep the only worker busy, so that other requests wait."""
-    pending = batcher.submit(job, make_items("first"))
+async def occupy_worker(batcher: Batcher, job: UpperCaseJob, cost: int = 1) -> PendingJob:
+    """Keep the only worker of a lane busy, so that other requests wait."""
+    pending = batcher.submit(job, make_items("first", cost=cost))
     while not job.batches:
         await asyncio.sleep(0.001)
     return pending
@@ -85,21 +85,55 @@ def test_a_batch_keeps_to_its_budget() -> None:
     assert all(batch == ["large"] or len(batch) <= 2 for batch in job.batches)
 
 
-def test_a_short_request_does_not_wait_for_a_long_one() -> None:
+def test_a_short_request_does_not_wait_for_any_long_ones() -> None:
+    """It is done while every worker of the other lanes is stuck, even if there is only one core."""
+    long, exclusive, short = UpperCaseJob(budget=10), UpperCaseJob(exclusive=True), UpperCaseJob(budget=10)
+    short.gate.set()
+
+    async def work(batcher: Batcher) -> None:
+        stuck = [batcher.submit(long, make_items("long", cost=9)) for _ in range(20)]
+        stuck += [batcher.submit(exclusive, make_items("exclusive")) for _ in range(20)]
+        while not (long.batches and exclusive.batches):
+            await asyncio.sleep(0.001)
+        assert await batcher.submit(short, make_items("short")).results() == ["SHORT"]
+        assert not any(result.done() for pending in stuck for result in pending)
+        long.gate.set()
+        exclusive.gate.set()
+        assert [await pending.results() for pending in stuck] == [["LONG"]] * 20 + [["EXCLUSIVE"]] * 20
+
+    run(work, room=1000)
+
+
+def test_long_requests_leave_room_for_short_ones() -> None:
+    long, short = UpperCaseJob(budget=10), UpperCaseJob(budget=10)
+    short.gate.set()
+
+    async def work(batcher: Batcher) -> None:
+        jobs = [batcher.submit(long, make_items("long", cost=9)) for _ in range(2)]
+        with pytest.raises(QueueFull):
+            batcher.submit(long, make_items("long", cost=9))
+        assert await batcher.submit(short, make_items("short")).results() == ["SHORT"]
+        long.gate.set()
+        assert [await pending.results() for pending in jobs] == [["LONG"]] * 2
+
+    run(work, room=20)
+
+
+def test_a_batch_takes_no_more_of_a_long_request_than_the_shortest_has() -> None:
     job = UpperCaseJob(budget=10)
 
     async def work(batcher: Batcher) -> None:
-        first = await occupy_worker(batcher, job)
-        long = batcher.submit(job, make_items(*(f"long {number}" for number in range(40))))
-        short = batcher.submit(job, make_items("short"))
+        first = await occupy_worker(batcher, job, cost=9)
+        longest = batcher.submit(job, make_items(*(f"longest {number}" for number in range(40))))
+        other = batcher.submit(job, make_items(*"abc"))
         job.gate.set()
-        await short.results()
-        assert await long.results() == [f"LONG {number}" for number in range(40)]
+        assert await other.results() == ["A", "B", "C"]
+        assert await longest.results() == [f"LONGEST {number}" for number in range(40)]
         await first.results()
 
     run(work)
-    assert job.batches[1] == ["long 0", "short"]  # no more items of the long request than the short one has
-    assert [len(batch) for batch in job.batches[2:]] == [10, 10, 10, 9]
+    assert job.batches[1] == ["longest 0", "a", "longest 1", "b", "longest 2", "c"]
+    assert [len(batch) for batch in job.batches[2:]] == [10, 10, 10, 7]
 
 
 def test_the_rest_of_a_long_request_does_not_count_as_a_short_one() -> None:
@@ -131,31 +165,6 @@ def test_different_jobs_are_not_mixed_and_take_turns() -> None:
     assert (job.batches, other.batches) == ([["first"], ["a", "b"], ["c", "d"]], [["e", "f"]])
 
 
-def test_exclusive_jobs_do_not_delay_others() -> None:
-    done: list[str] = []
-    exclusive_jobs = [UpperCaseJob(exclusive=True) for _ in range(3)]
-    job = UpperCaseJob()
-    job.gate.set()
-
-    async def result(pending: PendingJob) -> None:
-        done.extend(await pending.results())
-
-    async def work(batcher: Batcher) -> None:
-        jobs = [await occupy_worker(batcher, exclusive_jobs[0])]
-        jobs += [
-            batcher.submit(exclusive, make_items(f"look {number}"))
-            for number, exclusive in enumerate(exclusive_jobs[1:])
-        ]
-        jobs.append(batcher.submit(job, make_items("short")))
-        waits = asyncio.gather(*map(result, jobs))
-        for exclusive in exclusive_jobs:
-            exclusive.gate.set()
-        await waits
-
-    run(work)
-    assert done == ["FIRST", "SHORT", "LOOK 0", "LOOK 1"]
-
-
 def test_exclusive_jobs_share_one_worker() -> None:
     exclusive, other, job = UpperCaseJob(exclusive=True), UpperCaseJob(exclusive=True), UpperCaseJob()
     job.gate.set()
@@ -173,40 +182,16 @@ def test_exclusive_jobs_share_one_worker() -> None:
     run(work, workers=2)
 
 
-def test_an_exclusive_job_gets_its_turn_while_others_arrive() -> None:
-    job, exclusive = UpperCaseJob(budget=1), UpperCaseJob(exclusive=True)
+def test_an_exclusive_job_does_not_wait_for_others() -> None:
+    short, long, exclusive = UpperCaseJob(budget=10), UpperCaseJob(budget=10), UpperCaseJob(exclusive=True)
     exclusive.gate.set()
 
     async def work(batcher: Batcher) -> None:
-        first = await occupy_worker(batcher, job)
-        others = batcher.submit(job, make_items(*"abcdef"))
-        waits = batcher.submit(exclusive, make_items("look"))
-        job.gate.set()
-        assert await waits.results() == ["LOOK"]
-        assert len(job.batches) < 7
-        await others.results()
-        await first.results()
-
-    run(work)
-
-
-def test_a_lane_cannot_save_up_unused_time() -> None:
-    """A lane that was alone has used all the time; a lane that gets work then starts level with it."""
-    job, exclusive = UpperCaseJob(budget=1), UpperCaseJob(exclusive=True)
-    exclusive.gate.set()
-
-    async def work(batcher: Batcher) -> None:
-        for _ in range(20):
-            await batcher.submit(exclusive, make_items("look")).results()
-        first = await occupy_worker(batcher, job)
-        others = batcher.submit(job, make_items(*"abcdefgh"))
-        waits = batcher.submit(exclusive, make_items("look"))
-        await asyncio.sleep(0.02)  # longer than any exclusive job took
-        job.gate.set()
-        assert await waits.results() == ["LOOK"]
-        assert len(job.batches) < 9
-        await others.results()
-        await first.results()
+        stuck = [await occupy_worker(batcher, short), await occupy_worker(batcher, long, cost=9)]
+        assert await batcher.submit(exclusive, make_items("exclusive")).results() == ["EXCLUSIVE"]
+        short.gate.set()
+        long.gate.set()
+        assert [await pending.results() for pending in stuck] == [["FIRST"]] * 2
 
     run(work)
 

@@ -491,11 +491,11 @@ def test_a_glossary_and_a_prefix_count_towards_the_limits(service: Service) -> N
 
 
 def test_every_limit_has_its_own_message(trained: Path) -> None:
-    limits = ServiceLimits(body=2000, texts=3, sentences=4, pieces=10, characters=500)
+    limits = ServiceLimits(body=2000, texts=3, sentences=4, pieces=10, rows=30, characters=500)
     asked: list[tuple[dict[str, Any], int, str]] = [
         ({"q": ["a"] * 4}, 400, "Invalid request: request (4) exceeds text limit (3)"),
         ({"q": "a\n" * 5}, 400, "Invalid request: 5 sentences, over the limit of 4"),
-        ({"q": "gipu " * 30}, 400, "Invalid request: a sentence has 31 tokens, over the limit of 10"),
+        ({"q": "gipu " * 30}, 400, "Invalid request: a sentence has 31 tokens, over the limit of 10; split it"),
         ({"q": "a" * 3000}, 413, "Invalid request: the body may have at most 2000 bytes"),
     ]
 
@@ -503,6 +503,9 @@ def test_every_limit_has_its_own_message(trained: Path) -> None:
         for given, status, sentence in asked:
             answer = await client.post("/translate", json=PAIR | given)
             assert (answer.status_code, answer.json()) == (status, {"error": sentence})
+        answer = await client.post("/v1/translate", json={"text": "gipu " * 6, "n_best": 5})
+        sentence = "Invalid request: a sentence has 7 tokens, over the limit of 6 for a beam of 5; split it"
+        assert (answer.status_code, answer.json()) == (400, {"error": sentence})
 
         async def endless() -> Any:
             while True:
@@ -868,6 +871,34 @@ def until(condition: Callable[[], bool]) -> None:
             return
         sleep(0.01)
     pytest.fail("it did not come to pass")
+
+
+def test_a_short_request_is_answered_before_twenty_long_ones(
+    service: Service, some: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every batch of the long ones takes until the short one is answered."""
+    answered, real = Event(), TranslationJob.run
+
+    def run(job: TranslationJob, items: Sequence[TokenizedText]) -> list[Translation]:
+        if job.glossary:
+            assert answered.wait(20)
+        return real(job, items)
+
+    monkeypatch.setattr(TranslationJob, "run", run)
+    texts = (some * 300)[:300]
+
+    async def work(client: httpx.AsyncClient) -> None:
+        bodies = [{"text": texts, "glossary": {f"term{number}": "x"}} for number in range(20)]
+        long = [asyncio.create_task(client.post("/v1/translate", json=body)) for body in bodies]
+        while service.batcher.queued_cost < 1000:
+            await asyncio.sleep(0.01)
+        answer = await client.post("/translate", json={"q": some[0], **PAIR})
+        assert answer.status_code == 200
+        assert not any(task.done() for task in long)
+        answered.set()
+        assert {(await task).status_code for task in long} == {200}
+
+    ask(service, work)
 
 
 def test_work_for_a_disconnected_client_is_dropped(service: Service, gate: Event, some: list[str]) -> None:

@@ -51,6 +51,7 @@ def serve(
     check_serve_extra("serving")
     from heedful.serve.api_keys import ApiKeys
     from heedful.serve.app import create_app
+    from heedful.serve.batcher import SHARED_LANES
     from heedful.serve.middleware import check_origin, own_hosts
     from heedful.serve.model_registry import ModelRegistry, locate_models
     from heedful.serve.monitoring import log_to_stderr
@@ -68,7 +69,7 @@ def serve(
     where, choice = parse_device(device), parse_engine(engine)
 
     def load(folder: Path) -> Translator:
-        return Translator.load(folder, where, choice)
+        return Translator.load(folder, where, choice, callers=SHARED_LANES)
 
     keep_freed_memory()
     share_freed_memory()

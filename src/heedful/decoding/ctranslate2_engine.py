@@ -39,8 +39,11 @@ class CTranslate2Engine:
 
     name: EngineName = "ctranslate2"
 
-    def __init__(self, folder: Path, workers: int = 0) -> None:
-        """Load it for this many workers of one thread each; 0: one per core, faster than one worker with all cores."""
+    def __init__(self, folder: Path, workers: int = 0, callers: int = 1) -> None:
+        """Load it for this many workers of one thread each; 0: one per core, faster than one worker with all cores.
+
+        If several `callers` use it at the same time, each gets as many workers, so that none waits for another.
+        """
         self.workers = workers or _count_cores()
         self._source, self._target = _read_vocabularies(folder)
         self._ids = {piece: number for number, piece in enumerate(self._target)}
@@ -62,7 +65,7 @@ class CTranslate2Engine:
         self.batch_tokens = _BATCH_TOKENS_INT8 if quantised else _BATCH_TOKENS
         self._patience = PATIENCE_INT8 if quantised else PATIENCE
         keep_freed_memory()
-        self._translator = _load(folder, "int8" if quantised else "float32", self.workers)
+        self._translator = _load(folder, "int8" if quantised else "float32", callers * self.workers)
 
     def share_threads(self, workers: int) -> AbstractContextManager[None]:
         """Do nothing: CTranslate2 has its own threads."""

@@ -1,11 +1,14 @@
 """Batch the work of concurrent requests.
 
 Each request submits a job and its items (sentences, mostly). Whenever a worker is free, it takes a batch of items of
-equal jobs, one item from each request in turn, and runs it in a thread. So a short request need not wait for all of a
-long one, and work for disconnected clients is dropped.
+equal jobs, one item from each request in turn, and runs it in a thread. Work for disconnected clients is dropped.
 
-Exclusive jobs, which need a model to themselves, are slow. They wait in a lane of their own, with one worker at most.
-If both lanes have work, the next turn goes to the lane that has used less of the workers' time.
+A short request never waits for a long one. Requests wait in three lanes, each with its own room and its own threads, so
+that the operating system shares the cores among them:
+
+- the short lane takes requests that cost at most a quarter of a batch;
+- the long lane takes all others;
+- the exclusive lane takes jobs that need a model to themselves, and has one worker.
 
 All of this happens in the event loop; only the work itself runs in threads. So nothing here needs a lock.
 """
@@ -15,11 +18,13 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import ceil, inf
 from time import monotonic
 from typing import Any, Protocol
 
+SHARED_LANES = 2  # whose workers use a model at the same time
+_SHORT = 4  # this part of a batch, at most, is a short request
 _LINGER = 0.004  # seconds that a batch waits for more items while other workers are busy
 _LINGERS = 10  # at most, as long as more items arrive: it takes that long to read 64 requests and answer as many
 _LONGEST_RETRY = 60.0  # seconds; the longest Retry-After
@@ -65,60 +70,22 @@ class _QueuedItem:
     result: "asyncio.Future[Any]"
 
 
-@dataclass(slots=True, eq=False)
-class _Lane:
-    """Jobs that wait, in the order of their turns, and the time that workers have spent on their lane."""
-
-    workers: int  # at most, at a time
-    jobs: "dict[PendingJob, None]" = field(default_factory=dict)
-    queued_cost: int = 0
-    running_cost: int = 0
-    busy: int = 0  # number of workers
-    speed: float | None = None  # cost per second of one worker; 0 after the first batch, which may load a model
-    spent: float = 0.0  # seconds of workers' time; raised when an idle lane gets work
-
-    @property
-    def ready(self) -> bool:
-        return bool(self.jobs) and self.busy < self.workers
-
-    @property
-    def budget(self) -> int:
-        return next(iter(self.jobs)).job.budget
-
-    @property
-    def share(self) -> int:
-        """The highest cost of the next batch: no worker gets more than its share of all work, so that none is idle."""
-        return min(self.budget, ceil((self.queued_cost + self.running_cost) / self.workers))
-
-    @property
-    def wait(self) -> float:
-        return min(_LONGEST_RETRY, self.estimate_seconds(self.queued_cost))
-
-    def estimate_seconds(self, cost: int) -> float:
-        return cost / (self.speed * self.workers) if self.speed else 1.0
-
-    def measure_speed(self, cost: int, seconds: float) -> None:
-        speed = 0.0 if self.speed is None else cost / max(seconds, 1e-6)
-        self.speed = 0.8 * self.speed + 0.2 * speed if self.speed else speed
-        self.spent += seconds
-
-
 class PendingJob:
     """The job of one request, waiting or running. Leaving the `with` block drops the items that have not started."""
 
-    def __init__(self, batcher: "Batcher", job: BatchJob, items: Sequence[JobItem]) -> None:
+    def __init__(self, lane: "_Lane", job: BatchJob, items: Sequence[JobItem]) -> None:
         self.job = job
         loop = asyncio.get_running_loop()
         self.queued = deque(_QueuedItem(item, loop.create_future()) for item in items)
         self._results = [queued.result for queued in self.queued]
         self.size = len(self._results)
-        self._batcher = batcher
+        self._lane = lane
 
     def __enter__(self) -> "PendingJob":
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._batcher.drop(self)
+        self._lane.drop(self)
         for result in self._results:
             if not result.cancel() and not result.cancelled():
                 result.exception()  # retrieve it, or asyncio would log it
@@ -132,25 +99,19 @@ class PendingJob:
 
 
 class Batcher:
-    """Workers, and the jobs that wait for them."""
+    """Three lanes: for short requests, for long ones, and for jobs that need a model to themselves."""
 
     def __init__(
         self, workers: int, room: int, seconds: float = inf, observe: Callable[[int, float], None] = lambda *_: None
     ) -> None:
-        """`room` bounds the total cost of what waits, `seconds` how long it may wait.
+        """In each lane, `room` bounds the total cost of what waits, and `seconds` how long it may wait.
 
         `observe` is called after each batch with its size and the seconds it took.
         """
-        self._room = room
-        self._seconds = seconds
-        self._observe = observe
-        self._shared, self._exclusive = _Lane(workers), _Lane(1)
-        self._lanes = (self._shared, self._exclusive)
-        self._spent = 0.0  # of the lane that had the last turn, before it
-        self._work_available = asyncio.Event()
-        self._forming = asyncio.Lock()  # one batch is put together at a time
-        self._threads = ThreadPoolExecutor(workers, thread_name_prefix="translate")
-        self._tasks: list[asyncio.Task[None]] = []
+        self._short = _Lane("short", workers, room, seconds, observe)
+        self._long = _Lane("long", workers, room, seconds, observe)
+        self._exclusive = _Lane("exclusive", 1, room, seconds, observe)
+        self._lanes = (self._short, self._long, self._exclusive)
         self._closing = False
 
     @property
@@ -165,56 +126,95 @@ class Batcher:
 
     def start(self) -> None:
         """Start the workers."""
-        self._tasks = [asyncio.create_task(self._work()) for _ in range(self._shared.workers)]
+        for lane in self._lanes:
+            lane.start()
 
     async def close(self) -> None:
         """Finish all accepted jobs, then stop the workers."""
         self._closing = True
-        while any(lane.jobs or lane.busy for lane in self._lanes):
+        await asyncio.gather(*(lane.close() for lane in self._lanes))
+
+    def submit(self, job: BatchJob, items: Sequence[JobItem]) -> PendingJob:
+        """Queue a job, to be used in a `with` block; raise `QueueFull` at once if there is no room."""
+        cost = sum(item.cost for item in items)
+        lane = self._exclusive if job.exclusive else self._short if _SHORT * cost <= job.budget else self._long
+        if self._closing:
+            raise QueueFull(lane.wait)
+        return lane.submit(job, items, cost)
+
+    def estimate_wait(self) -> float:
+        """Roughly the seconds until everything that waits now is done."""
+        return max(lane.wait for lane in self._lanes)
+
+
+class _Lane:
+    """Jobs that wait, in the order of their turns, and the workers that take batches of them."""
+
+    def __init__(
+        self, name: str, workers: int, room: int, seconds: float, observe: Callable[[int, float], None]
+    ) -> None:
+        self._workers = workers
+        self._room = room
+        self._seconds = seconds
+        self._observe = observe
+        self._jobs: dict[PendingJob, None] = {}
+        self.queued_cost = 0
+        self._running_cost = 0
+        self.busy = 0  # number of workers
+        self._speed: float | None = None  # cost per second of one worker; 0 after a first batch, as it may load a model
+        self._work_available = asyncio.Event()
+        self._forming = asyncio.Lock()  # one batch is put together at a time
+        self._threads = ThreadPoolExecutor(workers, thread_name_prefix=f"translate-{name}")
+        self._tasks: list[asyncio.Task[None]] = []
+
+    @property
+    def wait(self) -> float:
+        """Roughly the seconds until everything that waits now is done, but no more than a client should wait."""
+        return min(_LONGEST_RETRY, self._estimate_seconds(self.queued_cost))
+
+    def start(self) -> None:
+        self._tasks = [asyncio.create_task(self._work()) for _ in range(self._workers)]
+
+    async def close(self) -> None:
+        while self._jobs or self.busy:
             await asyncio.sleep(0.01)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._threads.shutdown()
 
-    def submit(self, job: BatchJob, items: Sequence[JobItem]) -> PendingJob:
-        """Queue a job, to be used in a `with` block; raise `QueueFull` at once if there is no room."""
-        pending, lane = PendingJob(self, job, items), self._lane_of(job)
-        if not items:
-            return pending
-        cost = sum(item.cost for item in items)
-        if self._closing or not self._has_room(lane, cost):
-            raise QueueFull(lane.wait)
-        if not lane.jobs:  # a lane cannot save up time that it did not need
-            lane.spent = max(lane.spent, self._spent)
-        lane.jobs[pending] = None
-        lane.queued_cost += cost
-        self._update_work_available()
+    def submit(self, job: BatchJob, items: Sequence[JobItem], cost: int) -> PendingJob:
+        pending = PendingJob(self, job, items)
+        if items:
+            if not self._has_room(cost):
+                raise QueueFull(self.wait)
+            self._jobs[pending] = None
+            self.queued_cost += cost
+            self._work_available.set()
         return pending
-
-    def estimate_wait(self) -> float:
-        """Roughly the seconds until everything that waits now is done."""
-        return max(lane.wait for lane in self._lanes)
 
     def drop(self, pending: PendingJob) -> None:
         """Remove a job from the queue; items that have started are finished."""
-        lane = self._lane_of(pending.job)
-        if pending in lane.jobs:
-            del lane.jobs[pending]
-            lane.queued_cost -= sum(queued.item.cost for queued in pending.queued)
-        self._update_work_available()
+        if pending in self._jobs:
+            del self._jobs[pending]
+            self.queued_cost -= sum(queued.item.cost for queued in pending.queued)
+            self._update_work_available()
 
-    def _lane_of(self, job: BatchJob) -> _Lane:
-        return self._exclusive if job.exclusive else self._shared
-
-    def _has_room(self, lane: _Lane, cost: int) -> bool:
+    def _has_room(self, cost: int) -> bool:
         """Whether the queue has room and time for this cost. An empty queue takes anything."""
         if self.queued_cost and self.queued_cost + cost > self._room:
             return False
-        return not lane.jobs or lane.estimate_seconds(lane.queued_cost + cost) <= self._seconds
+        return not self._jobs or self._estimate_seconds(self.queued_cost + cost) <= self._seconds
+
+    def _estimate_seconds(self, cost: int) -> float:
+        return cost / (self._speed * self._workers) if self._speed else 1.0
+
+    def _measure_speed(self, cost: int, seconds: float) -> None:
+        speed = 0.0 if self._speed is None else cost / max(seconds, 1e-6)
+        self._speed = 0.8 * self._speed + 0.2 * speed if self._speed else speed
 
     def _update_work_available(self) -> None:
-        if any(lane.ready for lane in self._lanes):
+        if self._jobs:
             self._work_available.set()
         else:
             self._work_available.clear()
@@ -223,19 +223,18 @@ class Batcher:
         loop = asyncio.get_running_loop()
         while True:
             job, batch = await self._next_batch()
-            lane, start, cost = self._lane_of(job), monotonic(), sum(queued.item.cost for queued in batch)
+            start, cost = monotonic(), sum(queued.item.cost for queued in batch)
             try:
                 values = [queued.item.value for queued in batch]
                 results = await loop.run_in_executor(self._threads, _run_batch, job, values)
                 seconds = monotonic() - start
-                lane.measure_speed(cost, seconds)
+                self._measure_speed(cost, seconds)
                 self._observe(len(batch), seconds)
                 for queued, result in zip(batch, results, strict=True):
                     _set_result(queued.result, result)
             finally:
-                lane.busy -= 1
-                lane.running_cost -= cost
-                self._update_work_available()
+                self.busy -= 1
+                self._running_cost -= cost
 
     async def _next_batch(self) -> tuple[BatchJob, list[_QueuedItem]]:
         """The next batch. A request to an idle server does not wait for others."""
@@ -243,36 +242,40 @@ class Batcher:
             while True:
                 await self._work_available.wait()
                 await self._linger()
-                if self._work_available.is_set():
-                    return self._take_batch(self._choose_lane())
+                if self._jobs:
+                    return self._take_batch()
 
     async def _linger(self) -> None:
         """Let a batch grow while other workers are busy: first to see whether more arrives, then until it is full."""
         for turn in range(_LINGERS):
             before = self.queued_cost
-            if not self.busy or not self._work_available.is_set():
+            if not self.busy or not self._jobs:
                 return
-            lane = self._choose_lane()
-            if lane.queued_cost >= (lane.share if turn else lane.budget):
+            if before >= (self._share if turn else self._budget):
                 return
             await asyncio.sleep(_LINGER)
             if self.queued_cost <= before:
                 return
 
-    def _choose_lane(self) -> _Lane:
-        """Of the lanes that are ready, the one that has used less time."""
-        return min((lane for lane in self._lanes if lane.ready), key=lambda lane: lane.spent)
+    @property
+    def _budget(self) -> int:
+        return next(iter(self._jobs)).job.budget
 
-    def _take_batch(self, lane: _Lane) -> tuple[BatchJob, list[_QueuedItem]]:
+    @property
+    def _share(self) -> int:
+        """The highest cost of the next batch: no worker gets more than its share of all work, so that none is idle."""
+        return min(self._budget, ceil((self.queued_cost + self._running_cost) / self._workers))
+
+    def _take_batch(self) -> tuple[BatchJob, list[_QueuedItem]]:
         """Take one item from each equal job in turn, again and again, until the batch is full.
 
         It is full when it has its worker's share of all work. While several requests wait, it takes no more items of a
         long one than the shortest has in total, so that the shortest is done with this batch.
         """
-        job = next(iter(lane.jobs)).job
-        turns = deque(pending for pending in lane.jobs if pending.job == job)
+        job = next(iter(self._jobs)).job
+        turns = deque(pending for pending in self._jobs if pending.job == job)
         rounds = min(pending.size for pending in turns) if len(turns) > 1 else None
-        most = lane.share
+        most = self._share
         batch: list[_QueuedItem] = []
         taken: dict[PendingJob, int] = {}
         cost = 0
@@ -288,13 +291,12 @@ class Batcher:
             if pending.queued:
                 turns.append(pending)
         for pending in taken:  # after its turn, a job goes to the end of the queue
-            del lane.jobs[pending]
+            del self._jobs[pending]
             if pending.queued:
-                lane.jobs[pending] = None
-        self._spent = max(self._spent, lane.spent)
-        lane.queued_cost -= cost
-        lane.running_cost += cost
-        lane.busy += 1
+                self._jobs[pending] = None
+        self.queued_cost -= cost
+        self._running_cost += cost
+        self.busy += 1
         self._update_work_available()
         return job, batch
 

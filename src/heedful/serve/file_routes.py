@@ -222,7 +222,7 @@ class FileJob:
     async def _translate(self, job: TranslationJob, sentences: Sequence[str]) -> list[TranslatedSentence]:
         service = self.desk.service
         items = await asyncio.to_thread(job.make_items, sentences)
-        service.check_items(items)
+        service.check_items(items, job.search.beam)
         while True:
             try:
                 pending = service.batcher.submit(job, items)

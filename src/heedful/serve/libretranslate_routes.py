@@ -134,7 +134,8 @@ async def _translate_by_source(
         )
         for source, group in groups.items()
     ]
-    service.check_items([item for work in works for item in (*work.plain, *work.mixed)])
+    beam = max((work.job.search.beam for work in works), default=1)
+    service.check_items([item for work in works for item in (*work.plain, *work.mixed)], beam)
     jobs = [part for work in works for part in ((work.job, work.plain), (await work.make_mixed_job(), work.mixed))]
     results: list[list[Translation]] = await service.run_jobs(request, jobs)
     for work in works:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from heedful.data.pairs import Pair
 from heedful.errors import ConfigError, HeedfulError
+from heedful.serve.batcher import SHARED_LANES
 from heedful.serve.http_errors import RequestError
 from heedful.storage.model_names import find_model
 from heedful.storage.run_folder import RunFolder
@@ -65,7 +66,11 @@ class ServedModel:
             raise RequestError(503, message, _RETRY)
 
     def can_align(self) -> bool:
-        """Whether the model can align words."""
+        """Whether the model can align words. The first call may take long, so call this in a thread."""
+        return self._can_align
+
+    @cached_property
+    def _can_align(self) -> bool:
         from heedful.translation.word_alignment import can_align
 
         with self.exclusive:
@@ -107,10 +112,10 @@ class ModelRegistry:
         }
 
     def share_engines(self) -> int:
-        """Prepare every engine for use by several threads, and return how many."""
+        """Prepare every engine for the workers of the batcher, and return how many each lane should have."""
         workers = max(model.translator.engine.workers for model in self.models)
         for model in self.models:
-            self._sharing.enter_context(model.translator.engine.share_threads(workers))
+            self._sharing.enter_context(model.translator.engine.share_threads(SHARED_LANES * workers))
         return workers
 
     def close(self) -> None:

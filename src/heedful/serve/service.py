@@ -33,7 +33,8 @@ class ServiceLimits:
     texts: int = 1000  # in a request
     characters: int = 50_000  # in a request
     sentences: int = 2000  # in a request
-    pieces: int = 1000  # tokens of a sentence
+    pieces: int = 500  # tokens of a sentence
+    rows: int = 4000  # tokens of a sentence times the beam; bounds the time of one sentence
     alternatives: int = 10
     file: int = 10 << 20  # bytes of a request with a file
     files: int = 8  # at once; all of them are in memory, many times larger than they arrived
@@ -97,14 +98,18 @@ class Service:
             if size > limit:
                 raise RequestError(400, f"Invalid request: request ({size}) exceeds text limit ({limit})")
 
-    def check_items(self, items: Sequence[JobItem]) -> None:
-        """Refuse too many sentences, or one that is too long."""
+    def check_items(self, items: Sequence[JobItem], beam: int = 1) -> None:
+        """Refuse too many sentences, or one that is too long for this beam."""
         if len(items) > self.limits.sentences:
             message = f"{len(items)} sentences, over the limit of {self.limits.sentences}"
             raise RequestError(400, f"Invalid request: {message}")
         longest = max((item.cost for item in items), default=0)
         if longest > self.limits.pieces:
-            message = f"a sentence has {longest} tokens, over the limit of {self.limits.pieces}"
+            message = f"a sentence has {longest} tokens, over the limit of {self.limits.pieces}; split it"
+            raise RequestError(400, f"Invalid request: {message}")
+        if longest * beam > self.limits.rows:
+            most = self.limits.rows // beam
+            message = f"a sentence has {longest} tokens, over the limit of {most} for a beam of {beam}; split it"
             raise RequestError(400, f"Invalid request: {message}")
 
     def submit(self, job: BatchJob, items: Sequence[JobItem]) -> PendingJob:

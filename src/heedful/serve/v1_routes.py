@@ -47,7 +47,7 @@ async def translate(
     job = _make_translation_job(_select_model(service, body), body)
     size = sum(map(len, texts))
     segmented, items = await run_in_thread_if_long(size, _segment, texts, job)
-    service.check_items(items)
+    service.check_items(items, job.search.beam)
     if body.prefix and len(items) != 1:
         message = f"a prefix is for one sentence, but the text has {len(items)}"
         raise RequestError(400, f"Invalid request: {message}")

@@ -63,7 +63,12 @@ def only_torch(engine: "TorchEngine") -> Engines:
 
 
 def load_engines(
-    run: RunFolder, device: Device, choice: EngineChoice, others: Sequence[RunFolder], notify: Callable[[str], None]
+    run: RunFolder,
+    device: Device,
+    choice: EngineChoice,
+    others: Sequence[RunFolder],
+    notify: Callable[[str], None],
+    callers: int = 1,
 ) -> Engines:
     """Choose an engine and load the model into it.
 
@@ -88,7 +93,7 @@ def load_engines(
 
     check_manifest(run.ctranslate2)
     on_limitation = _NotifyOnce(notify) if choice == "auto" else _refuse
-    return Engines(CTranslate2Engine(run.ctranslate2), load_torch, on_limitation)
+    return Engines(CTranslate2Engine(run.ctranslate2, callers=callers), load_torch, on_limitation)
 
 
 def load_torch_engine(run: RunFolder, device: "torch.device", others: Sequence[RunFolder] = ()) -> "TorchEngine":

@@ -64,13 +64,16 @@ class Translator:
         device: Device = "auto",
         engine: EngineChoice = "auto",
         others: Sequence[str | os.PathLike[str]] = (),
+        *,
+        callers: int = 1,
     ) -> "Translator":
         """Load a run folder, an exported one, or a built-in model by its name; with `others`, an ensemble.
 
-        Nothing in a folder is executed, and a damaged folder is an error.
+        Nothing in a folder is executed, and a damaged folder is an error. If several `callers` translate at the same
+        time, none waits for another.
         """
         first, *more = (RunFolder.open(find_model(one)) for one in (model, *others))
-        return cls.from_run(first, device, engine, more)
+        return cls.from_run(first, device, engine, more, callers=callers)
 
     @classmethod
     def from_run(
@@ -80,10 +83,11 @@ class Translator:
         engine: EngineChoice = "auto",
         others: Sequence[RunFolder] = (),
         notify: Callable[[str], None] = _ignore,
+        callers: int = 1,
     ) -> "Translator":
         """Like `load`, for folders that are already open; `notify` is called with the choice of the engine."""
         experiment = run.experiment()
-        engines = load_engines(run, device, engine, others, notify)
+        engines = load_engines(run, device, engine, others, notify, callers)
         return cls(engines, run.tokenizers(), experiment.search, find_task(experiment.task))
 
     @classmethod
