@@ -181,6 +181,26 @@ def test_the_endpoints_that_libretranslates_page_needs_at_the_start(service: Ser
     ask(service, work)
 
 
+def test_a_text_in_another_language_is_detected_with_no_confidence(trained: Path) -> None:
+    from heedful.storage.model_names import find_model
+
+    served = service_of(find_model("en-fr"), find_model("fr-en"))
+
+    async def work(client: httpx.AsyncClient) -> None:
+        async def confidence(text: str) -> dict[str, float]:
+            found = (await client.post("/detect", json={"q": text})).json()
+            return {each["language"]: each["confidence"] for each in found}
+
+        assert (await confidence("Where is the station?"))["en"] > 90
+        for text in ("Ich habe ihn noch nie gesehen.", "¿Cuánto cuesta este vestido?", "駅はどこですか。", "12"):
+            assert await confidence(text) == {"en": 0, "fr": 0}, text
+        assert 0 < max((await confidence("Taxi")).values()) <= 50
+        guessed = await client.post("/translate", json={"q": "Ich lese Bücher.", "source": "auto", "target": "fr"})
+        assert guessed.json()["detectedLanguage"]["confidence"] == 0
+
+    ask(served, work)
+
+
 def test_languages_are_detected(service: Service, trained: Path) -> None:
     lines = {code: toy.lines_of(trained / f"test.{code}") for code in ("en", "de")}
 

@@ -30,3 +30,50 @@ def test_a_language_without_a_sample_is_never_detected() -> None:
     assert detector.languages == ["x", "y"]
     assert detector.detect("baba")[0][0] == "x"
     assert sum(share for _, share in detector.detect("kika")) == pytest.approx(1)
+
+
+OTHERS = (
+    "¿Dónde está la estación?",
+    "¿Cuánto cuesta este vestido?",
+    "Buenos días, ¿cómo estás?",
+    "今日はとても暑いです。",
+    "コーヒーを一杯ください。",
+    "Я не понимаю, что ты говоришь.",
+    "Dzisiaj jest bardzo gorąco.",
+    "Bugün hava çok sıcak.",
+    "Jag förstår inte vad du säger.",
+)
+
+
+@pytest.mark.parametrize(("code", "texts"), [("en", ENGLISH), ("de", GERMAN), ("fr", FRENCH)])
+def test_a_sentence_is_recognised_in_its_own_language_only(code: str, texts: tuple[str, ...]) -> None:
+    detector = Detector(known_languages())
+    for text in texts:
+        assert detector.recognise(text, code) in ("sure", "guess"), text
+        assert {detector.recognise(text, other) for other in {"en", "de", "fr"} - {code}} == {"unknown"}, text
+    assert detector.recognise(" ".join(texts), code) == "sure"
+
+
+@pytest.mark.parametrize("text", OTHERS)
+def test_a_sentence_in_another_language_is_unknown(text: str) -> None:
+    detector = Detector(known_languages())
+    assert {detector.recognise(text, code) for code in detector.languages} == {"unknown"}
+
+
+def test_a_sentence_that_resembles_a_known_language_is_at_most_a_guess() -> None:
+    detector = Detector(known_languages())
+    assert detector.recognise("La casa de mi abuela es muy grande.", "fr") == "guess"
+
+
+def test_german_is_unknown_to_a_detector_without_it() -> None:
+    counts = known_languages()
+    del counts["de"]
+    detector = Detector(counts)
+    assert {detector.recognise(" ".join(GERMAN), code) for code in counts} == {"unknown"}
+
+
+def test_a_single_word_is_a_guess_and_no_word_is_unknown() -> None:
+    detector = Detector(known_languages())
+    assert detector.recognise("Taxi", detector.detect("Taxi")[0][0]) == "guess"
+    assert detector.recognise("123", "en") == "unknown"
+    assert detector.recognise("Taxi", "es") == "unknown"  # without a sample

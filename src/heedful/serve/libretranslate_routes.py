@@ -83,11 +83,10 @@ async def translate(
 async def detect(
     request: Request, service: ServiceDependency, body: Annotated[DetectRequest, Depends(Parameters(DetectRequest))]
 ) -> list[DetectedLanguage]:
-    """Detect which of the served languages a text is in."""
+    """Detect which of the served languages a text is in; the confidence is 0 if it seems to be in none of them."""
     service.admit(request, body.api_key)
     service.check_texts([body.q])
-    found = service.detector.detect(body.q) or [(next(iter(service.registry.targets)), 0.0)]
-    return [_make_detected(code, share) for code, share in found]
+    return _detect(service, body.q, list(service.registry.targets))
 
 
 @router.get("/languages", responses=describe_errors())
@@ -194,11 +193,7 @@ def detect_source(service: Service, texts: Sequence[str], target: str) -> Detect
     possible = [code for code, targets in service.registry.targets.items() if target in targets]
     if not possible:
         raise RequestError(400, f"{target[:_SHOWN]} is not supported")
-    text = "\n".join(texts)
-    shares = dict(service.detector.detect(text))
-    best = service.detector.detect(text, possible)
-    code = best[0][0] if best else possible[0]
-    return _make_detected(code, shares.get(code, 0.0))
+    return _detect(service, "\n".join(texts), possible)[0]
 
 
 def _detect_sources(service: Service, texts: Sequence[str], target: str) -> list[DetectedLanguage]:
@@ -207,16 +202,18 @@ def _detect_sources(service: Service, texts: Sequence[str], target: str) -> list
     if not possible:
         raise RequestError(400, f"{target[:_SHOWN]} is not supported")
 
-    def detect_best(text: str) -> DetectedLanguage:
-        code, share = next(iter(service.detector.detect(text, possible)), (possible[0], 0.0))
-        return _make_detected(code, share)
-
-    together = detect_best("\n".join(texts))
-    return [detect_best(text) if len(text) > _DETECTABLE else together for text in texts]
+    together = _detect(service, "\n".join(texts), possible)[0]
+    return [_detect(service, text, possible)[0] if len(text) > _DETECTABLE else together for text in texts]
 
 
-def _make_detected(code: str, share: float) -> DetectedLanguage:
-    return DetectedLanguage(confidence=round(100 * share, 1), language=code)
+def _detect(service: Service, text: str, possible: Sequence[str]) -> list[DetectedLanguage]:
+    """The possible languages, the likeliest first, and the confidence: 90 or more if sure, at most 50 for a guess."""
+    found = service.detector.detect(text, possible) or [(possible[0], 0.0)]
+    percent = {"sure": 100, "guess": 50, "unknown": 0}
+    return [
+        DetectedLanguage(language=code, confidence=round(percent[service.detector.recognise(text, code)] * share, 1))
+        for code, share in found
+    ]
 
 
 def find_model_between(service: Service, source: str, target: str) -> ServedModel:

@@ -135,7 +135,10 @@ class ModelRegistry:
                 _LOG.error("%s: keeping the old weights: %s", location.name, error, exc_info=unexpected)
 
     def learn_trigrams(self) -> dict[str, Mapping[str, int]]:
-        """Trigram counts of each language: of validation sentences, or the built-in table if a run has none."""
+        """Trigram counts of each language: of validation sentences, or the built-in table if a run has none.
+
+        Built-in languages that are not served are included, so that their texts are not taken for another language.
+        """
         from heedful.storage.run_folder import read_valid_pairs
 
         samples: dict[str, list[str]] = {code: [] for code in self.targets}
@@ -143,8 +146,8 @@ class ModelRegistry:
             pairs: Sequence[Pair] = read_valid_pairs(model.run) if (model.run.data / "valid.json").exists() else ()
             samples[model.source] += [pair.source for pair in pairs]
             samples[model.target] += [pair.target for pair in pairs]
-        table = known_languages()
-        return {code: count_trigrams(texts) if texts else table.get(code, {}) for code, texts in samples.items()}
+        own = {code: count_trigrams(texts) for code, texts in samples.items() if texts}
+        return {**known_languages(), **own}
 
 
 def locate_models(folders: Sequence[Path], languages: Sequence[str] = ()) -> list[ModelLocation]:

@@ -1,7 +1,7 @@
 """The names of languages, and a detector that recognises a few of them by letter trigrams.
 
 A library that knows a hundred languages takes longer to load than a sentence takes to translate. This detector knows
-only the languages that there are models for, and assigns any other text to the nearest of them.
+only a few languages, and can tell when a text is probably in none of them.
 """
 
 import json
@@ -9,13 +9,18 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from math import exp, log
 from pathlib import Path
+from typing import Literal
+
+Recognition = Literal["sure", "guess", "unknown"]
 
 _LONGEST = 2000  # characters to detect by
 _PRIOR = 0.5  # the count of a trigram that is in no table, relative to the rarest one in it
-# The lowest mean log-probability of the trigrams of a text in a language of the table. With it, 1 of 2000 English and
-# 2 of 2000 German sentences of Tatoeba are rejected, and 17 of 1412 French captions and short lines of news; 7 of 1500
-# Icelandic sentences are accepted. A short sentence in a similar language is often accepted.
-_LEAST, _SLACK = -8.2, 6.0
+# How far the mean log-probability of a text's n trigrams may be below the mean over the language: _SURE - _SHORT / n to
+# be sure of the language, _POSSIBLE + _SLACK / n^2 to guess it. Of 7014 English, German and French sentences (Tatoeba
+# and captions), 93.8 % are sure, 5.5 % guesses and 0.7 % unknown; of 192 short sentences in 16 other languages, 3 %,
+# 10 % and 87 %; of 3000 lines of Spanish software, 1 %, 6 % and 93 %.
+_SURE, _SHORT, _POSSIBLE, _SLACK = 0.95, 3.0, 1.25, 24.0
+_CLEAR = 0.9  # the probability of a language, compared to the other known ones, to be sure of it
 _TABLE = Path(__file__).with_name("trigrams.json")
 
 
@@ -29,6 +34,7 @@ class Detector:
         self._totals = {
             code: log(sum(count.values()) + self._prior[code] * kinds) for code, count in self._counts.items()
         }
+        self._means = {code: self._mean_log_prob(code) for code in self._counts}
 
     @property
     def languages(self) -> list[str]:
@@ -45,10 +51,24 @@ class Detector:
         total = sum(shares.values())
         return sorted(((code, share / total) for code, share in shares.items()), key=lambda both: -both[1])
 
-    def fits(self, text: str, code: str) -> bool:
-        """Whether the text can be in this language of the built-in table; a very short text can be in any."""
+    def recognise(self, text: str, code: str) -> Recognition:
+        """Whether a text is in this language, may be, or is in another, which need not be a known one."""
         seen = trigrams(text[:_LONGEST])
-        return self._log_prob(seen, code) >= _LEAST * len(seen) - _SLACK
+        if not seen or code not in self._counts:
+            return "unknown"
+        below = self._means[code] - self._log_prob(seen, code) / len(seen)
+        best, share = self.detect(text)[0]
+        if below > _POSSIBLE + _SLACK / len(seen) ** 2:
+            return "unknown"
+        if best != code:
+            return "unknown" if share >= _CLEAR else "guess"
+        return "sure" if share >= _CLEAR and below <= _SURE - _SHORT / len(seen) else "guess"
+
+    def _mean_log_prob(self, code: str) -> float:
+        """The mean over the trigrams of the language itself: its negative entropy."""
+        count, prior = self._counts[code], self._prior[code]
+        total = sum(count.values())
+        return sum(number / total * log(number + prior) for number in count.values()) - self._totals[code]
 
     def _log_prob(self, seen: Sequence[str], code: str) -> float:
         count, prior = self._counts[code], self._prior[code]

@@ -7,7 +7,6 @@ from heedful.errors import ConfigError, DataError, did_you_mean
 from heedful.text.languages import Detector, known_languages, language_name
 
 _DEFAULT_TARGET = "fr"  # for English texts: it has the most speakers of the languages here
-_CERTAIN = 0.9
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +50,15 @@ def _detect_language(text: str, known: Sequence[str]) -> tuple[str, str]:
     if not any(character.isalpha() for character in text):
         raise DataError("the text has no letters to detect its language by; name the language, such as --from en")
     detector = Detector(known_languages())
-    (best, share), *_ = detector.detect(text, known)
-    if not detector.fits(text, best):
+    best = detector.detect(text, known)[0][0]
+    recognition = detector.recognise(text, best)
+    if recognition == "unknown":
         languages = ", ".join(map(language_name, known))
         raise DataError(
             f"the text seems to be in none of the languages of the built-in models ({languages}); "
             "if it is in one of them, name it with --from"
         )
-    return best, "" if share >= _CERTAIN else ", which is not certain; name the language with --from"
+    return best, "" if recognition == "sure" else ", which is not certain; name the language with --from"
 
 
 def _choose_target(possible: Sequence[str], locale: str) -> tuple[str, str]:
