@@ -49,6 +49,18 @@ def test_the_split_changes_nothing_not_even_dropout(groups: tuple[list[int], ...
     assert_near(whole, split)
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+def test_dropout_warms_up_in_every_worker(workers: int) -> None:
+    groups = ([0, 4], [1], [2, 3])
+    constant = replace(CONFIG, dropout=0.2, attention_dropout=0.4 / 3, activation_dropout=0.2 / 3)  # two thirds
+    warming = Objective(0.1, seed=5, dropout_warmup=8)
+    found = []
+    for config, objective in ((CONFIG, warming), (constant, OBJECTIVE)):
+        model = fresh(config)
+        found.append(result(model, make_gradients(model, objective, workers)(update_of(*parts(*groups)), 5)))
+    assert_near(*found)
+
+
 def test_workers_give_the_same_bits_every_time() -> None:
     found = []
     for _ in range(2):

@@ -67,10 +67,11 @@ def test_a_run_stopped_at_any_step_ends_with_the_same_bits(
     assert state(tmp_path / "run") == state(whole)
 
 
-def test_a_run_with_muon_ends_with_the_same_bits(pairs: Path, tmp_path: Path) -> None:
-    by_muon = experiment(pairs, "train.optimizer=muon")
-    Drive(tmp_path / "whole").start(by_muon)
-    drive = Drive(tmp_path / "run").start(by_muon, until=5)
+@pytest.mark.parametrize("setting", ["train.optimizer=muon", "train.dropout_warmup=8", "model.positions=relative"])
+def test_a_run_with_other_parts_ends_with_the_same_bits(pairs: Path, tmp_path: Path, setting: str) -> None:
+    other = experiment(pairs, setting)
+    Drive(tmp_path / "whole").start(other)
+    drive = Drive(tmp_path / "run").start(other, until=5)
     drive.resume(until=7)
     drive.resume()
     assert_same(tmp_path / "run", tmp_path / "whole")

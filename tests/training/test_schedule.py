@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heedful.config import ScheduleKind, TrainConfig
-from heedful.training.schedule import learning_rate
+from heedful.training.schedule import dropout_share, learning_rate
 
 PAPER = TrainConfig()
 
@@ -91,3 +91,16 @@ def test_without_warm_up_the_rate_starts_at_the_peak(schedule: ScheduleKind) -> 
     first, second = (learning_rate(step, 512, config(schedule, warmup=0)) for step in (1, 2))
     assert first == pytest.approx(0.3 if schedule != "paper" else 0.3 * 512**-0.5)
     assert second <= first
+
+
+def test_dropout_rises_in_four_stairs_from_a_third() -> None:
+    shares = [dropout_share(step, 8) for step in range(1, 12)]
+    assert shares == pytest.approx([*(n / 6 for n in (2, 2, 3, 3, 4, 4, 5, 5)), 1, 1, 1])
+
+
+def test_without_a_warm_up_dropout_is_constant() -> None:
+    assert dropout_share(1, 0) == 1.0
+
+
+def test_a_warm_up_shorter_than_its_stairs_ends_on_time() -> None:
+    assert [dropout_share(step, 2) for step in (1, 2, 3)] == pytest.approx([1 / 3, 2 / 3, 1])

@@ -215,6 +215,7 @@ _LEAST = {
         "batch_tokens": 1,
         "accumulate": 1,
         "warmup_steps": 0,
+        "dropout_warmup": 0,
         "weight_decay": 0,
         "clip_norm": 0,
         "save_every": 1,

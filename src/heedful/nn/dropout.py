@@ -23,7 +23,8 @@ class Dropout(nn.Module):
 
     def __init__(self, p: float) -> None:
         super().__init__()
-        self.p = p
+        self.full = p
+        self.p = p  # now; see `set_dropout_share`
         self.site = 0  # which dropout of the model this is; see `number_sites`
 
     @property
@@ -43,6 +44,13 @@ class Dropout(nn.Module):
 
     if TYPE_CHECKING:
         __call__ = forward
+
+
+def set_dropout_share(model: nn.Module, share: float) -> None:
+    """Let every dropout of the model use this share of its full probability."""
+    for part in model.modules():
+        if isinstance(part, Dropout):
+            part.p = share * part.full
 
 
 def number_sites(model: nn.Module) -> None:

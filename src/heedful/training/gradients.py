@@ -11,10 +11,12 @@ from torch import Tensor
 from heedful.data.batch import Batch, Position
 from heedful.kernels.threads import divide_threads
 from heedful.models.seq2seq import AnySeq2Seq
+from heedful.nn.dropout import set_dropout_share
 from heedful.nn.loss import smoothed_loss
 from heedful.nn.noise import sentence_keys
 from heedful.process_memory import keep_freed_memory
 from heedful.training.precision import Precision
+from heedful.training.schedule import dropout_share
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +40,12 @@ class Objective:
     smoothing: float
     seed: int
     precision: Precision = field(default_factory=Precision)
+    dropout_warmup: int = 0
 
     def loss(self, model: AnySeq2Seq, batch: Batch, step: int, share: float) -> Tensor:
         """The summed loss of the batch times `share`."""
+        if self.dropout_warmup:
+            set_dropout_share(model, dropout_share(step, self.dropout_warmup))
         # Other devices have their own random generator; see `Dropout`.
         keys = sentence_keys(self.seed, step, batch.indices) if batch.indices.device.type == "cpu" else None
         with self.precision.cast():

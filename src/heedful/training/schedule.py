@@ -1,4 +1,4 @@
-"""The learning rate at each update (section 5.3), counted from 1."""
+"""The learning rate (section 5.3) and the dropout at each update, counted from 1."""
 
 import math
 from typing import assert_never
@@ -29,3 +29,13 @@ def learning_rate(step: int, d_model: int, config: TrainConfig) -> float:
             return config.learning_rate
         case _:
             assert_never(config.schedule)
+
+
+_FIRST_SHARE = 1 / 3
+_STAIRS = 4  # not at every update: on a GPU, each new probability compiles the layers again
+
+
+def dropout_share(step: int, warmup: int) -> float:
+    """The share of its full probability that dropout has at this update; it rises over the first `warmup` updates."""
+    stair = min(_STAIRS, _STAIRS * (step - 1) // warmup) if warmup else _STAIRS
+    return _FIRST_SHARE + (1.0 - _FIRST_SHARE) * stair / _STAIRS
