@@ -30,6 +30,7 @@ class Echo:
     name: EngineName = "ctranslate2"
     batch_tokens = 8
     workers = 3
+    is_instrumented = False
 
     def __init__(self, limitation: Callable[[int], str] = lambda length: "", looping: Sequence[str] = ()) -> None:
         self.limitation = limitation
@@ -97,6 +98,22 @@ def test_an_engine_chosen_by_name_refuses_what_it_cannot_do() -> None:
     engines = engines_of(Echo(lambda length: "too long" if length >= LONG else ""), Echo())
     with pytest.raises(ConfigError, match=r"^too long, which the ctranslate2 engine cannot do; use --engine torch$"):
         translate(engines)
+
+
+def test_only_torch_translates_while_its_model_is_recorded() -> None:
+    heard: list[str] = []
+    first, second = Echo(), Echo()
+    engines = engines_of(first, second, _NotifyOnce(heard.append))
+    assert engines.torch is second
+    second.is_instrumented = True
+    assert translate(engines) == [(text, text, False) for text in TEXTS]
+    assert (len(first.decoded), len(second.decoded)) == (0, 5)
+    assert heard == [
+        "attention is recorded or changed, which the ctranslate2 engine cannot do; the torch engine does it"
+    ]
+    second.is_instrumented = False
+    translate(engines)
+    assert (len(first.decoded), len(second.decoded)) == (5, 5)
 
 
 def test_looping_outputs_are_decoded_again_at_the_end() -> None:

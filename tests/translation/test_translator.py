@@ -10,6 +10,7 @@ import toy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from heedful.attention.record import record_attention
 from heedful.config import SearchConfig
 from heedful.data import stream
 from heedful.decoding.torch_engine import TorchEngine
@@ -143,6 +144,29 @@ def test_text_that_is_not_unicode_is_refused(translator: Translator) -> None:
 def test_a_missing_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FolderError, match=f"^no run folder {tmp_path}/x; make one with: heedful train --source"):
         Translator.load(str(tmp_path / "x"))
+
+
+# Looking inside
+
+
+def test_attention_is_recorded_while_an_exported_run_translates(trained: Path, tmp_path: Path) -> None:
+    pytest.importorskip("ctranslate2", reason="needs CTranslate2")
+    assert toy.run("export", trained / "run", tmp_path / "exported", "--to", "ctranslate2").code == 0
+    translator = Translator.load(tmp_path / "exported")
+    assert translator.engine.name == "ctranslate2"
+    text = " ".join(list(toy.dictionary())[:3])
+    with record_attention(translator.model) as record:
+        recorded = translator.translate([text])
+    assert record.weights("encoder", 0).shape == (1, 2, 4, 4)  # three words and EOS
+    calls = len(record.calls["cross", 0])
+    assert_equal(recorded, translator.translate([text]))
+    assert len(record.calls["cross", 0]) == calls  # CTranslate2 translates again
+    named = Translator.load(tmp_path / "exported", engine="ctranslate2")
+    with (
+        record_attention(named.model),
+        pytest.raises(ConfigError, match="attention is recorded or changed, which the ctranslate2 engine cannot do"),
+    ):
+        named.translate([text])
 
 
 # Streams

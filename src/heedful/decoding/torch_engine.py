@@ -36,6 +36,11 @@ class TorchEngine:
         """Small matrices do not keep several threads busy, so each thread has a batch of its own."""
         return count_workers(next(self.model.parameters()).device)
 
+    @property
+    def is_instrumented(self) -> bool:
+        """Whether attention weights of the model are recorded, or its heads gated."""
+        return any(attention.instrumented for layers in self.model.attentions.values() for attention in layers)
+
     def share_threads(self, workers: int) -> AbstractContextManager[None]:
         """A context in which each of this many threads has its share of PyTorch's threads."""
         return divide_threads(workers)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from heedful.config import Device, SearchConfig
 from heedful.decoding.engine import Engine, EngineName
-from heedful.decoding.token_constraints import UNCONSTRAINED
+from heedful.decoding.token_constraints import UNCONSTRAINED, TokenConstraints
 from heedful.errors import ConfigError
 from heedful.storage.files import check_manifest
 from heedful.storage.run_folder import RunFolder, require_compatible
@@ -47,9 +47,18 @@ class Engines:
         if others := [number for number, limitation in limitations.items() if limitation]:
             yield self._use_torch(limitations[others[0]]), others
 
+    def find_limitation(self, search: SearchConfig, constraints: TokenConstraints, length: int = 0) -> str:
+        """The reason why the preferred engine cannot do this search; empty if it can.
+
+        While the attention of the PyTorch model is recorded or changed, only that model can translate.
+        """
+        if self._torch is not None and self._torch is not self.preferred and self._torch.is_instrumented:
+            return "attention is recorded or changed"
+        return self.preferred.find_limitation(search, constraints, length)
+
     def choose(self, search: SearchConfig) -> Engine:
         """The engine for a search without constraints."""
-        limitation = self.preferred.find_limitation(search, UNCONSTRAINED)
+        limitation = self.find_limitation(search, UNCONSTRAINED)
         return self._use_torch(limitation) if limitation else self.preferred
 
     def _use_torch(self, limitation: str) -> "TorchEngine":
@@ -73,7 +82,6 @@ def load_engines(
     """Choose an engine and load the model into it.
 
     `notify` is called with the choice, and later with the reason whenever torch steps in.
-
 
     An engine that you choose by name does all translating itself, or refuses. Only inspection and alignment use torch.
     """

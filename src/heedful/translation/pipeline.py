@@ -149,7 +149,7 @@ class Pipeline:
     ) -> Iterator[dict[int, DecodedText]]:
         """Group these texts by engine and then by length, and decode several batches at once if the engine can."""
         limitations = {
-            number: self.engines.preferred.find_limitation(
+            number: self.engines.find_limitation(
                 options.search, encoded[number].constraints, len(encoded[number].source)
             )
             for number in numbers
