@@ -17,6 +17,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+import faults_exports
 import faults_files
 import faults_processes
 import faults_runs
@@ -41,6 +42,7 @@ GUARANTEES = {
     "checkpoints": Guarantee(faults_files.checkpoints, 600, "damaged checkpoints: skipped with a message"),
     "flips": Guarantee(faults_files.flips, 10_000, "flipped bits in a model folder: all noticed"),
     "hostile": Guarantee(faults_files.hostile, 5000, "hostile model folders: only our own errors, quickly"),
+    "exports": Guarantee(faults_exports.exports, 5000, "crafted CTranslate2 exports: no crash, only our own errors"),
     "data": Guarantee(faults_runs.data, 200, "data changed under a resumed run: refused by name"),
     "numbers": Guarantee(faults_runs.numbers, 60, "NaN and infinity in a batch: never in weights or on disk"),
 }

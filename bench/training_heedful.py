@@ -32,7 +32,8 @@ def heedful_step(folder: Path, shape: Shape, threads: int) -> Step:
     from heedful.data.batch import Batching, Position
     from heedful.device import use_threads
     from heedful.kernels.threads import count_workers
-    from heedful.models.build import Vocabulary, build_model
+    from heedful.models.build import build_model
+    from heedful.models.size import Vocabulary
     from heedful.training.gradients import Objective, make_gradients
     from heedful.training.loop import TrainingState, UpdateSplit, make_updates, training_steps
     from heedful.training.optimizer import make_optimizer

@@ -8,8 +8,8 @@ import torch
 from heedful.config import PRESETS, Experiment, ModelConfig, SearchConfig
 from heedful.config.presets import preset
 from heedful.errors import ConfigError
-from heedful.models.build import Vocabulary, build_model
-from heedful.models.size import match_size, model_size
+from heedful.models.build import build_model
+from heedful.models.size import Vocabulary, match_size, model_size
 from heedful.tasks import make_experiment
 
 # With one vocabulary of 37 000. By hand for the base model: an attention 4 x (512 x 512 + 512) = 1 050 624, a

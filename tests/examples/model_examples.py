@@ -10,8 +10,9 @@ from torch import Tensor, nn
 
 from heedful.config import Activation, ModelConfig, Norm, Positions, Sharing
 from heedful.data.batch import Batch, Position, pack
-from heedful.models.build import Vocabulary, build_model
+from heedful.models.build import build_model
 from heedful.models.seq2seq import AnySeq2Seq
+from heedful.models.size import Vocabulary
 from heedful.models.transformer import Transformer
 from heedful.training.gradients import Objective, SequentialGradients, Update
 

@@ -104,10 +104,14 @@ def test_a_file_that_is_not_an_export_is_refused(tmp_path: Path) -> None:
         with pytest.raises(FolderError, match=message):
             RunFolder.open(tmp_path / "out").model()
 
-    refused(b"\7" + content[1:], "model.bin is not a model in CTranslate2's format 6; export it again")
-    refused(content[:-100], "model.bin is not a model in CTranslate2's format 6; export it again")
-    refused(content.replace(b"layer_0/ffn/linear_0/bias", b"layer_0/ffn/linear_0/bia5"), "has no encoder/layer_0/ffn")
-    refused(content[:500], "holds 500 values, but experiment.toml describes")
+    not_a_model = "model.bin is not a model in CTranslate2's format 6"
+    refused(
+        b"\7" + content[1:], rf"{not_a_model} \(it is version 7 of 'TransformerSpec', revision 7\); export it again"
+    )
+    refused(content[:-100], rf"{not_a_model} \(it ends too early\); export it again")
+    renamed = content.replace(b"layer_0/ffn/linear_0/bias", b"layer_0/ffn/linear_0/bia5")
+    refused(renamed, "has an unknown variable decoder/layer_0/ffn/linear_0/bia5")
+    refused(content[:500], rf"{not_a_model} \(it ends too early\)")
 
 
 @pytest.mark.usefixtures("fast")

@@ -27,8 +27,9 @@ from model_examples import (
 from torch import Tensor, nn
 
 from heedful.config import Experiment, ModelConfig, TrainConfig
-from heedful.models.build import Vocabulary, build_model
+from heedful.models.build import build_model
 from heedful.models.kv_cache import KVCache
+from heedful.models.size import Vocabulary
 from heedful.models.transformer import Transformer
 from heedful.nn.dropout import Dropout
 from heedful.nn.positions import sinusoids

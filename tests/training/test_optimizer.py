@@ -6,7 +6,8 @@ from torch import Tensor, nn
 
 from heedful.config import Family, ModelConfig, Positions, TrainConfig
 from heedful.errors import FolderError
-from heedful.models.build import Vocabulary, build_model
+from heedful.models.build import build_model
+from heedful.models.size import Vocabulary
 from heedful.training.optimizer import (
     MovingAverage,
     load_optimizer,

@@ -13,6 +13,7 @@ from heedful.formats.ctranslate2 import Numbers, Pieces, export_ctranslate2
 from heedful.formats.huggingface import MarianCopy, export_huggingface
 from heedful.formats.onnx import OnnxCopy, export_onnx
 from heedful.formats.parity import ComparableModel, Proof, prove, samples
+from heedful.storage.ctranslate2_file import check_ctranslate2_model
 from heedful.storage.files import disk_errors, new_folder, write_atomically, write_manifest
 from heedful.storage.model_card import make_model_card
 from heedful.storage.model_names import find_model, is_built_in
@@ -75,9 +76,9 @@ def _to_ctranslate2(run: RunFolder, translator: Translator, out: Path, numbers: 
     with new_folder(out) as folder:
         with disk_errors(folder):
             export_ctranslate2(translator.model, _pieces(translator.tokenizers), folder, numbers, run.weights_id)
-        proof = _prove(run, translator, CTranslate2Engine(folder, workers=1), _TOLERANCE[numbers])
         write_manifest(folder, sorted(path.name for path in folder.iterdir()))
-    return proof
+        check_ctranslate2_model(folder, run.experiment().model, translator.tokenizers.vocabulary)
+        return _prove(run, translator, CTranslate2Engine(folder, workers=1), _TOLERANCE[numbers])
 
 
 def _to_huggingface(run: RunFolder, translator: Translator, folder: Path) -> Proof:

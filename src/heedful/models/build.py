@@ -1,23 +1,13 @@
 """Build the model that a configuration describes."""
 
-from dataclasses import dataclass
 from typing import assert_never
 
 from heedful.config import ModelConfig
 from heedful.models.convolutional import Convolutional
 from heedful.models.recurrent import Recurrent
 from heedful.models.seq2seq import AnySeq2Seq
+from heedful.models.size import Vocabulary
 from heedful.models.transformer import Transformer
-
-
-@dataclass(frozen=True, slots=True)
-class Vocabulary:
-    """The sizes and special ids of the tokenizers, as far as a model needs them."""
-
-    source: int
-    target: int
-    pad_id: int
-    eos_id: int
 
 
 def build_model(config: ModelConfig, vocabulary: Vocabulary) -> AnySeq2Seq:

@@ -11,6 +11,16 @@ _STEP = 8  # widths are multiples of this, where matrix products are fastest
 
 
 @dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """The sizes and special ids of the tokenizers, as far as a model needs them."""
+
+    source: int
+    target: int
+    pad_id: int
+    eos_id: int
+
+
+@dataclass(frozen=True, slots=True)
 class Size:
     """Numbers of parameters, by part."""
 

@@ -4,8 +4,6 @@ So every command works on a folder that holds nothing but the export. Rounded we
 the same numbers.
 """
 
-import math
-import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,10 +14,11 @@ from torch import Tensor
 from heedful.errors import FolderError
 from heedful.models.transformer import DecoderLayer, EncoderLayer, Transformer
 from heedful.nn.attention import CrossAttention, SelfAttention
+from heedful.storage.ctranslate2_file import KINDS, read_layout
+from heedful.storage.files import disk_errors
 from heedful.storage.head_padding import PaddedHeads, fit_heads, unpad_heads
 
-_VERSION = 6  # of CTranslate2's binary format
-_TYPES = (torch.float32, torch.int8, torch.int16, torch.int32, torch.float16, torch.bfloat16)  # by their numbers there
+_TYPES = {kind: getattr(torch, kind) for kind in KINDS}
 
 
 def read_ctranslate2_weights(path: Path, model: Transformer) -> dict[str, Tensor]:
@@ -133,58 +132,13 @@ def _norm(name: str, found: _Variables) -> Iterator[tuple[str, Tensor]]:
 
 
 def _read_variables(path: Path) -> dict[str, Tensor]:
-    """All variables of the file by name; nothing in it is executed, and every size is checked."""
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise FolderError(f"{path} cannot be read: {error.strerror}") from error
-    try:
-        return _Reader(content).variables()
-    except (struct.error, UnicodeDecodeError, IndexError, KeyError, ValueError) as error:
-        raise FolderError(f"{path} is not a model in CTranslate2's format {_VERSION}; export it again") from error
-
-
-class _Reader:
-    """Reads one value after another from the bytes of a file."""
-
-    def __init__(self, content: bytes) -> None:
-        self._content = content
-        self._at = 0
-
-    def variables(self) -> dict[str, Tensor]:
-        if self._number("I") != _VERSION:
-            raise ValueError("another version")
-        self._string()  # the kind of model
-        self._number("I")  # and its revision
-        found = dict(self._variable() for _ in range(self._number("I")))
-        for _ in range(self._number("I")):
-            alias = self._string()
-            name = self._string()
-            found[alias] = found[name]
-            if f"{name}_scale" in found:
-                found[f"{alias}_scale"] = found[f"{name}_scale"]
-        return found
-
-    def _variable(self) -> tuple[str, Tensor]:
-        name = self._string()
-        shape = [self._number("I") for _ in range(self._number("B"))]
-        kind = _TYPES[self._number("B")]
-        data = self._take(self._number("I"))
-        if len(data) != math.prod(shape) * kind.itemsize:
-            raise ValueError("the size of a variable is wrong")
-        # A copy, because a tensor that shares the bytes of the file could be written to.
-        return name, torch.frombuffer(bytearray(data), dtype=kind).view(shape) if data else torch.empty(shape)
-
-    def _string(self) -> str:
-        return bytes(self._take(self._number("H"))[:-1]).decode()  # it ends in a zero
-
-    def _number(self, form: str) -> int:
-        (number,) = struct.unpack(f"<{form}", self._take(struct.calcsize(f"<{form}")))
-        return int(number)
-
-    def _take(self, length: int) -> memoryview:
-        part = memoryview(self._content)[self._at : self._at + length]
-        if len(part) != length:
-            raise ValueError("the file ends too early")
-        self._at += length
-        return part
+    """All variables of the file by name."""
+    layout = read_layout(path)
+    with disk_errors(path), path.open("rb") as file:
+        tensors: dict[int, Tensor] = {}  # by their place; some variables have two names
+        for variable in layout.values():
+            if variable.start not in tensors and variable.size:
+                file.seek(variable.start)
+                content = bytearray(file.read(variable.size))
+                tensors[variable.start] = torch.frombuffer(content, dtype=_TYPES[variable.kind]).view(variable.shape)
+    return {name: tensors[variable.start] for name, variable in layout.items() if variable.size}

@@ -32,7 +32,8 @@ from safetensors import safe_open
 from heedful.config import Experiment, ModelConfig, SearchConfig, dump_experiment, load_recipe
 from heedful.data.pairs import Pair
 from heedful.errors import ConfigError, FolderError
-from heedful.models.size import model_size
+from heedful.models.size import Vocabulary, model_size
+from heedful.storage.ctranslate2_file import check_ctranslate2_model
 from heedful.storage.files import (
     DamagedError,
     check_manifest,
@@ -51,8 +52,8 @@ from heedful.text import Tokenizer
 if TYPE_CHECKING:  # code that needs no weights does not wait for PyTorch
     from torch import Tensor, nn
 
-    from heedful.models.build import Vocabulary
     from heedful.models.seq2seq import AnySeq2Seq
+    from heedful.models.size import Vocabulary
 
 FORMAT = 1
 _PARENT = "parent"
@@ -72,10 +73,8 @@ class Tokenizers:
         return self.source is self.target
 
     @property
-    def vocabulary(self) -> "Vocabulary":
+    def vocabulary(self) -> Vocabulary:
         """The sizes and special ids that a model is built with."""
-        from heedful.models.build import Vocabulary
-
         sizes = (self.source.vocabulary_size, self.target.vocabulary_size)
         return Vocabulary(*sizes, self.target.pad_id, self.target.eos_id)
 
@@ -196,11 +195,32 @@ class RunFolder:
             raise FolderError(f"{self.path}/experiment.toml does not fit this version of heedful: {error}") from error
 
     def tokenizers(self) -> Tokenizers:
+        """The tokenizers, whose sizes and special ids must be those of config.json."""
         if (joint := self.path / "tokenizer.json").exists():
             tokenizer = read_tokenizer(joint)
-            return Tokenizers(tokenizer, tokenizer)
-        source, target = (read_tokenizer(self.path / f"tokenizer.{side}.json") for side in ("source", "target"))
-        return Tokenizers(source, target)
+            found = Tokenizers(tokenizer, tokenizer)
+        else:
+            found = Tokenizers(*(read_tokenizer(self.path / f"tokenizer.{side}.json") for side in ("source", "target")))
+        if found.vocabulary != self._vocabulary():
+            raise FolderError(f"{self.path} has other tokenizers than its config.json says; restore both from a copy")
+        return found
+
+    def _vocabulary(self) -> Vocabulary:
+        """The sizes and special ids of the vocabularies by config.json."""
+        match read_json(self.path / "config.json"):
+            case {
+                "source_vocab_size": int(source),
+                "vocab_size": int(target),
+                "pad_token_id": int(pad_id),
+                "eos_token_id": int(eos_id),
+            } if 0 <= pad_id < target and 0 <= eos_id < target:
+                return Vocabulary(source, target, pad_id, eos_id)
+        raise FolderError(f"{self.path}/config.json is damaged: it does not describe the vocabularies")
+
+    def check_ctranslate2(self) -> None:
+        """Raise FolderError unless the CTranslate2 model is unchanged and is the one that this folder describes."""
+        check_manifest(self.ctranslate2, required=("model.bin", "config.json"))
+        check_ctranslate2_model(self.ctranslate2, self.experiment().model, self._vocabulary())
 
     def write_weights(self, weights: "Mapping[str, Tensor]", note: str) -> None:
         """Make these the folder's model, atomically; `note` says where they come from."""
@@ -233,10 +253,10 @@ class RunFolder:
         from heedful.models.transformer import Transformer
         from heedful.storage.ctranslate2_weights import read_ctranslate2_weights
 
-        check_manifest(self.ctranslate2)
+        self.check_ctranslate2()
         path = self.ctranslate2 / "model.bin"
         model = self._build_empty(path, path.stat().st_size)
-        if not isinstance(model, Transformer):
+        if not isinstance(model, Transformer):  # never, after the check; this is for the type checker
             raise FolderError(f"{path} is a Transformer, but experiment.toml describes a {type(model).__name__}")
         weights = read_ctranslate2_weights(path, model)
         fill_model(model.to_empty(device="cpu"), weights, str(path))
@@ -401,7 +421,7 @@ def _is_onnx(path: Path) -> bool:
     return any(path.glob("*.onnx"))
 
 
-def _check_size(config: ModelConfig, vocabulary: "Vocabulary", held: int, path: Path) -> None:
+def _check_size(config: ModelConfig, vocabulary: Vocabulary, held: int, path: Path) -> None:
     """Refuse to build a model far larger than its weights: it could take all the memory and time there is.
 
     Smaller differences are reported weight by weight when the model is filled.

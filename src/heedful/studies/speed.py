@@ -12,7 +12,8 @@ import torch
 from heedful.config import ModelConfig, TrainConfig
 from heedful.data.batch import Batch, Position
 from heedful.kernels.threads import divide_threads
-from heedful.models.build import Vocabulary, build_model
+from heedful.models.build import build_model
+from heedful.models.size import Vocabulary
 from heedful.process_memory import keep_freed_memory
 from heedful.training.gradients import Gradients, Objective, SequentialGradients, Update
 from heedful.training.loop import TrainingState, training_steps

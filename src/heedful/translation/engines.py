@@ -9,7 +9,6 @@ from heedful.config import Device, SearchConfig
 from heedful.decoding.engine import Engine, EngineName
 from heedful.decoding.token_constraints import UNCONSTRAINED, TokenConstraints
 from heedful.errors import ConfigError
-from heedful.storage.files import check_manifest
 from heedful.storage.run_folder import RunFolder, require_compatible
 
 if TYPE_CHECKING:  # other engines do not wait for PyTorch
@@ -99,7 +98,7 @@ def load_engines(
         return only_torch(load_torch())
     from heedful.decoding.ctranslate2_engine import CTranslate2Engine
 
-    check_manifest(run.ctranslate2)
+    run.check_ctranslate2()
     on_limitation = _NotifyOnce(notify) if choice == "auto" else _refuse
     return Engines(CTranslate2Engine(run.ctranslate2, callers=callers), load_torch, on_limitation)
 
