@@ -134,7 +134,7 @@ def heedful(job: Job, setting: Setting) -> Translate:
     translator = Translator.load(job.model, engine=cast("EngineChoice", setting["engine"]))
 
     def translate(texts: Sequence[str]) -> list[Translated]:
-        found = translator.translate(texts, beam=job.beam)
+        found = translator.translate(texts, beam=job.beam, split_sentences=False)
         return [Translated(one.text, len(one.alternatives[0].pieces) if one.alternatives else 0) for one in found]
 
     return translate

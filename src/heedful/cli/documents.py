@@ -107,6 +107,7 @@ def translate_document(
                 segmented.plain,
                 search=search,
                 constraints=constraints,
+                split_sentences=False,
                 done=lambda count: display.progress("translating", count, total),
             )
         )
@@ -115,6 +116,7 @@ def translate_document(
                 segmented.mixed,
                 search=search,
                 constraints=constraints,
+                split_sentences=False,
                 aligner=aligner,
                 done=lambda count: display.progress("translating", len(plain) + count, total),
             )

@@ -25,8 +25,9 @@ class LowConfidenceWarnings:
         for count, translation in enumerate(translations, 1):  # noqa: B007 (the last number is the total)
             yield translation
             unsure += translation.unsure
-            if translation.unsure and self._one_by_one:
-                self._display.say(f"low confidence: {' '.join(translation.text.split())}")
+            for sentence in (translation.sentences or (translation,)) if self._one_by_one else ():
+                if sentence.unsure:
+                    self._display.say(f"low confidence: {' '.join(sentence.text.split())}")
         if unsure and not self._one_by_one:
             self._display.say(f"low confidence in {unsure} of {count} translations; --json marks them as unsure")
 

@@ -60,7 +60,7 @@ FromOption = Annotated[str, typer.Option("--from", help="Language of the text, s
 ToOption = Annotated[str, typer.Option("--to", help="Language to translate into, such as de, if you name no model.")]
 InputOption = Annotated[
     Path | None,
-    typer.Option("--input", help="File to translate: one text a line, or a document such as .docx; - is stdin."),
+    typer.Option("--input", help="File to translate: text, or a document such as .docx; - is stdin."),
 ]
 OutputOption = Annotated[Path | None, typer.Option("--output", help="File to write to (default: standard output).")]
 NBestOption = Annotated[int, typer.Option(min=1, help="Number of translations of each text.")]
@@ -78,6 +78,10 @@ AlignmentsOption = Annotated[
 ]
 ConfidenceOption = Annotated[
     bool, typer.Option("--confidence", help="With --json: add the model's confidence in each word.")
+]
+NoSplitOption = Annotated[
+    bool,
+    typer.Option("--no-split", help="Translate each line as one unit, as for test sets, and not sentence by sentence."),
 ]
 DrawOption = Annotated[Path | None, typer.Option(help="For a parsing model: draw the tree to this file (.svg).")]
 
@@ -99,14 +103,15 @@ def translate(
     keep: KeepOption = None,
     alignments: AlignmentsOption = False,
     confidence: ConfidenceOption = False,
+    no_split: NoSplitOption = False,
     draw: DrawOption = None,
     as_json: JsonOption = False,
     device: DeviceOption = "auto",
     engine: EngineOption = "auto",
 ) -> None:
-    """Translate arguments, a file of lines, a document, or standard input.
+    """Translate arguments, a text file, a document, or standard input, sentence by sentence.
 
-    Low-confidence translations are flagged on standard error.
+    Line breaks and white space are kept. Low-confidence translations are flagged on standard error.
     """
     from heedful.storage.run_folder import RunFolder
 
@@ -115,8 +120,14 @@ def translate(
         raise ConfigError("give either texts or --input, not both")
     options = [*(settings or []), *_list_settings(method, seed)]
     if source and is_document(source):
-        lines_only = {"--n-best": n_best > 1, "--alignments": alignments, "--draw": draw, "--json": as_json}
-        refuse_line_options(source, {**lines_only, "--confidence": confidence, "--prefix": prefix})
+        lines_only: dict[str, object] = {
+            "--n-best": n_best > 1,
+            "--alignments": alignments,
+            "--draw": draw,
+            "--json": as_json,
+        }
+        lines_only |= {"--confidence": confidence, "--prefix": prefix, "--no-split": no_split}
+        refuse_line_options(source, lines_only)
         constraints = _make_constraints(glossary, keep, "")
         path = check_document_output(source, target)
         document = read_document_file(source)
@@ -150,6 +161,7 @@ def translate(
             aligner=aligner,
             constraints=constraints,
             confidence=confidence,
+            split_sentences=not no_split,
             done=lambda count: display.progress("translating", count, total),
         )
         if draw:
@@ -306,7 +318,9 @@ def _format(number: int, translation: "Translation", n_best: int, aligned: bool,
     if as_json:
         yield json.dumps({"index": number, **_fields(translation, aligned)}, ensure_ascii=False)
     elif n_best == 1:
-        yield one_line(translation.text) + _links(translation.alignment if aligned else None)
+        # Only an argument can have line breaks, and keeps them; a line stays a line.
+        text = translation.text if "\n" in translation.source and not aligned else one_line(translation.text)
+        yield text + _links(translation.alignment if aligned else None)
     else:
         for alternative in translation.alternatives:
             line = f"{number} ||| {one_line(alternative.text)} ||| {alternative.score:.4f}"
@@ -317,11 +331,14 @@ def _format(number: int, translation: "Translation", n_best: int, aligned: bool,
 
 def _fields(translation: "Translation", aligned: bool) -> dict[str, object]:
     """All fields of a translation; alignments and confidence only if they were requested."""
-    fields = dataclasses.asdict(translation) | {"unsure": translation.unsure}
+    fields = {field.name: getattr(translation, field.name) for field in dataclasses.fields(translation)}
+    fields["alternatives"] = [dataclasses.asdict(alternative) for alternative in translation.alternatives]
     for alternative in fields["alternatives"]:
         for key in ("alignment", "confidence"):
             if alternative[key] is None:  # not requested
                 del alternative[key]
+    fields["sentences"] = [_fields(sentence, aligned) for sentence in translation.sentences]
+    fields["unsure"] = translation.unsure
     return fields | {"alignment": translation.alignment} if aligned else fields
 
 

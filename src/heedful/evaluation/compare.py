@@ -125,6 +125,7 @@ def _translate(
     found = translator.translate_lines(
         sources,
         search=search,
+        split_sentences=False,
         done=lambda count: reporter.progress(f"translating with {name}", count, len(sources)),
     )
     return tuple(translation.text for translation in found)

@@ -84,6 +84,7 @@ def evaluate_translator(
     lines = translator.translate_lines(
         [question.source for question in questions],
         search=search,
+        split_sentences=False,
         done=lambda count: reporter.progress("translating", count, len(questions)),
     )
     outputs = tuple(line.text for line in lines)

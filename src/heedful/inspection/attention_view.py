@@ -53,7 +53,9 @@ class AttentionViewer:
         if text not in self._baselines:
             self._baselines.clear()
             with self.translator.switch_off_heads([]):
-                found = self.translator.translate([text], search=self.search, constraints=self.constraints)
+                found = self.translator.translate(
+                    [text], search=self.search, constraints=self.constraints, split_sentences=False
+                )
             self._baselines[text] = found[0].text
         return self._baselines[text]
 

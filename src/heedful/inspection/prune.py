@@ -184,13 +184,14 @@ def _race(
     outputs: list[list[str]] = [[] for _ in translators]
     seconds: list[list[float]] = [[] for _ in translators]
     for translator in translators:
-        translator.translate(sources[:8], search=search)  # warm up
+        translator.translate(sources[:8], search=search, split_sentences=False)  # warm up
     for start in range(0, len(sources), _TURN):
         turn = sources[start : start + _TURN]
         order = range(len(translators))
         for which in reversed(order) if start % (2 * _TURN) else order:
             began = perf_counter()
-            outputs[which] += [line.text for line in translators[which].translate(turn, search=search)]
+            found = translators[which].translate(turn, search=search, split_sentences=False)
+            outputs[which] += [line.text for line in found]
             seconds[which].append(perf_counter() - began)
         reporter.progress("translating before and after", start + len(turn), len(sources))
     return outputs, seconds

@@ -80,10 +80,8 @@ def show_small_language(plan: StudyPlan) -> Shown:
     experiment = load_experiment("figures", plan, _small_recipe(plan), "")
     lens = _lens(train_row(TableRow("heads", experiment), plan))
     held_out = pairs(_SIZES[2], _TEST_SEED, _CLAUSES)
-    right = [
-        made.text == pair.target
-        for made, pair in zip(lens.translator.translate([pair.source for pair in held_out]), held_out, strict=True)
-    ]
+    found = lens.translator.translate([pair.source for pair in held_out], split_sentences=False)
+    right = [made.text == pair.target for made, pair in zip(found, held_out, strict=True)]
     shares, chance = measure_right_words(lens.translator, held_out)
     table = Table(
         "Cross heads of a tiny Transformer",

@@ -34,6 +34,7 @@ _SPACED = frozenset("!.?…\u2024\u203c\u203d\u2047\u2048\u2049;:")  # these end
 # two word separators.
 _OWN_TERMINALS = {"el": "|;", "hy": "|:", "am": "|\u1361\u1361"}
 
+_LINE_BREAK = re.compile(r"[\n\r]")
 _LINE = re.compile(r"[^\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+")
 _CLOSERS = re.compile(
     r"[\"'”’“‘»«›‹)\]}」』】〉》〕｣）］]*+"
@@ -58,25 +59,38 @@ class Sentences:
 
     def __init__(self, text: str, language: str = "", longest: int = LONGEST) -> None:
         """Split `text`; `language` is a code such as "en" or "pt-BR", or empty if it is unknown."""
-        self._text = text
+        self.text = text
         self._language = _base_code(language)
         self.spans = [span for whole in _find_sentences(text, self._language) for span in _cut(text, *whole, longest)]
 
     @property
     def texts(self) -> list[str]:
         """The sentences to translate."""
-        return [self._text[start:end] for start, end in self.spans]
+        return [self.text[start:end] for start, end in self.spans]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the text is one sentence and nothing else."""
+        return self.spans == [(0, len(self.text))]
 
     def join(self, translations: Sequence[str], language: str = "") -> str:
-        """The text with its sentences replaced by these translations into `language`."""
+        """The text with its sentences replaced by these translations into `language`; each stays on one line."""
+        return self.place(translations, language)[0]
+
+    def place(self, translations: Sequence[str], language: str = "") -> tuple[str, list[tuple[int, int]]]:
+        """The text of `join`, and start and end of each translation in it."""
         parts: list[str] = []
-        last = 0
+        spans: list[tuple[int, int]] = []
+        last = position = 0
         for (start, end), translation in zip(self.spans, translations, strict=True):
-            gap = self._text[last:start]
-            parts.append(" " if parts and not gap and needs_space(self._language, language) else gap)
-            parts.append(translation)
+            gap = self.text[last:start]
+            gap = " " if parts and not gap and needs_space(self._language, language) else gap
+            parts += [gap, _LINE_BREAK.sub(" ", translation)]
+            position += len(gap)
+            spans.append((position, position + len(translation)))
+            position += len(translation)
             last = end
-        return "".join([*parts, self._text[last:]])
+        return "".join([*parts, self.text[last:]]), spans
 
 
 def needs_space(source: str, target: str) -> bool:

@@ -126,9 +126,9 @@ def compute_validation_score(model: AnySeq2Seq, prepared: Prepared, experiment: 
     greedy = replace(experiment.search, method="beam", beam=1, groups=1, guard=False)
     translator = Translator.from_model(model, prepared.tokenizers, greedy, task)
     asked = sample_evenly(task.make_questions(prepared.valid_pairs), _MOST_SCORED)
-    outputs = [output.text for output in translator.translate([question.source for question in asked])]
+    outputs = translator.translate([question.source for question in asked], split_sentences=False)
     references = [question.references for question in asked]
-    return task.quick_score(outputs, references, experiment.evaluate.tokenize)
+    return task.quick_score([output.text for output in outputs], references, experiment.evaluate.tokenize)
 
 
 def sample_evenly(several: Sequence[T], most: int) -> Sequence[T]:

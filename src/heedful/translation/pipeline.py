@@ -1,6 +1,6 @@
-"""From texts to translations: encode, group, decode, retry failures, restore the order."""
+"""From texts to translations: split, encode, group, decode, retry failures, restore the order, join."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import accumulate, chain, islice
@@ -17,9 +17,16 @@ from heedful.storage.run_folder import Tokenizers
 from heedful.tasks import Task
 from heedful.text import Tokenizer
 from heedful.text.constraints import Constraints, encode_term, find_word_boundaries
+from heedful.text.sentences import Sentences
 from heedful.text.trees import CLOSE, OPEN, is_label
 from heedful.translation.engines import Engines
-from heedful.translation.result import Alternative, Translation, WordConfidence, measure_word_confidence
+from heedful.translation.result import (
+    Alternative,
+    Translation,
+    WordConfidence,
+    join_sentences,
+    measure_word_confidence,
+)
 
 if TYPE_CHECKING:  # translating without alignments does not wait for PyTorch
     from heedful.attention.aligner import Aligner
@@ -38,6 +45,7 @@ class TranslationOptions:
     aligner: "Aligner | None" = None  # None: words are not aligned
     confidence: bool = False
     workers: int = 0  # threads that may decode at the same time; 0: as many as the engine supports
+    split_sentences: bool = False  # False: each text is decoded as a whole
 
     @property
     def rows(self) -> int:
@@ -56,6 +64,21 @@ class TokenizedText:
 
     text: str
     source: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class _SplitText:
+    """A text, and the units that are decoded: its sentences, or the whole text."""
+
+    units: "list[str | TokenizedText]"
+    sentences: Sentences | None = None  # None: the text itself is the only unit
+
+    def join(self, translations: Iterator[Translation], language: str) -> Translation:
+        """The translation of the text; takes those of its units from the iterator."""
+        if not self.sentences:
+            return next(translations)
+        parts = list(islice(translations, len(self.units)))
+        return join_sentences(self.sentences, parts, language)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,13 +105,29 @@ class DecodedText:
     redone: bool = False  # whether this is the result of a retry
 
 
+@dataclass(frozen=True, slots=True)
+class _Progress:
+    """Turns the number of decoded units of a window into the number of texts, and passes it on."""
+
+    done: Callable[[int], None]
+    before: int  # texts in earlier windows
+    texts: int
+    units: int
+
+    def __call__(self, decoded: int) -> None:
+        self.done(self.before + self.texts * decoded // self.units)
+
+
 class Pipeline:
     """Translates streams of texts in bounded memory; start reading at `translate`."""
 
-    def __init__(self, engines: Engines, tokenizers: Tokenizers, task: Task) -> None:
+    def __init__(
+        self, engines: Engines, tokenizers: Tokenizers, task: Task, languages: tuple[str, str] = ("", "")
+    ) -> None:
         self.engines = engines
         self._tokenizers = tokenizers
         self._task = task
+        self._source_language, self._target_language = languages
 
     def translate(
         self,
@@ -99,16 +138,33 @@ class Pipeline:
         """Each translation in the order of the texts, as soon as it is ready; `done` gets the number decoded."""
         before = 0
         for window in read_windows(texts):
-            encoded = self.encode(window, options, first=before + 1)
-            decoded: dict[int, DecodedText] = {}
-            position = 0  # the next translation to return
-            for batch in self._decode(encoded, options):
-                decoded |= batch
-                done(before + position + len(decoded))
-                while position in decoded:
-                    yield self.finish(encoded[position], decoded.pop(position))
-                    position += 1
+            split = [self._split(text, options) for text in window]
+            units = [unit for text in split for unit in text.units]
+            starts = set(accumulate((len(text.units) for text in split), initial=0))
+            encoded = self.encode(units, options, before + 1, starts)
+            translations = self._translate_units(encoded, options, _Progress(done, before, len(window), len(units)))
+            for text in split:
+                yield text.join(translations, self._target_language)
             before += len(window)
+
+    def _split(self, text: str | TokenizedText, options: TranslationOptions) -> _SplitText:
+        if not options.split_sentences or not self._task.translates or not isinstance(text, str) or not text.strip():
+            return _SplitText([text])
+        sentences = Sentences(text, self._source_language)
+        return _SplitText([text]) if sentences.is_whole else _SplitText(list(sentences.texts), sentences)
+
+    def _translate_units(
+        self, encoded: Sequence[EncodedText], options: TranslationOptions, done: Callable[[int], None]
+    ) -> Iterator[Translation]:
+        """Each unit in order, as soon as it is ready."""
+        decoded: dict[int, DecodedText] = {}
+        position = 0  # the next translation to return
+        for batch in self._decode(encoded, options):
+            decoded |= batch
+            done(position + len(decoded))
+            while position in decoded:
+                yield self.finish(encoded[position], decoded.pop(position))
+                position += 1
 
     def tokenize(self, texts: Sequence[str | TokenizedText]) -> list[TokenizedText]:
         """The source ids of each text; a text that is tokenized already is returned as it is."""
@@ -117,14 +173,26 @@ class Pipeline:
         return [TokenizedText(text, next(sources)) if isinstance(text, str) else text for text in texts]
 
     def encode(
-        self, texts: Sequence[str | TokenizedText], options: TranslationOptions, first: int = 1
+        self,
+        texts: Sequence[str | TokenizedText],
+        options: TranslationOptions,
+        first: int = 1,
+        starts: Container[int] | None = None,
     ) -> list[EncodedText]:
-        """The ids and constraints of each text; `first` is the number of the first text, for error messages."""
+        """The ids and constraints of each text; `first` is the number of the first text, for error messages.
+
+        `starts` are the positions of the units that begin a text, and so get the prefix; None: all do.
+        """
         tokenized = self.tokenize(texts)
         for number, text in enumerate(tokenized, first):
             if (pieces := len(text.source)) > _MAX_PIECES:
                 raise DataError(f"text {number} has {pieces} pieces, over {_MAX_PIECES}; split it into sentences")
-        return [EncodedText(text.text, text.source, options.encoder.encode(text.text)) for text in tokenized]
+        return [
+            EncodedText(
+                text.text, text.source, options.encoder.encode(text.text, prefix=starts is None or position in starts)
+            )
+            for position, text in enumerate(tokenized)
+        ]
 
     def _decode(self, encoded: Sequence[EncodedText], options: TranslationOptions) -> Iterator[dict[int, DecodedText]]:
         """All texts by number, batch by batch, in the order in which the batches are ready.
@@ -303,11 +371,11 @@ class ConstraintEncoder:
         # Encode all of them now, so that an impossible term is refused before any work is done.
         self._phrases = {term: self._encode_phrase(term) for term in constraints.glossary.values()}
 
-    def encode(self, text: str) -> TokenConstraints:
-        """The constraints on the translation of a text."""
+    def encode(self, text: str, *, prefix: bool = True) -> TokenConstraints:
+        """The constraints on the translation of a text; `prefix` says whether it has to begin with the prefix."""
         phrases = tuple(self._phrases[term] for term in self._constraints.find_terms(text))
         leaves = self._trees.encode(text.split()) if self._trees else None
-        return TokenConstraints(self._prefix, phrases, leaves)
+        return TokenConstraints(self._prefix if prefix else (), phrases, leaves)
 
     @cached_property
     def boundaries(self) -> WordBoundaries:

@@ -1,5 +1,7 @@
 """The result of a translation, and the model's confidence in it."""
 
+import re
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import exp, log
@@ -7,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from heedful.metrics.alignment import Link
 from heedful.text import Tokenizer
+from heedful.text.sentences import Sentences
 from heedful.text.words import words_of_ids
 
 if TYPE_CHECKING:
@@ -78,10 +81,13 @@ class Translation:
     source_pieces: tuple[str, ...]
     alternatives: tuple[Alternative, ...]
     redone: bool = False  # True: the first output looped or did not end, and this is the result of a retry
+    sentences: tuple["Translation", ...] = ()  # of a text that was split; empty if it was translated as one
 
     @property
     def unsure(self) -> bool:
-        """Whether you should check the best alternative."""
+        """Whether you should check the best alternative, or that of any sentence."""
+        if self.sentences:
+            return any(sentence.unsure for sentence in self.sentences)
         return bool(self.alternatives) and self.alternatives[0].unsure
 
     @property
@@ -93,6 +99,64 @@ class Translation:
     def alignment(self) -> tuple[Link, ...] | None:
         """The alignment of the best alternative; an empty text has no links."""
         return self.alternatives[0].alignment if self.alternatives else ()
+
+
+def join_sentences(sentences: Sentences, parts: Sequence[Translation], language: str) -> Translation:
+    """The translation of a text from those of its sentences, with all white space in its place.
+
+    Alternative n joins the nth alternatives of all sentences; its score and its log-probability are their sums.
+    """
+    ranks = range(max((len(part.alternatives) for part in parts), default=0))
+    alternatives = tuple(_join_alternatives(sentences, parts, rank, language) for rank in ranks)
+    return Translation(
+        source=sentences.text,
+        text=alternatives[0].text if alternatives else sentences.join(["" for _ in parts], language),
+        score=alternatives[0].score if alternatives else 0.0,
+        source_pieces=tuple(piece for part in parts for piece in part.source_pieces),
+        alternatives=alternatives,
+        redone=any(part.redone for part in parts),
+        sentences=tuple(parts) if len(parts) > 1 else (),
+    )
+
+
+def _join_alternatives(sentences: Sentences, parts: Sequence[Translation], rank: int, language: str) -> Alternative:
+    # A sentence with fewer alternatives repeats its last; one with nothing in it has none.
+    chosen = [part.alternatives[min(rank, len(part.alternatives) - 1)] if part.alternatives else None for part in parts]
+    joined, places = sentences.place([one.text if one else "" for one in chosen], language)
+    known = [one for one in chosen if one]
+    return Alternative(
+        text=joined,
+        score=sum(one.score for one in known),
+        log_prob=sum(one.log_prob for one in known),
+        pieces=tuple(piece for one in known for piece in one.pieces),
+        finished=all(one.finished for one in known),
+        alignment=_join_alignments(sentences, joined, places, chosen),
+        repeats=any(one.repeats for one in known),
+        confidence=None
+        if any(one.confidence is None for one in known)
+        else tuple(word for one in known for word in one.confidence or ()),
+    )
+
+
+def _join_alignments(
+    sentences: Sentences,
+    joined: str,
+    places: Sequence[tuple[int, int]],
+    chosen: Sequence[Alternative | None],
+) -> tuple[Link, ...] | None:
+    """The links of all sentences, by the numbers of words in the whole text and the whole translation."""
+    if any(one and one.alignment is None for one in chosen):
+        return None
+    before, after = _find_word_starts(sentences.text), _find_word_starts(joined)
+    links: list[Link] = []
+    for (source, _), (target, _), one in zip(sentences.spans, places, chosen, strict=True):
+        shifts = bisect_right(before, source) - 1, bisect_right(after, target) - 1
+        links += [(link[0] + shifts[0], link[1] + shifts[1]) for link in (one and one.alignment) or ()]
+    return tuple(links)
+
+
+def _find_word_starts(text: str) -> list[int]:
+    return [word.start() for word in re.finditer(r"\S+", text)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,13 +49,20 @@ class Translator:
     """
 
     def __init__(
-        self, engines: Engines, tokenizers: Tokenizers, search: SearchConfig, task: Task = TRANSLATION
+        self,
+        engines: Engines,
+        tokenizers: Tokenizers,
+        search: SearchConfig,
+        task: Task = TRANSLATION,
+        languages: tuple[str, str] = ("", ""),
     ) -> None:
+        """`languages` are the codes of source and target, by which texts are split into sentences and joined."""
         self.tokenizers = tokenizers
         self.search = search
         self.task = task
+        self._languages = languages
         self._trees = TreeConstraintEncoder(tokenizers.target) if task.searches_trees else None
-        self._pipeline = Pipeline(engines, tokenizers, task)
+        self._pipeline = Pipeline(engines, tokenizers, task, languages)
 
     @classmethod
     def load(
@@ -88,14 +95,16 @@ class Translator:
         """Like `load`, for folders that are already open; `notify` is called with the choice of the engine."""
         experiment = run.experiment()
         engines = load_engines(run, device, engine, others, notify, callers)
-        return cls(engines, run.tokenizers(), experiment.search, find_task(experiment.task))
+        languages = experiment.data.source_language, experiment.data.target_language
+        return cls(engines, run.tokenizers(), experiment.search, find_task(experiment.task), languages)
 
     @classmethod
     def on_device(cls, run: RunFolder, device: "torch.device") -> "Translator":
         """Load the torch engine on exactly this device."""
         experiment = run.experiment()
         engines = only_torch(load_torch_engine(run, device))
-        return cls(engines, run.tokenizers(), experiment.search, find_task(experiment.task))
+        languages = experiment.data.source_language, experiment.data.target_language
+        return cls(engines, run.tokenizers(), experiment.search, find_task(experiment.task), languages)
 
     @classmethod
     def from_model(
@@ -127,8 +136,13 @@ class Translator:
         constraints: Constraints | None = None,
         confidence: bool = False,
         workers: int = 0,
+        split_sentences: bool = True,
     ) -> list[Translation]:
         """Translate each text; the result does not depend on which texts are translated together.
+
+        A text may have many sentences and paragraphs: each sentence is translated for itself, and all white space stays
+        where it was. With `split_sentences=False`, each text is one unit, as in test sets, and so is every text of a
+        task other than translation.
 
         `search` replaces the model's own search; `beam` changes only its width. With an aligner, words are linked to
         the source words that they come from; `translation.word_alignment.find_aligner` finds the best one of a run.
@@ -139,7 +153,8 @@ class Translator:
         _require_several(texts)
         search = search or self.search
         search = search if beam is None else replace(search, beam=beam)
-        options = TranslationOptions(search, n_best, self._encoder(constraints), aligner, confidence, workers)
+        encoder = self._encoder(constraints)
+        options = TranslationOptions(search, n_best, encoder, aligner, confidence, workers, split_sentences)
         return list(self._pipeline.translate(texts, options, _ignore))
 
     def translate_lines(
@@ -151,14 +166,22 @@ class Translator:
         aligner: "Aligner | None" = None,
         constraints: Constraints | None = None,
         confidence: bool = False,
+        split_sentences: bool = True,
         done: Callable[[int], None] = _ignore,
     ) -> Iterator[Translation]:
         """Translate a stream in its order and in bounded memory; `done` is called with the number decoded so far.
 
-        Texts of an `TextStream` stream are translated as they arrive, without waiting for more.
+        Texts of a `TextStream` are translated as they arrive, without waiting for more.
         """
         _require_several(texts)
-        options = TranslationOptions(search or self.search, n_best, self._encoder(constraints), aligner, confidence)
+        options = TranslationOptions(
+            search or self.search,
+            n_best,
+            self._encoder(constraints),
+            aligner,
+            confidence,
+            split_sentences=split_sentences,
+        )
         yield from self._pipeline.translate(texts, options, done)
 
     def inspect(
@@ -218,7 +241,7 @@ class Translator:
         from heedful.attention.pruning import switch_off_heads
 
         pipeline = self._pipeline
-        self._pipeline = Pipeline(only_torch(pipeline.engines.torch), self.tokenizers, self.task)
+        self._pipeline = Pipeline(only_torch(pipeline.engines.torch), self.tokenizers, self.task, self._languages)
         try:
             with switch_off_heads(self.model, find_heads(self.model, names)):
                 yield
