@@ -1,6 +1,7 @@
 """Constrained search: outputs contain their required phrases, and are the best that do."""
 
 import itertools
+from itertools import product
 
 import pytest
 import torch
@@ -125,7 +126,7 @@ def test_a_sentence_alone_has_the_same_hypotheses_as_among_others(
         assert [together[number]] == alone
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=200)
 @given(parts=st.lists(phrases, min_size=1, max_size=3), said=st.lists(st.sampled_from(WORDS), max_size=8))
 def test_an_automaton_knows_which_phrases_are_met_and_how_to_meet_the_rest(
     parts: list[PhraseParts], said: list[int]
@@ -134,8 +135,7 @@ def test_an_automaton_knows_which_phrases_are_met_and_how_to_meet_the_rest(
     automaton, place = PhraseAutomaton(asked, BOUNDARIES), BEGINNING
     for token in said:
         place = automaton.advance(place, token)
-    if automaton.remaining(place) == 0:
-        assert all(has(tuple(said), phrase, BOUNDARIES) for phrase in asked)
+    assert (automaton.remaining(place) == 0) == all(has(tuple(said), phrase, BOUNDARIES) for phrase in asked)
     while left := automaton.remaining(place):
         best = min(
             automaton.continuations(place), key=lambda token: automaton.remaining(automaton.advance(place, token))
@@ -198,6 +198,30 @@ def test_a_phrase_inside_a_longer_word_does_not_count() -> None:
         return automaton.remaining(place)
 
     assert [left(), left(3), left(3, 4), left(3, 4, 7), left(3, 4, 6), left(3, 4, 6, 7)] == [2, 1, 0, 2, 0, 0]
+
+
+@pytest.mark.parametrize(
+    "several",
+    [
+        [Phrase((6, 3, 6))],
+        [Phrase((6, 3, 6, 3, 6))],
+        [Phrase((6, 6, 3))],
+        [Phrase((4, 6), close=(3, 6))],
+        [Phrase((6, 5), close=(3, 5))],
+        [Phrase((6, 3, 6)), Phrase((3, 6, 4, 6)[1:])],
+        [Phrase((6, 3, 6)), Phrase((6, 3))],
+    ],
+)
+def test_phrases_that_overlap_themselves_or_others_are_found_in_every_output(several: list[Phrase]) -> None:
+    boundaries = WordBoundaries(opens=frozenset({5}), glues=frozenset({3}))
+    automaton = PhraseAutomaton(several, boundaries)
+    states: dict[tuple[int, ...], int] = {(): BEGINNING}
+    for length in range(1, 8):
+        for said in product((3, 4, 5, 6), repeat=length):
+            states[said] = automaton.advance(states[said[:-1]], said[-1])
+            expected = all(has(said, phrase, boundaries) for phrase in several)
+            assert (automaton.remaining(states[said]) == 0) == expected, said
+    assert len(automaton._states) < 60
 
 
 def test_a_phrase_without_its_space_counts_only_where_a_word_may_begin() -> None:

@@ -99,31 +99,24 @@ class PhraseAutomaton:
             number = self._numbers[state] = len(self._states)
             self._states.append(state)
             self._remaining.append(self._count_remaining(state))
-            next_ones = (self._spellings[spelling].tokens[written] for spelling, written in self._in_progress(state))
-            self._continuations.append(tuple(sorted(set(next_ones))))
+            missing = self._in_progress(state, state.met | state.ended)
+            self._continuations.append(tuple(sorted({self._spellings[n].tokens[written] for n, written in missing})))
         return number
 
-    def _in_progress(self, state: _State) -> set[tuple[int, int]]:
-        """The spellings that the next token may continue or begin."""
-        fresh = {
-            (number, 0)
-            for number, spelling in enumerate(self._spellings)
-            if spelling.phrase not in state.met | state.ended and (state.open or not spelling.close)
-        }
-        return fresh | state.begun
+    def _in_progress(self, state: _State, met: frozenset[int]) -> set[tuple[int, int]]:
+        """The spellings of phrases that are not met which the next token may continue or begin."""
+        fresh = {(n, 0) for n, spelling in enumerate(self._spellings) if state.open or not spelling.close}
+        return {(n, written) for n, written in fresh | state.begun if self._spellings[n].phrase not in met}
 
     def _after(self, number: int, token: int) -> _State:
         state, spellings = self._states[number], self._spellings
         met = state.met if token in self._boundaries.glues else state.met | state.ended
         advanced = {
-            (n, written + 1) for n, written in self._in_progress(state) if spellings[n].tokens[written] == token
+            (n, written + 1) for n, written in self._in_progress(state, met) if spellings[n].tokens[written] == token
         }
-        ended = {spellings[n].phrase for n, written in advanced if written == len(spellings[n].tokens)} - met
-        begun = {
-            (n, written)
-            for n, written in advanced
-            if written < len(spellings[n].tokens) and spellings[n].phrase not in met | ended
-        }
+        ended = {spellings[n].phrase for n, written in advanced if written == len(spellings[n].tokens)}
+        # A phrase that has ended may overlap itself: if the next token extends its last word, a second copy counts.
+        begun = {(n, written) for n, written in advanced if written < len(spellings[n].tokens)}
         return _State(met, frozenset(ended), frozenset(begun), token in self._boundaries.opens)
 
     def _count_remaining(self, state: _State) -> int:
@@ -138,7 +131,7 @@ class PhraseAutomaton:
         written_of = [
             sizes[spelling.phrase] - (len(spelling.tokens) - written)
             for spelling, written in ((self._spellings[number], written) for number, written in state.begun)
-            if free or spelling.tokens[written] not in glues
+            if spelling.phrase not in met and (free or spelling.tokens[written] not in glues)
         ]
         whole = sum(size for phrase, size in enumerate(sizes) if phrase not in met)
         return whole - max(written_of, default=0) if written_of and max(written_of) > 0 else whole
