@@ -7,7 +7,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from search_examples import EOS, PAD, SYMBOLS, Table, log_prob_of, random_table
+from search_examples import EOS, PAD, SYMBOLS, Clock, Table, by_position, log_prob_of, random_table, table_of
 
 from heedful.config.experiment import SearchConfig
 from heedful.decoding.beam import beam_search
@@ -230,6 +230,18 @@ def test_a_phrase_without_its_space_counts_only_where_a_word_may_begin() -> None
     assert automaton.remaining(place) == 0
     assert automaton.remaining(automaton.advance(automaton.advance(BEGINNING, 6), 7)) == 2
     assert automaton.remaining(automaton.advance(automaton.advance(BEGINNING, 5), 7)) == 0
+
+
+def test_an_output_with_its_phrases_may_end_too_early_if_nothing_else_fits() -> None:
+    # Only 7 and 8 are likely after the phrase, but they would extend its word, and there is no room for another.
+    table = table_of({5: 1.0}, {7: 0.5, 8: 0.4, EOS: 0.1}, {7: 1.0}, vocabulary=9)
+    config, required = SearchConfig(beam=1, min_length=3), TokenConstraints((), (Phrase((5,)),))
+    [[best]] = run_search(
+        *(by_position(table), Clock(0), SYMBOLS, torch.tensor([3]), config, [[1]]),
+        constraints=[required],
+        boundaries=BOUNDARIES,
+    )
+    assert best.tokens == (5, EOS)
 
 
 @pytest.mark.parametrize("method", ["sample", "mbr"])

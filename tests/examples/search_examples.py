@@ -49,7 +49,7 @@ def random_table(seed: int, vocabulary: int, spread: float = 2.0) -> Table:
 
 
 def table_of(*steps: dict[int, float], vocabulary: int = 6) -> Table:
-    """The same probabilities by position whatever was said; what isn't named has none."""
+    """The same probabilities at each position, whatever the output; tokens that are not named have none."""
     logits = torch.full((len(steps), vocabulary), NEVER)
     for position, probabilities in enumerate(steps):
         for token, probability in probabilities.items():
@@ -59,7 +59,7 @@ def table_of(*steps: dict[int, float], vocabulary: int = 6) -> Table:
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """A state that knows only how many steps there were."""
+    """A state that only counts steps."""
 
     steps: int
 
@@ -78,7 +78,7 @@ def by_position(table: Table) -> Callable[[Tensor, Clock], tuple[Tensor, Clock]]
 def log_prob_of(table: Table, sentence: int, tokens: tuple[int, ...], ngram: int = 0) -> float:
     """Fold one sequence through the step function, with all probability counted, in float64.
 
-    Where n-grams of this size may not come twice, what would repeat one has none.
+    If n-grams of this size may not occur twice, tokens that would repeat one have no probability.
     """
     state, total = table.start([sentence]), 0.0
     for place, token in enumerate(tokens):

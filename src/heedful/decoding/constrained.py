@@ -233,8 +233,7 @@ def _list_continuations(
     for number, (sentence, row) in enumerate(rows):
         if length > len(sentence.prefix):
             required += [(number, token) for token in sentence.automaton.continuations(row.progress)]
-            if length > config.min_length or length == sentence.max_length:
-                required.append((number, eos))
+            required.append((number, eos))
     more: list[dict[int, float]] = [{} for _ in rows]
     if required:
         numbers, tokens = zip(*required, strict=True)
@@ -257,17 +256,21 @@ def _select(sentence: _SentenceSearch, found: list[_Row], eos: int, config: Sear
     found.sort(key=lambda row: -row.log_prob)
     remaining = sentence.automaton.remaining
     unfinished = []
+    too_short: list[Hypothesis] = []
     for row in found:
         length = len(row.tokens)
         score = row.log_prob / length_penalty(float(length), config.alpha, config.penalty)
         if row.tokens[-1] == eos:
             if remaining(row.progress) == 0:
-                sentence.finished.append(Hypothesis(row.tokens, row.log_prob, score))
+                long_enough = length > config.min_length or length == sentence.max_length
+                (sentence.finished if long_enough else too_short).append(Hypothesis(row.tokens, row.log_prob, score))
         elif length == sentence.max_length:
             if remaining(row.progress) == 0:
                 sentence.cut_off.append(Hypothesis(row.tokens, row.log_prob, score, finished=False))
         elif length <= len(sentence.prefix) or length + remaining(row.progress) < sentence.max_length:
             unfinished.append(row)
+    if not (unfinished or sentence.finished or sentence.cut_off):
+        sentence.finished = too_short  # nothing else is allowed, and an output that is too short is better than none
     for several in (sentence.finished, sentence.cut_off):
         several.sort(key=lambda hypothesis: -hypothesis.score)
         del several[n_best:]
