@@ -263,6 +263,31 @@ def test_files_of_other_kinds_are_refused_by_name(trained: Path, tmp_path: Path)
     assert (ran.code, "it is not a text file" in ran.err, "iconv" in ran.err) == (2, True, False)
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "kind"),
+    [
+        ("memory", b"<tmx/>\n", "XML or HTML"),
+        ("memory.en", b'<?xml version="1.0"?>\n<tmx version="1.4"><body/></tmx>\n', "XML or HTML"),
+        ("strings.en", b'{"title": "Save the file"}\n', "JSON"),
+        ("letter.en", b"PK\x03\x04...", "a ZIP archive"),
+        ("paper.en", b"%PDF-1.7\n", "a PDF file"),
+    ],
+)
+def test_files_of_other_kinds_are_refused_by_content(
+    trained: Path, tmp_path: Path, name: str, content: bytes, kind: str
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    ran = toy.run("translate", trained / "run", "--input", tmp_path / name, "--output", tmp_path / "out")
+    assert (ran.code, ran.out) == (2, "")
+    assert f"{name} looks like {kind}, and would break if it were translated line by line; supported: .txt" in ran.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_xml_from_standard_input_is_refused(trained: Path) -> None:
+    ran = toy.run("translate", trained / "run", stdin=b'\n<?xml version="1.0"?>\n<tmx/>\n')
+    assert (ran.code, "standard input looks like XML" in ran.err) == (2, True)
+
+
 # No room
 
 

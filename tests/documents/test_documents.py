@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 for needed in ("lxml", "polib", "markdown_it"):
     pytest.importorskip(needed, reason="needs heedful[documents]")
 
-from heedful.documents import read_document, safe_parsing
+from heedful.documents import find_structure, read_document, safe_parsing
 from heedful.documents.document import InlineRun
 from heedful.documents.markup_transfer import RunSpan, transfer_markup
 from heedful.documents.segmentation import SegmentedDocument, TranslatedSentence
@@ -561,3 +561,43 @@ def test_any_text_is_read_or_refused(end: str, parts: list[str]) -> None:
             translated(f"a{end}", "".join(parts), how)
         except DataError as error:
             assert str(error)
+
+
+# Files of unknown types
+
+
+@pytest.mark.parametrize(
+    ("content", "kind"),
+    [
+        (b"<tmx/>", "XML or HTML"),
+        (b"\xef\xbb\xbf <?xml version='1.0'?>", "XML or HTML"),
+        (b"<!doctype html><p>a", "XML or HTML"),
+        (b"<ts version='2'>\n<b>a</b>\n</ts>\n", "XML or HTML"),
+        (b'{"a": 1}', "JSON"),
+        (b'[{"a":\n"b"}]', "JSON"),
+        (b'["a", "b"]', "JSON"),
+        (b'{"a": "b"}\n{"a": "c"}\n', "JSON"),
+        (b'{\n  "a": [' + b'"x", ' * 9 + b"...\n}", "JSON"),
+        (b"\x89PNG\r\n", "a picture"),
+    ],
+)
+def test_structured_files_are_recognised_by_content(content: bytes, kind: str) -> None:
+    assert find_structure(content) == kind
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"<i>One</i> line.\nAnother one.",
+        b"<3 you all",
+        b"[1] A note.\n[2] Another.",
+        b"[1]\nTwo",
+        b"{count} files are new.",
+        b"{not json}",
+        b"A < B > C",
+        b"<unclosed> text",
+    ],
+)
+def test_text_with_brackets_is_text(content: bytes) -> None:
+    assert find_structure(content) == ""

@@ -1,6 +1,9 @@
 """Documents in `heedful translate`: the translation keeps their structure."""
 
-from collections.abc import Iterator, Mapping
+import gzip
+import os
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,9 +23,28 @@ if TYPE_CHECKING:
 
 _DETECTION_PASSAGES = 50  # passages to detect the language by
 _MAX_BYTES = 50 << 20
+_MAX_SNIFFED, _SNIFFED_END = 1 << 20, 1 << 10  # bytes by which the kind of a file is recognised
 _UNSUPPORTED = (
     *(".pdf", ".doc", ".rtf", ".tex", ".epub", ".ppt", ".pptx", ".odp", ".xls", ".xlsx", ".ods", ".csv"),
-    *(".xml", ".yml", ".yaml", ".toml", ".ini", ".properties", ".strings", ".arb", ".resx", ".ts", ".zip"),
+    *(
+        ".xml",
+        ".tmx",
+        ".tbx",
+        ".sdlxliff",
+        ".svg",
+        ".jsonl",
+        ".ipynb",
+        ".yml",
+        ".yaml",
+        ".toml",
+        ".ini",
+        ".properties",
+        ".strings",
+        ".arb",
+        ".resx",
+        ".ts",
+        ".zip",
+    ),
 )
 
 
@@ -33,15 +55,43 @@ def is_document(path: Path) -> bool:
     return suffix_of(path.name) in SUFFIXES and suffix_of(path.name) != ".txt"
 
 
-def refuse_unsupported_file(path: Path | None) -> None:
-    """Refuse files with a structure that would break if they were read as text."""
-    from heedful.documents import SUFFIXES, suffix_of
+def refuse_unsupported_file(path: Path) -> None:
+    """Refuse files with a structure that would break if they were read as text, by name or by content."""
+    from heedful.documents import SUFFIXES, find_structure, suffix_of
 
-    if path and suffix_of(path.name) in _UNSUPPORTED:
+    if suffix_of(path.name) in _UNSUPPORTED:
         raise ConfigError(
             f"{path}: unsupported file type {suffix_of(path.name)}; supported: {' '.join(SUFFIXES)}; "
-            "files with other endings are read as text, one sentence a line"
+            "files with other endings are read as text, line by line"
         )
+    if path.is_file() and (kind := find_structure(_read_content(path))):
+        raise ConfigError(
+            f"{path} looks like {kind}, and would break if it were translated line by line; "
+            f"supported: {' '.join(SUFFIXES)}; if it is one of these, give it that ending"
+        )
+
+
+def refuse_markup(lines: Iterable[str], name: str) -> Iterator[str]:
+    """Pass on the lines of a pipe; refuse XML, which begins with its declaration."""
+    begun = False
+    for line in lines:
+        if not begun and line.lstrip("\ufeff \t").startswith("<?xml "):
+            raise ConfigError(f"{name} looks like XML, and would break if it were translated line by line")
+        begun = begun or bool(line.strip())
+        yield line
+
+
+def _read_content(path: Path) -> bytes:
+    """The file if it is small, or else its beginning and its end: that is enough to tell what it is."""
+    try:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            content = file.read(_MAX_SNIFFED)
+            if len(content) == _MAX_SNIFFED and path.suffix != ".gz":
+                file.seek(-_SNIFFED_END, os.SEEK_END)
+                content += file.read()
+            return content
+    except (OSError, EOFError, zlib.error):
+        return b""  # whoever reads the lines reports it
 
 
 def refuse_line_options(path: Path, given: Mapping[str, object]) -> None:

@@ -31,6 +31,7 @@ from heedful.cli.documents import (
     read_document_beginning,
     read_document_file,
     refuse_line_options,
+    refuse_markup,
     refuse_unsupported_file,
     translate_document,
 )
@@ -284,11 +285,12 @@ def _read_lines(source: Path | None) -> "Iterable[str] | TextStream":
     from heedful.data.pairs import read_lines
     from heedful.data.stream import TextStream
 
-    refuse_unsupported_file(source)
+    if source and str(source) != "-":
+        refuse_unsupported_file(source)
     if source is None and sys.stdin.isatty():
         console.say("reading from the keyboard, one text a line; end with Ctrl-D")
     lines = read_lines(source or Path("-"))
-    return lines if source and source.is_file() else TextStream(lines)
+    return lines if source and source.is_file() else TextStream(refuse_markup(lines, "standard input"))
 
 
 def _require_one(lines: "Iterable[str] | TextStream") -> list[str]:
