@@ -142,7 +142,12 @@ def _odd_head(chance: random.Random) -> list[bytes]:
             b"X\x00: 1",
         ),
         *(b"Transfer-Encoding: chunked\r\nContent-Length: 5", b"Transfer-Encoding: nothing", b"Expect: 100-continue"),
-        *(b"Range: bytes=0-9999999999", b"Upgrade: websocket\r\nConnection: Upgrade", b"X-Request-ID: " + b"a" * 5000),
+        *(
+            b"Range: bytes=0-9999999999",
+            b"Upgrade: websocket\r\nConnection: Upgrade",
+            b"Upgrade: h2c\r\nConnection: Upgrade",
+            b"X-Request-ID: " + b"a" * 5000,
+        ),
         *(
             b"Authorization: Bearer \xff\xff",
             b"Authorization: Basic ====",

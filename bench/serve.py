@@ -13,18 +13,22 @@ import random
 import resource
 import signal
 import statistics
+import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from load_generator import Client, Hung, Server, load_server, post, serving, translate_request
+from load_generator import Client, Hung, Server, load_server, post, raw_post, serving, translate_request
 from malformed import malformed
 from race import Contender, python, race, resident_bytes
 from translation_contenders import Job, read_lines
 
+from heedful.serve.api_keys import add_key
 from heedful.serve.service import ServiceLimits
 from heedful.storage.run_folder import RunFolder
 
@@ -33,6 +37,8 @@ _TOGETHER = (1, 16)  # texts in a request
 _ALONE = 200  # texts that are sent one at a time
 _FLOOD, _FLOOD_TEXTS, _WARM = 1000, 20, 0.25  # connections, texts in a request, share of the time that warms up
 _KILLS, _BETWEEN = 3, 12.0  # seconds
+_STALLED = 8  # uploads
+_DESCRIPTORS, _CONNECTED = 512, 8.0  # seconds
 _LONG, _SHORT, _PAUSE = 20, 40, 0.25  # long requests, short ones, seconds between these
 
 
@@ -272,6 +278,75 @@ def _long_requests(texts: Sequence[str]) -> dict[str, list[bytes]]:
     return requests
 
 
+def keyless_uploads(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    """Uploads without a key that stall before their end, and then the uploads of a client that has a key."""
+    keys = folder / "keys.json"
+    key = add_key(keys, "bench", per_minute=1000)
+    kind = b"multipart/form-data; boundary=x"
+    stalled = raw_post("/translate_file", b"x" * (ServiceLimits().file - 1), kind=kind)[:-1]
+    fields = {"source": "xx", "target": "yy"}
+    with serving(options.run, folder, "--keys", str(keys)) as server:
+
+        async def measure() -> dict[str, Any]:
+            clients = [Client(server.port) for _ in range(_STALLED)]
+            tasks = [asyncio.create_task(client.send(stalled)) for client in clients]
+            await asyncio.sleep(3.0)
+            found: dict[str, Any] = {}
+            for name, sent, header in (
+                ("key in the header", fields, b"Authorization: Bearer " + key.encode()),
+                ("key in the form", fields | {"api_key": key}, b"Accept: */*"),
+            ):
+                parts = [f'--x\r\nContent-Disposition: form-data; name="{n}"\r\n\r\n{v}\r\n' for n, v in sent.items()]
+                parts.append(
+                    '--x\r\nContent-Disposition: form-data; name="file"; filename="a.txt"\r\n\r\na\r\n--x--\r\n'
+                )
+                answer = await Client(server.port).send(
+                    raw_post("/translate_file", "".join(parts).encode(), header, kind=kind)
+                )
+                found[name] = answer.status
+            for task, client in zip(tasks, clients, strict=True):
+                task.cancel()
+                client.close()
+            return {**found, "megabytes": round(resident_bytes(server.worker) / 1e6)}
+
+        return asyncio.run(measure())
+
+
+def many_connections(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    """More idle connections than the server has descriptors: does it still answer, and what does it log?"""
+    resource.setrlimit(resource.RLIMIT_NOFILE, (_DESCRIPTORS, _DESCRIPTORS))  # the server inherits it
+    count = _DESCRIPTORS + 200
+    with ExitStack() as stack:
+        server = stack.enter_context(serving(options.run, folder))
+        script = f"""
+import socket, time
+kept = []
+for _ in range({count}):
+    try:
+        kept.append(socket.create_connection(("127.0.0.1", {server.port}), 5))
+    except OSError:
+        pass
+time.sleep({_CONNECTED})
+"""
+        for _ in range(2):
+            stack.callback(subprocess.Popen([sys.executable, "-c", script]).kill)
+
+        async def measure() -> Counter[int]:
+            statuses = Counter[int]()
+            for _ in range(int(_CONNECTED)):
+                await asyncio.sleep(1.0)
+                client = Client(server.port, 5.0)
+                try:
+                    statuses[(await client.send(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")).status] += 1
+                except Hung:
+                    statuses[-1] += 1
+                client.close()
+            return statuses
+
+        statuses = asyncio.run(measure())
+        return {"statuses": dict(statuses), "log_bytes": server.log.stat().st_size}
+
+
 def killed(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """Kill the worker while clients send requests: seconds until the next answer."""
     requests = [(1, translate_request([text])) for text in read_lines(options.source)]
@@ -321,9 +396,11 @@ CHECKS = {
     "throughput": throughput,
     "flood": flood,
     "short_behind_long": short_behind_long,
+    "keyless_uploads": keyless_uploads,
     "malformed": malformed_requests,
     "killed": killed,
     "ended": ended,
+    "many_connections": many_connections,  # the last one: it lowers a limit of this process
 }
 
 if __name__ == "__main__":

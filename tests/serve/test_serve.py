@@ -2,11 +2,12 @@
 # ruff: noqa: E402 (without the extra, nothing below can be imported)
 
 import asyncio
+import errno
 import json
 import shutil
 import socket
 from collections.abc import Callable, Coroutine, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from threading import Event, Thread, Timer, current_thread, main_thread
 from time import sleep
@@ -25,10 +26,10 @@ from serve_examples import client_of, listening, service_of
 from heedful.progress import SilentReporter
 from heedful.serve.api_keys import add_key
 from heedful.serve.app import create_app
-from heedful.serve.batcher import Batcher, JobItem, PendingJob
+from heedful.serve.batcher import Batcher, BatchJob, JobItem, PendingJob
 from heedful.serve.jobs import ScoringJob, TranslationJob
 from heedful.serve.middleware import check_origin, own_hosts
-from heedful.serve.server import listen
+from heedful.serve.server import Server, listen
 from heedful.serve.service import Service, ServiceLimits
 from heedful.storage.run_folder import RunFolder
 from heedful.text.tokenizer import Tokenizer
@@ -677,6 +678,27 @@ def test_requests_need_a_key_and_count_against_its_limit(trained: Path, tmp_path
     ask(service_of(trained / "run", keys=file), work)
 
 
+def test_a_key_is_checked_before_a_body_is_read(trained: Path, tmp_path: Path) -> None:
+    keys = tmp_path / "keys.json"
+    key = add_key(keys, "ann", per_minute=2)
+
+    async def work(client: httpx.AsyncClient) -> None:
+        async def endless() -> Any:
+            yield b"{"
+            await asyncio.sleep(60)
+
+        for path in ("/v1/translate", "/v1/score", "/v1/attention"):
+            for headers, status in (({}, 400), ({"Authorization": "Bearer none"}, 403)):
+                answer = await client.post(path, content=endless(), headers=JSON | headers)
+                assert (answer.status_code, answer.headers["connection"]) == (status, "close")
+        for scheme in ("bearer", "BEARER"):
+            answer = await client.get("/metrics", headers={"Authorization": f"{scheme} {key}"})
+            assert answer.status_code == 200
+        assert (await client.get("/metrics", headers={"Authorization": f"Basic {key}"})).status_code == 400
+
+    ask(service_of(trained / "run", keys=keys), work)
+
+
 def test_a_server_answers_to_the_address_it_listens_on(service: Service) -> None:
     async def work(client: httpx.AsyncClient) -> None:
         for host, status in (("127.0.0.2:5000", 200), ("localhost", 200), ("127.0.0.3", 403)):
@@ -724,6 +746,20 @@ def test_every_answer_has_security_headers_and_an_id(service: Service) -> None:
             assert "access-control-allow-origin" not in answer.headers
         forged = await client.get("/health", headers={"x-request-id": "a b<script>"})
         assert len(forged.headers["x-request-id"]) == 16
+
+    ask(service, work)
+
+
+def test_head_has_the_headers_of_get_and_no_body(service: Service) -> None:
+    async def work(client: httpx.AsyncClient) -> None:
+        for path in ("/", "/docs", "/languages", "/health", "/assets/main.js", "/openapi.json", "/none"):
+            get, head = await client.get(path), await client.head(path)
+            assert (head.status_code, head.content) == (get.status_code, b"")
+            own = {"x-request-id"}
+            assert {k: v for k, v in head.headers.items() if k not in own} == {
+                k: v for k, v in get.headers.items() if k not in own
+            }
+        assert (await client.head("/translate")).status_code == 405
 
     ask(service, work)
 
@@ -831,6 +867,70 @@ def test_bytes_after_a_body_are_bounded(service: Service) -> None:
     for trailer in (b"X: %s\r\n" % (b"a" * 1000), b"X: " + b"a" * 1000):
         with listening(service) as url:
             assert raw(url, head, b"2\r\n{}\r\n0\r\n", *[trailer] * 10_000) == b""  # closed before the end
+
+
+@pytest.mark.parametrize("protocol", [b"h2c", b"websocket", b"anything"])
+def test_a_request_for_another_protocol_is_answered_in_this_one(
+    service: Service, some: list[str], protocol: bytes
+) -> None:
+    """curl --http2 sends such a head with every request."""
+    upgrade = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: " + protocol + b"\r\nHTTP2-Settings: AAMAAABk"
+    body = json.dumps({"q": some[0], **PAIR}).encode()
+    head = b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n" + upgrade
+    sized = head + b"\r\nContent-Length: %d\r\n\r\n" % len(body)
+    chunked = head + b"\r\nTransfer-Encoding: chunked\r\n\r\n"
+    get = b"GET /health HTTP/1.1\r\nHost: localhost\r\n" + upgrade + b"\r\n\r\n"
+    last = b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+    with listening(service) as url:
+        for parts in (
+            (sized + body, last),
+            (sized, body[:5], body[5:] + get + last),
+            (chunked + b"%x\r\n" % len(body) + body, b"\r\n0\r\n\r\n", get * 300 + last),
+        ):
+            answer = raw(url, *parts)
+            assert answer.count(b"HTTP/1.1 200") == 2 + b"".join(parts).count(get)
+            assert b'{"translatedText"' in answer
+
+
+def test_too_many_connections_make_room_for_new_ones(
+    service: Service, gate: Event, some: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submitted, real = [], Batcher.submit
+
+    def submit(batcher: Batcher, job: BatchJob, items: Sequence[JobItem]) -> PendingJob:
+        submitted.extend([job] if items else [])
+        return real(batcher, job, items)
+
+    monkeypatch.setattr(Batcher, "submit", submit)
+    monkeypatch.setattr("heedful.serve.server.count_allowed_connections", lambda: 3)
+    with listening(service) as url, ExitStack() as stack:
+        address = httpx.URL(url)
+
+        def connect() -> socket.socket:
+            return stack.enter_context(socket.create_connection((address.host, address.port or 0), 20))
+
+        stack.callback(gate.set)
+        idle = connect()
+        for _ in range(2):
+            stack.enter_context(connected(url, "/translate", {"q": some[0], **PAIR}))
+        until(lambda: len(submitted) == 2)
+        assert httpx.get(f"{url}/health").status_code == 200
+        assert idle.recv(10) == b""  # it had been idle for longest
+        stack.enter_context(connected(url, "/translate", {"q": some[0], **PAIR}))
+        until(lambda: len(submitted) == 3)
+        assert connect().recv(100).startswith(b"HTTP/1.1 503")  # all others are busy
+
+
+def test_a_lack_of_descriptors_is_one_line_in_the_log(service: Service, caplog: pytest.LogCaptureFixture) -> None:
+    server = Server(create_app(service))
+
+    async def run() -> None:
+        loop = asyncio.get_running_loop()
+        for _ in range(100):
+            server._handle_loop_error(loop, {"message": "out", "exception": OSError(errno.EMFILE, "Too many files")})
+
+    asyncio.run(run())
+    assert [record.getMessage() for record in caplog.records] == ["cannot accept connections: Too many files"]
 
 
 def test_a_client_that_does_not_read_is_disconnected(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:

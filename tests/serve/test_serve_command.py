@@ -34,6 +34,10 @@ def test_a_server_reloads_on_sighup_and_stops_on_sigterm(trained: Path, tmp_path
         asked = {"q": text, "source": "en", "target": "de", "api_key": key}
         return httpx.post(f"{url}/translate", json=asked, timeout=20).status_code
 
+    form = {"Content-Type": "multipart/form-data; boundary=x"}
+    assert httpx.post(f"{url}/translate_file", content=b"--x\r\nnone", headers=form).status_code == 400
+    malformed = json.loads(server.stderr.readline())  # the reader of forms logs nothing of its own
+    assert malformed | {"status": 400, "path": "/translate_file"} == malformed
     assert (ask(first), ask("none")) == (200, 403)
     second = toy.run("key", keys, "bob", "--per-minute", 5).out.strip()
     weights = {name: -tensor for name, tensor in toy.weights(run).items()}

@@ -55,9 +55,9 @@ def serve(
     from heedful.serve.middleware import check_origin, own_hosts
     from heedful.serve.model_registry import ModelRegistry, locate_models
     from heedful.serve.monitoring import log_to_stderr
-    from heedful.serve.server import Server, is_loopback, listen, url_of
+    from heedful.serve.server import Server, is_loopback, listen, raise_descriptor_limit, url_of
     from heedful.serve.service import Service, ServiceLimits
-    from heedful.serve.supervisor import inherit_listener, supervise
+    from heedful.serve.supervisor import Worker, supervise
     from heedful.translation.translator import Translator
 
     hosts = own_hosts(host) if is_loopback(host) else ()
@@ -73,20 +73,23 @@ def serve(
 
     keep_freed_memory()
     share_freed_memory()
+    raise_descriptor_limit()
     api_keys = ApiKeys(keys)
     locations = locate_models(runs or _find_built_in_models(), languages or ())
     log_to_stderr(json_log)
-    listener = None if sys.platform == "win32" else inherit_listener()
-    if not listener and sys.platform != "win32":
+    worker = None if sys.platform == "win32" else Worker.inherit()
+    if not worker and sys.platform != "win32":
         with listen(host, port) as own:
             raise typer.Exit(supervise(own))
-    with listener or listen(host, port) as listener:
+    with worker.listener if worker else listen(host, port) as listener:
         limits = ServiceLimits(characters=characters, seconds=seconds)
         service = Service(ModelRegistry(locations, load), limits, api_keys)
         server = Server(create_app(service, hosts=hosts, origins=origins), service.reload)
         for location in locations:
             console.say(f"{location.name}: {location.source} to {location.target}")
         console.say(f"{url_of(listener)} is ready; stop it with Ctrl-C")
+        if worker:
+            worker.report_ready()
         server.run([listener])
 
 

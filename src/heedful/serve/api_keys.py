@@ -45,21 +45,28 @@ class ApiKeys:
         if self._path:
             self._keys = {key.sha256: key for key in read_keys(self._path)}
 
+    def accepts(self, given: str | None) -> bool:
+        """Whether this key is known, or none is needed."""
+        return not self.required or (bool(given) and _hash_key(given or "") in self._keys)
+
     def admit(self, given: str | None) -> None:
-        """Count a request against its key; refuse it in LibreTranslate's words if the key is missing or used up."""
+        """Count a request against its key; refuse it in LibreTranslate's words if the key is missing or used up.
+
+        A refused client is disconnected, because its body may not have been read.
+        """
         if not self.required:
             return
         if not given:
-            raise RequestError(400, "Please contact the server operator to get an API key")
+            raise RequestError(400, "Please contact the server operator to get an API key", close=True)
         key = self._keys.get(_hash_key(given))
         if key is None:
-            raise RequestError(403, "Invalid API key")
+            raise RequestError(403, "Invalid API key", close=True)
         now = monotonic()
         left, then = self._quotas.get(key.sha256, (float(key.per_minute), now))
         left = min(key.per_minute, left + (now - then) * key.per_minute / 60)
         if left < 1:
             retry = (1 - left) * 60 / key.per_minute
-            raise RequestError(429, f"Slowdown: {key.per_minute} per 1 minute", retry)
+            raise RequestError(429, f"Slowdown: {key.per_minute} per 1 minute", retry, close=True)
         self._quotas[key.sha256] = left - 1, now
 
 

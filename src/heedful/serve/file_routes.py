@@ -115,40 +115,19 @@ class FileDesk:
         self.service = service
         self.store = FileStore()
         self._accepted = 0
-        self._arriving_bytes = 0  # of files that are still being sent
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="files")
 
     @contextmanager
     def reserve(self) -> Iterator[None]:
         """Hold a place for a file that has arrived, until it is answered."""
         if self._accepted >= self.service.limits.files:
-            raise self._full()
+            seconds = self.service.batcher.estimate_wait()
+            raise RequestError(503, "Slowdown: too many files are being translated", seconds)
         self._accepted += 1
         try:
             yield
         finally:
             self._accepted -= 1
-
-    @contextmanager
-    def count_arriving(self) -> Iterator[Callable[[int], None]]:
-        """Bound the bytes of all arriving files. Their number is not bounded, or stalled uploads would block others."""
-        limits, own = self.service.limits, 0
-
-        def count(size: int) -> None:
-            nonlocal own
-            own += size
-            self._arriving_bytes += size
-            if self._arriving_bytes > limits.files * limits.file:
-                raise self._full()
-
-        try:
-            yield count
-        finally:
-            self._arriving_bytes -= own
-
-    def _full(self) -> RequestError:
-        seconds = self.service.batcher.estimate_wait()
-        return RequestError(503, "Slowdown: too many files are being translated", seconds, close=True)
 
     def start_deadline(self) -> "FileDeadline":
         """The deadline of a file that arrives now."""
@@ -295,8 +274,7 @@ class _Upload:
 
 async def _read_upload(desk: FileDesk, request: Request) -> _Upload:
     limits = desk.service.limits
-    with desk.count_arriving() as count:
-        content = await read_content(request, limits.file, limits.arriving, count)
+    content = await read_content(request, limits.file, desk.service.bodies(request))
     if media_type_of(request) != MULTIPART:
         raise RequestError(415, f"Invalid request: send the file as {MULTIPART}")
     form = await parse_multipart(request, content, files=1)

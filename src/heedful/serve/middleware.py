@@ -11,6 +11,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from heedful.errors import ConfigError
 from heedful.serve.http_errors import error_response
+from heedful.serve.monitoring import CURRENT_REQUEST
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")  # the names of this machine
 _LOG = logging.getLogger("heedful.serve")
@@ -61,17 +62,21 @@ class RequestMiddleware:
         start = perf_counter()
         given = Headers(scope=scope).get("x-request-id", "")
         request_id = given if _REQUEST_ID.fullmatch(given) else secrets.token_hex(8)
+        CURRENT_REQUEST.set(request_id)
         status = 0
+        head = scope["method"] == "HEAD"
 
         async def send_with_headers(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
                 message["headers"] = _add_headers(message["headers"], request_id)
+            elif head:
+                message["body"] = b""
             await send(message)
 
-        try:
-            await self._app(scope, receive, send_with_headers)
+        try:  # HEAD gets the headers of GET
+            await self._app({**scope, "method": "GET"} if head else scope, receive, send_with_headers)
         except Exception:
             _LOG.exception("unexpected error", extra={"request": request_id})
             if not status:

@@ -3,12 +3,14 @@
 import json
 import logging
 import sys
+from contextvars import ContextVar
 from datetime import UTC, datetime
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from heedful.serve.batcher import Batcher
 
+CURRENT_REQUEST: ContextVar[str] = ContextVar("request")  # the id that log records of other libraries get
 _FIELDS = ("request", "method", "path", "status", "ms")  # of a log record
 
 
@@ -53,13 +55,14 @@ class ServiceMetrics:
 
 
 def log_to_stderr(structured: bool) -> None:
-    """Log to standard error, as plain lines or as one JSON object per line; of uvicorn's log, warnings and errors."""
+    """Log to standard error, as plain lines or as one JSON object per line; of other libraries, warnings and errors."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_JsonFormatter() if structured else _PlainFormatter())
-    for name, level in (("heedful.serve", logging.INFO), ("uvicorn", logging.WARNING)):
-        logger = logging.getLogger(name)
-        logger.handlers, logger.propagate = [handler], False
-        logger.setLevel(level)
+    logging.getLogger().handlers = [handler]
+    # The reader of forms warns of every malformed one, which is the client's mistake and answered with 400.
+    levels = {"heedful.serve": logging.INFO, "uvicorn": logging.WARNING, "python_multipart": logging.CRITICAL}
+    for name, level in levels.items():
+        logging.getLogger(name).setLevel(level)
 
 
 class _PlainFormatter(logging.Formatter):
@@ -81,4 +84,5 @@ def _format_time(record: logging.LogRecord) -> str:
 
 
 def _read_fields(record: logging.LogRecord) -> dict[str, object]:
-    return {name: vars(record)[name] for name in _FIELDS if name in vars(record)}
+    current = {} if (request := CURRENT_REQUEST.get(None)) is None else {"request": request}
+    return current | {name: vars(record)[name] for name in _FIELDS if name in vars(record)}

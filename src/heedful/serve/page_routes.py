@@ -17,7 +17,7 @@ from heedful.inspection.attention_view import load_explorer
 from heedful.pages.inline import asset, load_modules
 from heedful.serve.http_errors import RequestError
 from heedful.serve.request_body import media_type_of, read_body
-from heedful.serve.service import ServiceLimits
+from heedful.serve.service import ArrivingBodies, ServiceLimits
 
 _MEDIA_TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml", "html": "text/html"}
 _HEADERS = {
@@ -28,6 +28,7 @@ _HEADERS = {
     "Cache-Control": "no-cache",
 }
 _ATTENTION_LIMITS = ServiceLimits(body=65_536)  # more than any sentence that can be shown
+_MOST_ATTENTION_BYTES = 1 << 24  # of all requests that are arriving
 # The attention page sets a policy of its own for its inlined script, but a page cannot forbid frames by itself.
 _ATTENTION_HEADERS = {"Content-Security-Policy": "frame-ancestors 'none'"}
 
@@ -96,24 +97,25 @@ def attention_routes(page: str, explain: Explain) -> APIRouter:
     router = APIRouter()
     turn = asyncio.Lock()  # heads are switched off in the model itself
 
+    bodies = ArrivingBodies(_MOST_ATTENTION_BYTES, _ATTENTION_LIMITS.arriving)
+
+    async def read_request(request: Request) -> LiveAttentionRequest:
+        """The body of a request from our own page: browsers let no foreign page set this header."""
+        if request.headers.get("x-heedful") != "1" or media_type_of(request) != "application/json":
+            raise RequestError(403, "a request needs the headers X-Heedful: 1 and Content-Type: application/json")
+        return await read_body(request, LiveAttentionRequest, _ATTENTION_LIMITS, bodies)
+
     @router.get("/", response_model=None)
     async def main_page() -> Response:
         return Response(page, media_type="text/html; charset=utf-8", headers=_ATTENTION_HEADERS)
 
     @router.post("/attention", response_model=None)
-    async def attention(body: Annotated[LiveAttentionRequest, Depends(_read_request)]) -> Response:
+    async def attention(body: Annotated[LiveAttentionRequest, Depends(read_request)]) -> Response:
         async with turn:
             content = await asyncio.to_thread(_explain_as_json, explain, body)
         return Response(content, media_type="application/json")
 
     return router
-
-
-async def _read_request(request: Request) -> LiveAttentionRequest:
-    """The body of a request from our own page: browsers let no foreign page set this header."""
-    if request.headers.get("x-heedful") != "1" or media_type_of(request) != "application/json":
-        raise RequestError(403, "a request needs the headers X-Heedful: 1 and Content-Type: application/json")
-    return await read_body(request, LiveAttentionRequest, _ATTENTION_LIMITS)
 
 
 def _explain_as_json(explain: Explain, body: LiveAttentionRequest) -> bytes:

@@ -4,9 +4,8 @@ FastAPI's own reading takes bodies of any size for any time, accepts NaN and hal
 inside, and repeats the input in its errors. So the routes get their body from the dependencies `Body` and `Parameters`.
 """
 
-import asyncio
 import json
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from math import isfinite
 from typing import Any, Generic, TypeVar
 from urllib.parse import parse_qsl
@@ -17,7 +16,7 @@ from starlette.datastructures import FormData
 from starlette.requests import ClientDisconnect
 
 from heedful.serve.http_errors import RequestError
-from heedful.serve.service import ServiceDependency, ServiceLimits
+from heedful.serve.service import ArrivingBodies, ServiceDependency, ServiceLimits
 
 Schema = TypeVar("Schema", bound=BaseModel)
 
@@ -28,13 +27,14 @@ _MOST_FIELDS = 2000
 
 
 class Body(Generic[Schema]):
-    """A dependency: the body of a request, as JSON or as a simple form."""
+    """A dependency: the body of a request, as JSON or as a simple form. The API key is checked before it is read."""
 
     def __init__(self, schema: type[Schema]) -> None:
         self._schema = schema
 
     async def __call__(self, request: Request, service: ServiceDependency) -> Schema:
-        return await read_body(request, self._schema, service.limits)
+        service.admit(request)
+        return await read_body(request, self._schema, service.limits, service.bodies(request))
 
 
 class Parameters(Generic[Schema]):
@@ -46,7 +46,7 @@ class Parameters(Generic[Schema]):
     async def __call__(self, request: Request, service: ServiceDependency) -> Schema:
         limits = service.limits
         media = media_type_of(request)
-        content = await read_content(request, limits.body, limits.arriving)
+        content = await read_content(request, limits.body, service.bodies(request))
         if media == _JSON:
             return _validate(_parse_json(content), self._schema, limits, strict=True)
         if media == _FORM:
@@ -62,10 +62,10 @@ class Parameters(Generic[Schema]):
         return _validate(_group_by_name(sent) | query, self._schema, limits)
 
 
-async def read_body(request: Request, schema: type[Schema], limits: ServiceLimits) -> Schema:
+async def read_body(request: Request, schema: type[Schema], limits: ServiceLimits, bodies: ArrivingBodies) -> Schema:
     """The validated body, or a `RequestError` that says what is wrong and repeats nothing of the body."""
     media = media_type_of(request)
-    content = await read_content(request, limits.body, limits.arriving)
+    content = await read_content(request, limits.body, bodies)
     if media == _JSON:
         return _validate(_parse_json(content), schema, limits, strict=True)
     if media == _FORM:
@@ -90,23 +90,19 @@ def _validate(fields: Any, schema: type[Schema], limits: ServiceLimits, *, stric
         raise RequestError(400, f"Invalid request: {_describe(error, schema, fields)}") from None
 
 
-async def read_content(
-    request: Request, most: int, seconds: float, count: Callable[[int], None] = lambda _: None
-) -> bytes:
-    """The bytes of a body within these limits; `count` is called with the size of each chunk."""
+async def read_content(request: Request, most: int, bodies: ArrivingBodies) -> bytes:
+    """The bytes of a body, within the limits of this one and of all that are arriving."""
     length = request.headers.get("content-length", "0")
     if length.isdecimal() and (len(length) > 12 or int(length) > most):
         raise _too_large(most)
     content = bytearray()
     try:
-        async with asyncio.timeout(seconds):
+        async with bodies.receive() as count:
             async for chunk in request.stream():
                 content += chunk
                 count(len(chunk))
                 if len(content) > most:
                     raise _too_large(most)
-    except TimeoutError:
-        raise RequestError(408, "the request did not arrive in time", close=True) from None
     except ClientDisconnect:
         raise RequestError(400, "the client disconnected", close=True) from None
     return bytes(content)

@@ -1,15 +1,20 @@
 """The HTTP server process: one socket, signals, and connections with time limits."""
 
 import asyncio
+import errno
+import logging
 import signal
 import socket
+import sys
 from asyncio import Task, TimerHandle, Transport
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
 from ipaddress import ip_address
+from math import inf
 from threading import current_thread, main_thread
 from typing import Any
 
+import httptools
 import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -22,6 +27,13 @@ _MOST_HEAD_BYTES = 65_536  # before the body of a request
 _HEAD_SECONDS = 10.0  # until all of them have arrived
 _IDLE_SECONDS = 75  # longer than any Retry-After, so that a client that waits for it finds its connection open
 _BACKLOG = 2048  # connections that wait to be accepted
+_ACCEPTED_AT_ONCE = 100  # connections
+_RESERVED_DESCRIPTORS = 256  # for files, and for connections that are accepted at once
+_MOST_CONNECTIONS = 10_000
+_REPORT_SECONDS = 60.0  # between two log lines about a lack of descriptors
+_LOG = logging.getLogger("heedful.serve")
+_NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+_BUSY = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 _STUCK_SECONDS = 10.0  # in which a client reads nothing of its response
 
 
@@ -38,10 +50,28 @@ class Server(uvicorn.Server):
             access_log=False,
             server_header=False,
             timeout_keep_alive=_IDLE_SECONDS,
+            backlog=_ACCEPTED_AT_ONCE,
         )
         super().__init__(config)
         self._reload = reload
         self._reloading: set[Task[None]] = set()
+        self._reported = -inf  # when a lack of descriptors was last logged
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start to accept connections."""
+        asyncio.get_running_loop().set_exception_handler(self._handle_loop_error)
+        await super().startup(sockets)
+        for listener in sockets or ():
+            listener.listen(_BACKLOG)  # uvicorn has set it to what it accepts at once
+
+    def _handle_loop_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Log one line if descriptors run out; asyncio would log a traceback for each connection that waits."""
+        error = context.get("exception")
+        if not isinstance(error, OSError) or error.errno not in _NO_DESCRIPTORS:
+            loop.default_exception_handler(context)
+        elif loop.time() > self._reported + _REPORT_SECONDS:
+            self._reported = loop.time()
+            _LOG.error("cannot accept connections: %s", error.strerror)
 
     @contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
@@ -72,17 +102,28 @@ class Server(uvicorn.Server):
 
 
 class TimeLimitedProtocol(HttpToolsProtocol):
-    """Closes a connection whose client sends too much besides a body, sends too slowly, or does not read."""
+    """Closes a connection whose client sends too much besides a body, sends too slowly, or does not read.
 
+    If there are too many connections, the one that has been idle for longest makes room. A request to upgrade to
+    another protocol is answered in this one, as HTTP allows.
+    """
+
+    idle_since = 0.0  # by the clock of the event loop
     _timer: TimerHandle | None = None
     _read_check: TimerHandle | None = None
     _head_bytes = 0  # since the last byte of a body
+    _data = b""  # that the parser is given
+    _rest: bytes | None = None  # of the data, after a head that asks for another protocol
+    _repeating_head = False
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
         """A client has connected."""
         super().connection_made(transport)
+        self.idle_since = self.loop.time()
         self._start_timer()
         self._check_reading(0)
+        if len(self.connections) > count_allowed_connections():
+            self._make_room()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection has ended."""
@@ -94,27 +135,77 @@ class TimeLimitedProtocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         """Part of a request has arrived, or of several."""
         self._head_bytes += len(data)
-        super().data_received(data)
+        self._rest = data
+        while self._rest is not None:
+            self._data, self._rest = self._rest, None
+            super().data_received(self._data)
         if self._head_bytes > _MOST_HEAD_BYTES and not self.transport.is_closing():
             if self._timer:
                 self.send_400_response("Too much before the body of the request.")
             else:  # a response may have been started already
                 self.transport.close()
 
+    def _unsupported_upgrade_warning(self) -> None:
+        """Go on as if the client had not asked for another protocol.
+
+        The parser stops after such a head. A new one gets the fields that say where the body ends, and then the body.
+        """
+        upgrade = sys.exception()
+        offset = upgrade.args[0] if isinstance(upgrade, httptools.HttpParserUpgrade) else len(self._data)
+        fields = [b": ".join(field) for field in self.headers if field[0] in (b"content-length", b"transfer-encoding")]
+        self.parser = httptools.HttpRequestParser(self)
+        self._repeating_head = True
+        try:
+            self.parser.feed_data(b"\r\n".join([b"POST / HTTP/1.1", *fields, b"", b""]))
+        finally:
+            self._repeating_head = False
+        self._rest = self._data[offset:]
+
     def on_message_begin(self) -> None:
         """A request begins."""
-        self._start_timer()
-        super().on_message_begin()
+        if not self._repeating_head:
+            self._start_timer()
+            super().on_message_begin()
+
+    def on_url(self, url: bytes) -> None:
+        """Part of the address has arrived."""
+        if not self._repeating_head:
+            super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """A field of the head has arrived."""
+        if not self._repeating_head:
+            super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         """The head of the request is complete."""
-        self._stop_timer()
-        super().on_headers_complete()
+        if not self._repeating_head:
+            self._stop_timer()
+            super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
         """Part of the body has arrived."""
         self._head_bytes = 0
         super().on_body(body)
+
+    def on_response_complete(self) -> None:
+        """A request has been answered."""
+        self.idle_since = self.loop.time()
+        super().on_response_complete()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request is being answered."""
+        return self.cycle is None or self.cycle.response_complete
+
+    def _make_room(self) -> None:
+        others = [one for one in self.connections if isinstance(one, TimeLimitedProtocol) and one is not self]
+        idle = min((one for one in others if one.is_idle), key=lambda one: one.idle_since, default=None)
+        if idle:
+            idle.transport.abort()
+        else:
+            self.transport.write(_BUSY)
+            self.transport.close()
 
     def _start_timer(self) -> None:
         self._stop_timer()
@@ -158,6 +249,27 @@ def listen(host: str, port: int) -> socket.socket:
         raise ConfigError(
             f"cannot listen on {host}, port {port} ({reason}); give another --port, or 0 for any free one"
         ) from error
+
+
+def raise_descriptor_limit() -> None:
+    """Allow this process as many connections as the system does."""
+    if sys.platform != "win32":
+        import resource
+
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        wanted = _MOST_CONNECTIONS + _RESERVED_DESCRIPTORS
+        if 0 <= soft < wanted:  # negative: there is no limit
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted if hard < 0 else min(wanted, hard), hard))
+
+
+def count_allowed_connections() -> int:
+    """The number of connections for which there are descriptors, with some left for other things."""
+    if sys.platform == "win32":
+        return _MOST_CONNECTIONS
+    import resource
+
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return _MOST_CONNECTIONS if soft < 0 else max(1, min(_MOST_CONNECTIONS, soft - _RESERVED_DESCRIPTORS))
 
 
 def is_loopback(host: str) -> bool:

@@ -5,6 +5,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from typing import Annotated, Any, TypeVar
 
@@ -51,6 +52,48 @@ class ServiceLimits:
         return 5 * self.seconds
 
 
+class ArrivingBodies:
+    """Bounds the time in which a body arrives, and the bytes of all bodies that are arriving.
+
+    If there are too many bytes, the body that has been arriving for longest is given up. So clients that stall or send
+    slowly cannot keep others out.
+    """
+
+    def __init__(self, most: int, seconds: float) -> None:
+        self._most = most
+        self._seconds = seconds
+        self._total = 0
+        self._sizes: dict[asyncio.Timeout, int] = {}  # of all bodies, in the order in which they began
+        self._given_up: set[asyncio.Timeout] = set()
+
+    @asynccontextmanager
+    async def receive(self) -> AsyncIterator[Callable[[int], None]]:
+        """Read a body within this block, and call what it yields with the size of each chunk."""
+        try:
+            async with asyncio.timeout(self._seconds) as timeout:
+                self._sizes[timeout] = 0
+                yield partial(self._count, timeout)
+        except TimeoutError:
+            if timeout in self._given_up:
+                message = "Slowdown: too many requests are arriving"
+                raise RequestError(503, message, 1.0, close=True) from None
+            raise RequestError(408, "the request did not arrive in time", close=True) from None
+        finally:
+            self._total -= self._sizes.pop(timeout, 0)
+            self._given_up.discard(timeout)
+
+    def _count(self, timeout: asyncio.Timeout, size: int) -> None:
+        if timeout in self._given_up:
+            return
+        self._sizes[timeout] += size
+        self._total += size
+        while self._total > self._most:
+            oldest = next(iter(self._sizes))
+            self._total -= self._sizes.pop(oldest)
+            self._given_up.add(oldest)
+            oldest.reschedule(0.0)  # a time in the past
+
+
 class Service:
     """The state behind one application."""
 
@@ -60,6 +103,9 @@ class Service:
         self.keys = keys
         self.metrics = ServiceMetrics()
         self.detector = Detector(registry.learn_trigrams())
+        most = limits.files * limits.file
+        self._trusted_bodies = ArrivingBodies(most, limits.arriving)
+        self._other_bodies = ArrivingBodies(most, limits.arriving)
         self.batcher: Batcher
 
     @asynccontextmanager
@@ -88,8 +134,11 @@ class Service:
 
     def admit(self, request: Request, given: str | None = None) -> None:
         """Check the API key, from the body if given, otherwise from the header or the query; and count the request."""
-        bearer = request.headers.get("authorization", "")
-        self.keys.admit(given or bearer.removeprefix("Bearer ").strip() or request.query_params.get("api_key"))
+        self.keys.admit(given or _find_key(request))
+
+    def bodies(self, request: Request) -> ArrivingBodies:
+        """Where to count the body of this request: bodies without a valid key never keep out those with one."""
+        return self._trusted_bodies if self.keys.accepts(_find_key(request)) else self._other_bodies
 
     def check_texts(self, texts: Sequence[str], others: Sequence[str] = ()) -> None:
         """Refuse too many texts, or too many characters in them and the `others`, in LibreTranslate's words."""
@@ -146,6 +195,12 @@ class Service:
             raise RequestError(400, f"Invalid request: {error}") from error
         except HeedfulError as error:
             raise RequestError(500, f"Cannot translate text: {error}") from error
+
+
+def _find_key(request: Request) -> str | None:
+    """The API key in the header or the query."""
+    scheme, _, key = request.headers.get("authorization", "").partition(" ")
+    return (key.strip() if scheme.lower() == "bearer" else "") or request.query_params.get("api_key")
 
 
 async def get_service(request: Request) -> Service:

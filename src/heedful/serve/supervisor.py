@@ -1,7 +1,8 @@
 """Keep the service running: a small supervisor process holds the socket and starts a worker process.
 
 If the worker dies, killed by the system for its memory or by a fault in a library, the next worker takes over the same
-socket. Clients that connect meanwhile wait; only requests that the dead worker had accepted are lost.
+socket. Clients that connect meanwhile wait; only requests that the dead worker had accepted are lost. A worker that
+dies three times in a row before it was ready, or soon after, is not started again.
 """
 
 import logging
@@ -11,26 +12,40 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from threading import Thread
 from time import monotonic
 from types import FrameType
 
-_ENVIRONMENT = "HEEDFUL_WORKER"  # holds the file descriptors of the socket and the pipe
-_EARLY = 10.0  # seconds; a worker that dies within them may never work
+_ENVIRONMENT = "HEEDFUL_WORKER"  # holds the file descriptors of the socket and two pipes
+_EARLY = 10.0  # seconds after it was ready; a worker that dies within them may never work
 _MOST_EARLY_DEATHS = 3  # in a row
 _LOG = logging.getLogger(__name__)
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
-def inherit_listener() -> socket.socket | None:
-    """The socket that the supervisor passed to this process; None if this is not a worker."""
-    descriptors = os.environ.pop(_ENVIRONMENT, "")
-    if not descriptors:
-        return None
-    listener, pipe = map(int, descriptors.split())
-    Thread(target=_stop_when_closed, args=(pipe,), daemon=True).start()
-    return socket.socket(fileno=listener)
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """What a worker process gets from its supervisor."""
+
+    listener: socket.socket
+    _ready: int  # a pipe to the supervisor
+
+    @classmethod
+    def inherit(cls) -> "Worker | None":
+        """None if this process is not a worker. A worker stops when its supervisor dies."""
+        descriptors = os.environ.pop(_ENVIRONMENT, "")
+        if not descriptors:
+            return None
+        listener, alive, ready = map(int, descriptors.split())
+        Thread(target=_stop_when_closed, args=(alive,), daemon=True).start()
+        return cls(socket.socket(fileno=listener), ready)
+
+    def report_ready(self) -> None:
+        """Tell the supervisor that this worker takes requests from now on."""
+        os.write(self._ready, repr(monotonic()).encode())
+        os.close(self._ready)
 
 
 def supervise(listener: socket.socket) -> int:
@@ -59,11 +74,10 @@ class _Supervisor:
     def run(self) -> int:
         deaths = 0
         while not self._stopping:
-            start = monotonic()
-            code = self._run_worker()
+            code, seconds = self._run_worker()
             if code >= 0:  # it was not killed
                 return code
-            deaths = deaths + 1 if monotonic() - start < _EARLY else 1
+            deaths = deaths + 1 if seconds < _EARLY else 1
             name = signal.Signals(-code).name
             if deaths == _MOST_EARLY_DEATHS:
                 _LOG.error("the worker was killed by %s %d times in a row; giving up", name, deaths)
@@ -72,10 +86,12 @@ class _Supervisor:
                 _LOG.error("the worker was killed by %s; starting another", name)
         return 0
 
-    def _run_worker(self) -> int:
-        reading, writing = os.pipe()  # it closes when this process dies, for whatever reason
-        try:
-            descriptors = (self._listener.fileno(), reading)
+    def _run_worker(self) -> tuple[int, float]:
+        """Start a worker and wait for its end: its exit code, and the seconds for which it was ready."""
+        with ExitStack() as stack:
+            alive, _ = _open_pipe(stack)  # it closes when this process dies, for whatever reason
+            ready, written = _open_pipe(stack)
+            descriptors = (self._listener.fileno(), alive, written)
             with _block_signal(signal.SIGHUP):
                 self._worker = subprocess.Popen(  # noqa: S603 (the command that the user gave)
                     [sys.executable, "-P", "-m", "heedful", *sys.argv[1:]],  # -P: no modules of the current folder
@@ -85,10 +101,19 @@ class _Supervisor:
                 )
             if self._stopping:  # a signal arrived before there was a worker
                 self._worker.terminate()
-            return self._worker.wait()
-        finally:
-            os.close(reading)
-            os.close(writing)
+            code, end = self._worker.wait(), monotonic()
+            os.set_blocking(ready, False)
+            with suppress(BlockingIOError):
+                return code, end - float(os.read(ready, 100))
+            return code, 0.0
+
+
+def _open_pipe(stack: ExitStack) -> tuple[int, int]:
+    """The two ends of a pipe, which the stack closes."""
+    ends = os.pipe()
+    for end in ends:
+        stack.callback(os.close, end)
+    return ends
 
 
 @contextmanager

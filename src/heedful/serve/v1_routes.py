@@ -41,7 +41,6 @@ async def translate(
 
     With `stream`, the answer is text/event-stream: one `sentence` event each, in order, then `end`; or `error`.
     """
-    service.admit(request)
     texts = [body.text] if isinstance(body.text, str) else body.text
     service.check_texts(texts, [body.prefix, *body.glossary, *body.glossary.values()])
     job = _make_translation_job(_select_model(service, body), body)
@@ -71,7 +70,6 @@ async def score(
     body: Annotated[schemas.ScoreRequest, Depends(Body(schemas.ScoreRequest))],
 ) -> schemas.ScoresAnswer:
     """Score given translations: their probabilities by token and by word."""
-    service.admit(request)
     if len(body.texts) != len(body.translations):
         counts = f"texts ({len(body.texts)}) and translations ({len(body.translations)}) differ in number"
         raise RequestError(400, f"Invalid request: {counts}; give one translation for each text")
@@ -101,7 +99,6 @@ async def attention(
     anew, which may have a different result if another engine or a glossary made yours. With `heads_off`, the model
     translates without these heads, and `baseline` is its translation with all of them.
     """
-    service.admit(request)
     translation = body.translation or ""
     service.check_texts([body.text], [translation, *body.glossary, *body.glossary.values()])
     glossary = tuple(sorted(body.glossary.items()))
