@@ -2,8 +2,8 @@
 
     .venv/bin/python scripts/builtin.py --german FOLDER
 
-FOLDER holds English and German text (builtin_text.py). Everything but the exports goes to runs/builtin. Interrupt it
-and run it again: it goes on where it stopped, and no training that is finished is made again.
+FOLDER holds English and German text (builtin_text.py). Everything but the exports goes to runs/builtin. You can
+interrupt it and run it again: it continues where it stopped and does not repeat a finished training.
 """
 
 import argparse
@@ -22,16 +22,16 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 WORK = Path("runs/builtin")
 SHIPPED = Path("src/heedful/builtin")
 NAMES = ("en-fr", "fr-en", "en-de", "de-en")
-LATE = {  # for what can translate both languages already
+LATE = {  # for a model that can already translate both languages
     "train.max_steps": "4600",
     "train.learning_rate": "0.0012",
 }
-MAX_BYTES = 8 << 20  # of a model that ships
+MAX_BYTES = 8 << 20  # of a built-in model
 MEGABYTES = 2000
 
 
 def main() -> None:
-    """Do all of it, or say in one sentence why not."""
+    """Run everything; an error is one sentence."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--german", type=Path, required=True, metavar="FOLDER", help="with train.en, train.de, ...")
     options = parser.parse_args()
@@ -41,7 +41,7 @@ def main() -> None:
 
 
 def builtin(german: Path) -> int:
-    """All steps in their order, up to the first that fails; give the exit code."""
+    """Run all steps in order, up to the first that fails; return the exit code."""
     if code := write_text(german):
         return code
     say("\nThe joint model, in all four directions:")
@@ -59,10 +59,10 @@ def builtin(german: Path) -> int:
 
 
 def write_text(german: Path) -> int:
-    """The text, unless it is there; give the exit code."""
+    """Write the text unless it exists; return the exit code."""
     if (WORK / "data").exists():
         return 0
-    coming = WORK / "data.new"  # so that text that is cut short is never taken for all of it
+    coming = WORK / "data.new"  # so that incomplete text is never taken for complete
     if code := builtin_text(german, coming):
         return code
     coming.rename(WORK / "data")
@@ -70,14 +70,14 @@ def write_text(german: Path) -> int:
 
 
 def train(run: Path, *arguments: str) -> int:
-    """Train into a folder, or go on there; one that is finished stays as it is. Give the exit code."""
+    """Train in a folder, or resume there; a finished run stays as it is. Return the exit code."""
     if (run / "experiment.toml").exists():
         return heedful("train", "--resume", str(run))
     return heedful("train", *arguments, "--out", str(run))
 
 
 def fine_tune(name: str) -> int:
-    """A joint model goes on in one direction; give the exit code."""
+    """Fine-tune a joint model for one direction; return the exit code."""
     source, target = name.split("-")
     values = {
         "name": name,
@@ -96,7 +96,7 @@ def fine_tune(name: str) -> int:
 
 
 def export(name: str) -> int:
-    """The model in the form that ships; give the exit code."""
+    """Export the model in the format that is shipped; return the exit code."""
     shutil.rmtree(exported(name), ignore_errors=True)
     if code := heedful("export", str(WORK / name), str(exported(name)), "--to", "ctranslate2", "--numbers", "int8"):
         return code
@@ -115,31 +115,31 @@ def check_size(folder: Path) -> None:
 
 
 def evaluate(name: str) -> int:
-    """Score it by the sentences that were held out, which its folder keeps; give the exit code."""
+    """Score it on the held-out sentences; its folder keeps the scores. Return the exit code."""
     source, target = (str(text_of(name) / f"test.{language}") for language in name.split("-"))
     output = str(WORK / f"{name}.test.txt")
     return heedful("evaluate", str(exported(name)), "--source", source, "--reference", target, "--output", output)
 
 
 def ship(name: str) -> None:
-    """Put it where it ships from, in place of the one that is there, which nothing else changes."""
+    """Replace the shipped model by this one."""
     shutil.rmtree(SHIPPED / name, ignore_errors=True)
     SHIPPED.mkdir(parents=True, exist_ok=True)
     shutil.move(exported(name), SHIPPED / name)
 
 
 def write_cards() -> int:
-    """What each model is, with its scores, beside it; give the exit code."""
+    """Write the card of each model; return the exit code."""
     return subprocess.run([sys.executable, "scripts/builtin_cards.py"], check=False).returncode
 
 
 def exported(name: str) -> Path:
-    """Where a model is before it ships."""
+    """The folder of an export before it is shipped."""
     return WORK / f"{name}-int8"
 
 
 def text_of(name: str) -> Path:
-    """Both directions have their text in one folder."""
+    """The folder with the text of a language pair; both directions share it."""
     other = next(language for language in name.split("-") if language != "en")
     return WORK / "data" / f"en-{other}"
 

@@ -2,9 +2,9 @@
 
     .venv/bin/python scripts/builtin_text.py --german FOLDER --out runs/builtin/data
 
-English and French are fetched (tatoeba.py). FOLDER holds English and German, one sentence a line: train.en and
-train.de, val.en and val.de, test.en and test.de. The shipped models had Tatoeba's sentences there, too. No sentence
-that is tested or validated on is in a training text, in any language or direction.
+English and French are downloaded (tatoeba.py). FOLDER holds English and German, one sentence a line: train.en and
+train.de, val.en and val.de, test.en and test.de. The shipped models used Tatoeba's sentences there too. No test or
+validation sentence is in a training text, in any language or direction.
 """
 
 import argparse
@@ -18,22 +18,22 @@ from tatoeba import english_french
 
 from heedful.data.pairs import read_parallel
 
-TEST, VALID = 2000, 2000  # English sentences that are held out of English and French
-JOINT_VALID = 300  # pairs of each language that validate the joint model, in both directions
+TEST, VALID = 2000, 2000  # held-out English sentences of English and French
+JOINT_VALID = 300  # validation pairs of each language for the joint model, in both directions
 MEGABYTES = 150
 
 
 def main() -> None:
-    """Write all of it, or say in one sentence why not."""
+    """Write the text; an error is one sentence."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--german", type=Path, required=True, metavar="FOLDER", help="with train.en, train.de, ...")
-    parser.add_argument("--out", type=Path, required=True, help="the folder to write into")
+    parser.add_argument("--out", type=Path, required=True, help="the folder to write to")
     options = parser.parse_args()
     sys.exit(ending("builtin_text", lambda: builtin_text(options.german, options.out), MEGABYTES))
 
 
 def builtin_text(german: Path, out: Path) -> int:
-    """Read both, hold out, write; give the exit code."""
+    """Read both language pairs, hold out sentences, write the files; return the exit code."""
     german_parts = english_german(german)
     french_parts = split(english_french(cache_folder()), TEST, VALID)
     parts = without_leaks({"fr": french_parts, "de": german_parts})
@@ -50,7 +50,7 @@ def builtin_text(german: Path, out: Path) -> int:
 
 
 def english_german(folder: Path) -> Split:
-    """The pairs of a folder as they are split there."""
+    """The pairs of a folder, with its own split."""
     train, valid, test = (
         [
             (" ".join(pair.source.split()), " ".join(pair.target.split()))
@@ -62,9 +62,9 @@ def english_german(folder: Path) -> Split:
 
 
 def without_leaks(parts: dict[str, Split]) -> dict[str, Split]:
-    """The same, where no training text has a sentence that any of them holds out.
+    """The same splits, without any training pair that contains a held-out sentence of either language pair.
 
-    The English sentences of one language pair are in the other, too, and a joint model would learn them there.
+    The two language pairs share English sentences, so a joint model would otherwise learn some of them.
     """
     held = {text for part in parts.values() for pairs in (part.valid, part.test) for pair in pairs for text in pair}
     return {
@@ -74,7 +74,7 @@ def without_leaks(parts: dict[str, Split]) -> dict[str, Split]:
 
 
 def all_directions(pairs: dict[str, Pairs]) -> Pairs:
-    """From English and to English; the first word of a source says which language its translation is to be."""
+    """Pairs from and to English; the first word of a source names the target language."""
     rows: Pairs = []
     for language, both in pairs.items():
         rows += [(f"<{language}> {english}", other) for english, other in both]

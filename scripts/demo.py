@@ -1,8 +1,8 @@
-"""Translate at once, then teach a model the words of a program in a minute or two: `make demo`.
+"""`make demo`: translate, then fine-tune a model on the vocabulary of a program in a minute or two.
 
-The built-in models translate in four directions. One of them is fine-tuned on the messages of a program, through the
-command line that everybody uses, and judged before and after by messages that were held out. The messages come inside
-a package on the index; without a network that part is left out, and the rest still works.
+The built-in models translate in four directions. One of them is fine-tuned on the messages of a program, with the
+ordinary command line, and evaluated on held-out messages before and after. The messages come in a package on the
+package index; without a network that part is left out, and the rest still works.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from steps import ending, heedful, say
 from heedful.errors import FolderError, UserError
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-MARK = ".heedful-demo"  # what a folder must hold to be removed and made anew
+MARK = ".heedful-demo"  # only a folder with this file is removed
 MEGABYTES = 200
 
 SENTENCES = {
@@ -31,27 +31,29 @@ SENTENCES = {
     "de-en": ("Wo ist der nächste Bahnhof?", "Ich habe noch nie einen so schönen Garten gesehen."),
 }
 TAUGHT = "en-fr"
-TEST, VALID = 300, 150  # messages held out
-MAX_STEPS = 300  # about what two cores do in a minute and a half
-LOOKS = 5  # at the validation pairs, which cost time that is for learning
-SHOWN = 6  # translations to look at
+TEST, VALID = 300, 150  # held-out messages
+MAX_STEPS = 300  # about a minute and a half on two cores
+VALIDATIONS = 5  # few, because they take time from training
+SHOWN = 6  # translations to print
 SHOWN_WORDS = range(4, 12)
 LOOKED_AT = "Unable to retrieve the list of images."
 
 
 def main() -> None:
-    """Do all of it, or say in one sentence why not."""
+    """Run everything; an error is one sentence."""
     parser = argparse.ArgumentParser(description="Translate with the built-in models, and fine-tune one of them.")
-    parser.add_argument("--minutes", type=float, default=2.0, help="how long to train at most (2)")
-    parser.add_argument("--folder", type=Path, default=Path("runs/demo"), help="what to make anew (runs/demo)")
+    parser.add_argument("--minutes", type=float, default=2.0, help="the longest time to train (default: 2)")
+    parser.add_argument(
+        "--folder", type=Path, default=Path("runs/demo"), help="the folder to replace (default: runs/demo)"
+    )
     options = parser.parse_args()
     os.chdir(REPOSITORY)
     sys.exit(ending("demo", lambda: demo(options.folder, options.minutes), MEGABYTES))
 
 
 def demo(folder: Path, minutes: float) -> int:
-    """Translate, teach, look inside, tell what to type next; give the exit code."""
-    say("Translators that come along, and how one of them learns the words of a program.\n")
+    """Translate, fine-tune, show heads, suggest commands; return the exit code."""
+    say("The built-in translators, and how one of them learns the vocabulary of a program.\n")
     renew(folder)
     if code := translate():
         return code
@@ -68,8 +70,8 @@ def demo(folder: Path, minutes: float) -> int:
 
 
 def translate() -> int:
-    """A few sentences by each built-in model; give the exit code."""
-    say("1. Translate: four models come along, and nothing else is needed.")
+    """Translate a few sentences with each built-in model; return the exit code."""
+    say("1. Translate: four models are built in, and nothing else is needed.")
     for name, sentences in SENTENCES.items():
         if code := heedful("translate", name, *sentences):
             return code
@@ -78,25 +80,25 @@ def translate() -> int:
 
 
 def messages() -> Split | None:
-    """What the model is taught, split; nothing, and the reason told, where it cannot be fetched."""
+    """The messages to fine-tune on, split; None, with the reason printed, if they cannot be downloaded."""
     say("2. Text: the messages of Horizon, OpenStack's web interface, by its translators, Apache 2.0")
     try:
         pairs = messages_of_horizon(TAUGHT.partition("-")[2], cache_folder())
     except UserError as error:
-        say(f"   {error}.\n   So the fine-tuning is left out; all that follows needs no network.")
+        say(f"   {error}.\n   So the fine-tuning is left out; the rest needs no network.")
         return None
     return split(pairs, TEST, VALID, letters)
 
 
 def teach(parts: Split, folder: Path, minutes: float) -> int:
-    """Judge the model, fine-tune it, judge it again, show; give the exit code."""
+    """Evaluate the model, fine-tune it, evaluate it again, print examples; return the exit code."""
     data, model = folder / "data", folder / "model"
     languages = TAUGHT.split("-")
     write_split(parts, data, (languages[0], languages[1]))
     say(f"   {len(parts.train):,} pairs to train on, {len(parts.valid)} to validate, {len(parts.test)} to test: {data}")
-    say("   No test message is in the training text, in either language, not even with other marks or capitals.")
+    say("   No test message is in the training text, in either language, not even with other punctuation or capitals.")
 
-    say("\n3. Before: the model knows everyday sentences, not this program. The held-out messages:")
+    say("\n3. Before: the model knows everyday sentences, but not this program. Its scores on the held-out messages:")
     if code := evaluate(TAUGHT, data, before := folder / "before.txt"):
         return code
     say(f"\n4. Fine-tune it, for at most {minutes:g} minutes. Ctrl-C stops it.")
@@ -112,7 +114,7 @@ def teach(parts: Split, folder: Path, minutes: float) -> int:
 
 
 def fine_tune(data: Path, model: Path, minutes: float) -> int:
-    """Go on with the built-in model on the text of the program; give the exit code."""
+    """Fine-tune the built-in model on the messages; return the exit code."""
     sides = TAUGHT.split("-")
     files = [
         part
@@ -120,25 +122,25 @@ def fine_tune(data: Path, model: Path, minutes: float) -> int:
         for side, language in zip(("source", "target"), sides, strict=True)
         for part in (f"--{option}{side}", str(data / f"{name}.{language}"))
     ]
-    values = {"max_steps": MAX_STEPS, "validate_every": MAX_STEPS // LOOKS, "max_minutes": minutes}
+    values = {"max_steps": MAX_STEPS, "validate_every": MAX_STEPS // VALIDATIONS, "max_minutes": minutes}
     settings = [part for key, value in values.items() for part in ("--set", f"train.{key}={value}")]
     return heedful("train", "--init", TAUGHT, *files, *settings, "--out", str(model))
 
 
 def evaluate(model: str, data: Path, output: Path) -> int:
-    """Score the translations of the held-out messages, and keep them; give the exit code."""
+    """Score the translations of the held-out messages, and keep them; return the exit code."""
     source, target = files_of_test(data)
     return heedful("evaluate", model, "--source", source, "--reference", target, "--output", str(output))
 
 
 def files_of_test(data: Path) -> tuple[str, str]:
-    """The held-out messages and what people made of them."""
+    """The held-out messages and their human translations."""
     source, target = (str(data / f"test.{language}") for language in TAUGHT.split("-"))
     return source, target
 
 
 def read_lines(path: Path) -> list[str]:
-    """Lines end at line feeds and nowhere else. A model that has hardly begun stammers on, so they are cut."""
+    """Lines end only at line feeds. They are shortened, because a model that has hardly been trained repeats itself."""
     lines = path.read_text(encoding="utf-8").split("\n")[:-1]
     return [shorten(line, 200, placeholder=" ...") for line in lines]
 
@@ -146,16 +148,16 @@ def read_lines(path: Path) -> list[str]:
 def shown(
     pairs: Sequence[tuple[str, str]], before: Sequence[str], after: Sequence[str]
 ) -> list[tuple[str, str, str, str]]:
-    """The first few that are neither very short nor long: English, people's, and both of ours."""
+    """The first few of medium length: English, human translation, and both of ours."""
     rows = [(*pair, first, then) for pair, first, then in zip(pairs, before, after, strict=True)]
     return [row for row in rows if len(row[0].split()) in SHOWN_WORDS][:SHOWN]
 
 
 def farewell(folder: Path, page: Path) -> str:
-    """Where everything is, and what to type next."""
+    """Where everything is, and commands to try next."""
     model, (source, target) = folder / "model", files_of_test(folder / "data")
     return f"""
-The page is {page}; open it in a browser. The fine-tuned model is in {model}. Next, type:
+The page is {page}; open it in a browser. The fine-tuned model is in {model}. Try next:
 
    source .venv/bin/activate
    heedful translate {model} "Unable to delete the volume %s."
@@ -165,14 +167,14 @@ The page is {page}; open it in a browser. The fine-tuned model is in {model}. Ne
    heedful compare {TAUGHT} {model} --source {source} --reference {target} --html {folder}/compare.html
    heedful train --init en-de --source my.en --target my.de --out runs/mine
 
-The last one teaches a model your own words, from two files with a sentence a line. README.md tells the rest."""
+The last one teaches a model your own vocabulary, from two files with one sentence a line. README.md has the rest."""
 
 
 def farewell_untaught(page: Path) -> str:
-    """What to type next where nothing could be fetched."""
+    """Commands to try next if nothing could be downloaded."""
     return f"""
-The page is {page}; open it in a browser. Left out was the fine-tuning, whose text could not be fetched:
-run it again with a network. With two files of your own, a sentence a line, it needs none. Next, type:
+The page is {page}; open it in a browser. The fine-tuning was left out, because its text could not be downloaded:
+run the demo again with a network. With two files of your own, one sentence a line, it needs none. Try next:
 
    source .venv/bin/activate
    heedful translate de-en "Wie spät ist es?"
@@ -181,14 +183,14 @@ run it again with a network. With two files of your own, a sentence a line, it n
    heedful train --init en-de --source my.en --target my.de --out runs/mine
    heedful study ablations
 
-The last but one teaches a model your own words; the last trains small ones from nothing. README.md tells the rest."""
+The last but one teaches a model your vocabulary; the last trains small models from scratch. README.md has the rest."""
 
 
 def renew(folder: Path) -> None:
-    """An empty folder. One that is there already goes, if an earlier demo made it."""
+    """Make an empty folder; an existing one is removed if an earlier demo made it."""
     if folder.exists():
         if not (folder / MARK).exists():
-            raise FolderError(f"{folder} exists and no demo made it; move it away, or choose another by --folder")
+            raise FolderError(f"{folder} exists, but no demo made it; move it away, or choose another with --folder")
         shutil.rmtree(folder)
     folder.mkdir(parents=True)
     (folder / MARK).touch()

@@ -1,9 +1,9 @@
-"""What a program says to people, in English and other languages: pairs from catalogues of gettext (.po).
+"""The messages of a program in two languages: pairs from gettext catalogues (.po).
 
     .venv/bin/python scripts/messages.py de.po --out my
 
-writes the finished messages of a catalogue as my.en and my.de. The demo learns those of Horizon, the web interface of
-OpenStack (Apache 2.0), which come in a wheel on the package index. Placeholders (`%s`, `{name}`) stay as they are.
+writes the translated messages of a catalogue to my.en and my.de. The demo uses those of Horizon, the web interface of
+OpenStack (Apache 2.0), which come in a wheel on the package index. Placeholders (`%s`, `{name}`) are kept.
 """
 
 import argparse
@@ -11,7 +11,7 @@ import re
 import sys
 from pathlib import Path
 
-from package_index import Archive, fetched, of_zip, undamaged
+from package_index import Archive, fetch_archive, of_zip, undamaged
 from splits import Pairs, write_sides
 from steps import ending, say
 
@@ -30,24 +30,24 @@ CATALOGUES = (
     "horizon/{}/django",
     "horizon/{}/djangojs",
 )
-MAX_WORDS = 25  # the few that are longer are whole paragraphs
+MAX_WORDS = 25  # the few longer ones are whole paragraphs
 MEGABYTES = 10
 
 
 def main() -> None:
-    """Write the messages of one catalogue, or say in one sentence why not."""
+    """Write the messages of one catalogue; an error is one sentence."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("catalogue", type=Path, help="such as de.po")
-    parser.add_argument("--out", type=Path, required=True, help="what both files are called, without their languages")
+    parser.add_argument("--out", type=Path, required=True, help="the name of both files, without the languages")
     parser.add_argument(
-        "--languages", nargs=2, default=("en", "de"), metavar=("FROM", "TO"), help="of both files (en de)"
+        "--languages", nargs=2, default=("en", "de"), metavar=("FROM", "TO"), help="the languages (default: en de)"
     )
     options = parser.parse_args()
     sys.exit(ending("messages", lambda: convert(options.catalogue, options.out, tuple(options.languages)), MEGABYTES))
 
 
 def convert(catalogue: Path, out: Path, languages: tuple[str, str]) -> int:
-    """Write the pairs of a catalogue as two files; give the exit code."""
+    """Write the pairs of a catalogue to two files; return the exit code."""
     check_readable(catalogue)
     pairs = read_messages(catalogue.read_bytes(), catalogue.name)
     write_sides(pairs, out, languages)
@@ -56,8 +56,8 @@ def convert(catalogue: Path, out: Path, languages: tuple[str, str]) -> int:
 
 
 def messages_of_horizon(language: str, cache: Path) -> Pairs:
-    """English and another language, each English message once; from the cache or fetched into it."""
-    wheel = fetched(HORIZON, cache)
+    """Messages in English and another language, each English one once; from the cache or downloaded to it."""
+    wheel = fetch_archive(HORIZON, cache)
     pairs: dict[str, str] = {}
     for catalogue in CATALOGUES:
         name = f"{catalogue.format(f'locale/{language}/LC_MESSAGES')}.po"
@@ -68,21 +68,21 @@ def messages_of_horizon(language: str, cache: Path) -> Pairs:
 
 
 def read_messages(content: bytes, name: str) -> Pairs:
-    """The finished messages of a catalogue: none that is fuzzy, obsolete, or has forms for plurals."""
+    """The translated messages of a catalogue, without fuzzy and obsolete ones and without plural forms."""
     import polib
 
     try:
-        # Whatever polib takes for a name of a file it opens. No file has such a name.
+        # polib opens text that looks like the name of a file. No file has a name with such a start.
         catalogue = polib.pofile("\n\n\n" + content.decode("utf-8-sig"))
     except (OSError, ValueError) as error:
         found = str(error).replace("\n", "")
-        raise DataError(f"{name} is not a catalogue of gettext in UTF-8 ({found[:80]}); give a .po file") from error
+        raise DataError(f"{name} is not a gettext catalogue in UTF-8 ({found[:80]}); give a .po file") from error
     entries = [entry for entry in catalogue.translated_entries() if not entry.msgid_plural]
     return [(" ".join(entry.msgid.split()), " ".join(entry.msgstr.split())) for entry in entries]
 
 
 def letters(text: str) -> str:
-    """By this two messages are the same: their letters and digits, small. "Save file..." is "Save File"."""
+    """The letters and digits in lower case, by which messages are compared: "Save file..." equals "Save File"."""
     return re.sub(r"[\W_]+", " ", text.casefold()).strip()
 
 

@@ -3,8 +3,8 @@
     python scripts/million_pairs.py                   # a million pairs
     python scripts/million_pairs.py --pairs 50000
 
-It makes its own text in a temporary folder and prints the peak of the resident memory, of children too, and how long
-the preparation took. Exit code 1 if it took more than 2 GiB.
+It makes its own text in a temporary folder, and prints the peak memory, including child processes, and the time of the
+preparation. The exit code is 1 if it used more than 2 GiB.
 """
 
 import argparse
@@ -26,19 +26,19 @@ SETTINGS = ("text.vocabulary_size=8000", "train.max_steps=20", "train.validate_b
 
 @dataclass
 class Watched:
-    """What was seen of a process."""
+    """Memory and times of a process."""
 
-    preparing: int = 0  # bytes at most until training began
-    training: int = 0  # and after
+    preparing: int = 0  # peak bytes until training began
+    training: int = 0  # peak bytes after that
     prepared: float = 0.0  # seconds until training began
     seconds: float = 0.0
 
 
 def main() -> int:
-    """Run it; 0 if it stays under the limit."""
+    """Train; return 0 if memory stays under the limit."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else "")
     parser.add_argument("--pairs", type=int, default=1_000_000)
-    parser.add_argument("--threads", type=int, default=0, help="of the training; 0: all cores")
+    parser.add_argument("--threads", type=int, default=0, help="threads of the training; 0: all cores")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="million-pairs-") as name:
         folder = Path(name)
@@ -46,15 +46,15 @@ def main() -> int:
         print(f"{given.pairs:,} pairs, {size / 2**20:,.0f} MiB of text", file=sys.stderr)
         watched = watch(folder, given.threads)
     print(
-        f"{given.pairs:,} pairs: peak {watched.preparing / 2**20:,.0f} MiB in the preparation and "
-        f"{watched.training / 2**20:,.0f} MiB in the training, prepared in {watched.prepared:.1f} s, "
+        f"{given.pairs:,} pairs: peak {watched.preparing / 2**20:,.0f} MiB during preparation and "
+        f"{watched.training / 2**20:,.0f} MiB during training, prepared in {watched.prepared:.1f} s, "
         f"{given.pairs / watched.prepared:,.0f} pairs a second, all in {watched.seconds:.1f} s"
     )
     return 1 if max(watched.preparing, watched.training) > LIMIT else 0
 
 
 def write_text(folder: Path, pairs: int) -> int:
-    """Sentences of 3 to 25 words that are as frequent as words are (Zipf's law); give the bytes."""
+    """Write sentences of 3 to 25 words whose frequencies follow Zipf's law; return the bytes."""
     chance = random.Random(5)
     sides = [
         ["".join(chance.choices(letters, k=chance.randint(2, 11))) for _ in range(WORDS)]
@@ -72,7 +72,7 @@ def write_text(folder: Path, pairs: int) -> int:
 
 
 def watch(folder: Path, threads: int) -> Watched:
-    """Train, and look at the memory twenty times a second."""
+    """Train, and measure the memory twenty times a second."""
     files = ["--source", str(folder / "text.en"), "--target", str(folder / "text.de"), "--out", str(folder / "run")]
     settings = [part for setting in (*SETTINGS, f"train.threads={threads}") for part in ("--set", setting)]
     process = subprocess.Popen(
@@ -90,12 +90,12 @@ def watch(folder: Path, threads: int) -> Watched:
         time.sleep(0.05)
     watched.seconds = time.monotonic() - began
     if process.returncode:
-        raise SystemExit(f"heedful ended with exit code {process.returncode}")
+        raise SystemExit(f"heedful exited with code {process.returncode}")
     return watched
 
 
 def resident_bytes(number: int) -> int:
-    """Of a process and all its children, as far as they still live."""
+    """The resident memory of a process and its living children."""
     total = 0
     try:
         parent = psutil.Process(number)

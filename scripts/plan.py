@@ -1,9 +1,9 @@
-"""The paper's two trainings on paper: what they compute, how long that takes, and what goes over the network.
+"""The cost of the paper's two trainings: operations, hours and network traffic.
 
     .venv/bin/python scripts/plan.py
 
-Everything is counted from the recipes; the only numbers that come from elsewhere are the constants below, which are of
-the machines and not of the model. `docs/paper-scale.md` holds what this prints.
+Everything is counted from the recipes. Only the constants below come from elsewhere; they describe machines, not the
+model. `docs/paper-scale.md` contains the output.
 """
 
 import math
@@ -18,9 +18,9 @@ RECIPES = Path(__file__).resolve().parent.parent / "recipes"
 NAMES = {"base": "paper-base-en-de", "big": "paper-big-en-de"}
 
 GPUS = 8
-PEAK = {"A100": 312e12, "H100": 989e12}  # FLOP/s in bfloat16, dense, as the maker states them
-SHARES = (0.15, 0.3, 0.4)  # of the peak that a training reaches
-LINKS = {"NVLink, 300 GB/s": 300e9, "100 Gbit/s": 12.5e9, "25 Gbit/s": 3.125e9}  # bytes a second out of one GPU
+PEAK = {"A100": 312e12, "H100": 989e12}  # FLOP/s in bfloat16, dense, as the manufacturer states them
+SHARES = (0.15, 0.3, 0.4)  # shares of the peak that a training reaches
+LINKS = {"NVLink, 300 GB/s": 300e9, "100 Gbit/s": 12.5e9, "25 Gbit/s": 3.125e9}  # bytes per second out of one GPU
 SENTENCE = 28  # pieces of a sentence of WMT 2014, about
 GRADIENT_BYTES = 4  # float32
 
@@ -31,46 +31,46 @@ PAPER_HOURS = {"base": 12.0, "big": 84.0}
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """FLOPs of the way there (a multiplication and an addition are two), for one token of each side."""
+    """FLOPs of the forward pass for one token of each side; a multiply-add is two."""
 
     source: float
     target: float
 
 
 def forward_cost(config: ModelConfig, vocabulary: int, length: int) -> Cost:
-    """Every matrix product; lengths of both sides are the same. Norms, softmax and look-ups are left out."""
+    """Count every matrix product, with equal lengths on both sides. Norms, softmax and look-ups are left out."""
     d = config.d_model
     keys = config.num_heads * (config.d_k or d // config.num_heads)
     values = config.num_heads * (config.d_v or d // config.num_heads)
-    attention = d * keys + values * d  # queries and output: of the side that looks
-    memory = d * keys + d * values  # keys and values: of the side that is looked at
-    look = length * (keys + values)  # scores and weighted sum, of one query; the masked half is computed as well
+    attention = d * keys + values * d  # queries and output, on the side that attends
+    memory = d * keys + d * values  # keys and values, on the side that is attended to
+    pairs = length * (keys + values)  # scores and weighted sum of one query; the masked half is computed as well
     feed_forward = 2 * d * config.d_ff
     encoder, decoder = config.encoder_layers, config.decoder_layers
-    source = encoder * (attention + memory + look + feed_forward) + decoder * memory
-    target = decoder * (2 * attention + memory + 2 * look + feed_forward) + d * vocabulary
+    source = encoder * (attention + memory + pairs + feed_forward) + decoder * memory
+    target = decoder * (2 * attention + memory + 2 * pairs + feed_forward) + d * vocabulary
     return Cost(2.0 * source, 2.0 * target)
 
 
 def step_flops(experiment: Experiment, length: int = SENTENCE) -> float:
-    """One update; the way back costs twice the way there."""
+    """The FLOPs of one update; the backward pass costs twice the forward pass."""
     cost = forward_cost(experiment.model, experiment.text.vocabulary_size, length)
     return 3.0 * experiment.train.batch_tokens * (cost.source + cost.target)
 
 
 def parameters(experiment: Experiment) -> int:
-    """All trained values."""
+    """The number of parameters."""
     vocabulary = experiment.text.vocabulary_size
     return model_size(experiment.model, vocabulary, vocabulary).total
 
 
 def ring_bytes(values: int, gpus: int) -> float:
-    """What each GPU sends when all gradients are added up in a ring."""
+    """The bytes that each GPU sends when gradients are added up in a ring."""
     return 2.0 * (gpus - 1) / gpus * values * GRADIENT_BYTES
 
 
 def break_even(flops: float, values: int, speed: float, bandwidth: float) -> float:
-    """The number of GPUs at which adding up the gradients takes as long as working them out.
+    """The number of GPUs at which adding up the gradients takes as long as computing them.
 
     flops / (n speed) = 2 (n - 1) / n x bytes / bandwidth, for the same batch on n GPUs.
     """

@@ -1,4 +1,4 @@
-"""Pairs that are held out so that no test sentence was learnt, and the files that they are written to."""
+"""Split pairs so that no test sentence is in the training text, and write them to files."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,10 +18,10 @@ class Split:
 
 
 def split(pairs: Sequence[tuple[str, str]], test: int, valid: int, key: Callable[[str], str] = str) -> Split:
-    """Hold out so many sentences of the first language, chosen by their hash and so always the same.
+    """Hold out this many sentences of the first language, chosen by their hash and so always the same.
 
-    A sentence often has several translations: the held-out ones keep the first, and every other pair that shares a
-    sentence with them, in either language, is left out. Two sentences are one where `key` gives the same for both.
+    A sentence often has several translations. A held-out one keeps the first, and every other pair that shares a
+    sentence with it, in either language, is left out. Two sentences are the same if `key` gives the same result.
     """
     first = {key(source): (source, target) for source, target in reversed(pairs)}
     order = sorted(first, key=lambda source: blake2b(source.encode(), digest_size=8).digest())

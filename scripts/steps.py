@@ -1,4 +1,4 @@
-"""What scripts that run whole pieces of work share: lines for a person, commands as a person types them, the ending."""
+"""Parts that scripts share: messages, running heedful's commands, and errors as one sentence."""
 
 import errno
 import subprocess
@@ -12,26 +12,26 @@ INTERRUPTED = 130
 
 
 def say(text: str) -> None:
-    """A line for a person, in order with what a child says."""
+    """Print a line at once, so that it keeps its order with the output of child processes."""
     print(text, flush=True)
 
 
 def heedful(*arguments: str) -> int:
-    """Run the command line as a person would; give its exit code."""
+    """Show a command and run it; return its exit code."""
     say(f"   $ heedful {' '.join(shown(argument) for argument in arguments)}\n")
     child = subprocess.Popen([sys.executable, "-m", "heedful", *arguments])
     while True:
-        with suppress(KeyboardInterrupt):  # Ctrl-C reaches the child too, which saves and ends in its own time
+        with suppress(KeyboardInterrupt):  # Ctrl-C reaches the child too, which saves before it ends
             return child.wait()
 
 
 def shown(argument: str) -> str:
-    """As one types it: a sentence in quotation marks."""
+    """The argument as you would type it, in quotation marks if it has spaces."""
     return f'"{argument}"' if " " in argument else argument
 
 
 def ending(name: str, work: Callable[[], int], megabytes: int) -> int:
-    """Do the work and give its exit code, or say in one sentence why it could not be done."""
+    """Do the work and return its exit code; print an error as one sentence."""
     try:
         return work()
     except HeedfulError as error:
@@ -43,13 +43,13 @@ def ending(name: str, work: Callable[[], int], megabytes: int) -> int:
 
 
 def complain(name: str, sentence: str, code: int) -> int:
-    """Why it did not work; give the code."""
+    """Print an error; return the exit code."""
     print(f"{name}: {sentence}", file=sys.stderr)
     return code
 
 
 def explain(error: OSError, megabytes: int) -> tuple[str, int]:
-    """A sentence for what the operating system refused, and the exit code."""
+    """A sentence for an error of the operating system, and the exit code."""
     where = error.filename or "a file"
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return f"the disk is full while writing {where}; about {megabytes} MB are needed", OutOfSpace.exit_code

