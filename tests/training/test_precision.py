@@ -2,14 +2,17 @@
 
 import json
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 import toy
-from model_examples import SMALL, example, fresh, update_of
+from model_examples import FAMILIES, SMALL, example, fresh, fresh_of_family, update_of
 from torch import Tensor, nn
+from torch.utils._pytree import tree_map
 
 from heedful.config import PrecisionKind, TrainConfig
 from heedful.device import choose_device, measure_memory
@@ -170,6 +173,51 @@ class TestNarrowTypes:
             (narrow,) = torch.autograd.grad(smoothed_loss(features, weight, torch.arange(6), 0.01).smoothed, weight)
         others = slice(6, None)
         assert (narrow[others] - wide[others]).norm() < 0.002 * wide[others].norm()
+
+
+class TestRecurrentLayers:
+    """On CUDA, autocast of any type makes cuDNN compute recurrent layers in float16."""
+
+    @pytest.fixture
+    def cudnn(self, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+        """Makes PyTorch's recurrent layers cast as cuDNN's do; lists the calls under autocast."""
+        calls: list[str] = []
+
+        def as_cudnn(forward: Callable[..., Any]) -> Callable[..., Any]:
+            def run(layer: nn.Module, x: Any, state: Any = None) -> Any:
+                if not torch.is_autocast_enabled("cpu"):
+                    return forward(layer, x, state)
+                calls.append(type(layer).__name__)
+                with torch.autocast("cpu", enabled=False):
+                    return tree_map(halve, forward(layer, tree_map(widen, x), tree_map(widen, state)))
+
+            return run
+
+        def widen(x: Any) -> Any:
+            return x.half().float() if isinstance(x, Tensor) and x.is_floating_point() else x
+
+        def halve(x: Any) -> Any:
+            return x.half() if isinstance(x, Tensor) and x.is_floating_point() else x
+
+        for kind in (nn.LSTM, nn.GRU):
+            monkeypatch.setattr(kind, "forward", as_cudnn(kind.forward))
+        return calls
+
+    @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+    @pytest.mark.parametrize("name", [name for name, config in FAMILIES.items() if config.family == "recurrent"])
+    def test_they_are_computed_in_float32(self, name: str, dtype: torch.dtype, cudnn: list[str]) -> None:
+        found = []
+        for kind in (Precision(), Precision(dtype, CPU)):
+            model = fresh_of_family(replace(FAMILIES[name], dropout=0.2)).train()
+            loss = SequentialGradients(model, Objective(0.1, 1, kind))(update_of(*PARTS), 1)
+            kind.unscale(make_optimizer(model, CONFIG))
+            found.append((loss, gradients_of(model)))
+        assert cudnn == []
+        (loss, exact), (near, gradients) = found
+        assert near == pytest.approx(loss, rel=1e-2)
+        for weight, gradient in exact.items():
+            error = (gradients[weight] - gradient).norm() / gradient.norm().clamp(min=1e-3)
+            assert error < 0.06, weight
 
 
 class TestScale:

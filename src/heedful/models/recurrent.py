@@ -20,6 +20,7 @@ embeddings, between layers and before the output layer, never from one position 
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar, assert_never, cast
 
@@ -78,6 +79,16 @@ def count_states(cell: Cell) -> int:
             assert_never(cell)
 
 
+def full_precision(device: torch.device) -> AbstractContextManager[None]:
+    """Compute in the type of the weights inside the block, even under autocast.
+
+    Under autocast of any type, cuDNN's recurrent layers run in float16. That cannot be combined with bfloat16, and
+    small gradients would vanish in it, because only `train.precision = "float16"` scales the loss.
+    """
+    on = torch.is_autocast_enabled(device.type)
+    return torch.autocast(device.type, enabled=False) if on else nullcontext()
+
+
 class RecurrentEncoderLayer(nn.Module):
     """One layer of an encoder, forwards or in both directions, from a zero state."""
 
@@ -89,14 +100,15 @@ class RecurrentEncoderLayer(nn.Module):
         self, x: Float[Tensor, "rows inputs"], layout: Layout
     ) -> tuple[Float[Tensor, "rows outputs"], HiddenState]:
         """The output at each position and the final state; of two directions, the final state of the backward one."""
-        grid = layout.pad(x)
-        if layout.full:
-            outputs, last = self.rnn(grid)
-        else:
-            packed = pack_padded_sequence(grid, layout.lengths.cpu(), batch_first=True, enforce_sorted=False)
-            outputs, last = self.rnn(packed)
-            outputs, _ = pad_packed_sequence(outputs, batch_first=True, total_length=layout.longest)
-        return layout.pack(outputs), _last_state(last)
+        with full_precision(x.device):
+            grid = layout.pad(x.to(self.rnn.weight_hh_l0.dtype))
+            if layout.full:
+                outputs, last = self.rnn(grid)
+            else:
+                packed = pack_padded_sequence(grid, layout.lengths.cpu(), batch_first=True, enforce_sorted=False)
+                outputs, last = self.rnn(packed)
+                outputs, _ = pad_packed_sequence(outputs, batch_first=True, total_length=layout.longest)
+            return layout.pack(outputs), _last_state(last)
 
     if TYPE_CHECKING:
         __call__ = forward
@@ -110,10 +122,12 @@ class RecurrentDecoderLayer(nn.Module):
         self.rnn = _make_rnn(cell, inputs, d_model, bidirectional=False)
 
     def forward(self, grid: Grid, state: HiddenState) -> tuple[Float[Tensor, "batch length d_model"], HiddenState]:
-        # cuDNN and oneDNN want each state contiguous.
-        parts = [part.contiguous()[None] for part in state.unbind(1)]
-        outputs, last = self.rnn(grid, parts[0] if len(parts) == 1 else tuple(parts))
-        return outputs, _last_state(last)
+        with full_precision(grid.device):
+            dtype = self.rnn.weight_hh_l0.dtype
+            # cuDNN and oneDNN want each state contiguous.
+            parts = [part.to(dtype).contiguous()[None] for part in state.unbind(1)]
+            outputs, last = self.rnn(grid.to(dtype), parts[0] if len(parts) == 1 else tuple(parts))
+            return outputs, _last_state(last)
 
     if TYPE_CHECKING:
         __call__ = forward
