@@ -30,6 +30,14 @@ def choose_device(device: Device) -> torch.device:
     return torch.device(chosen)
 
 
+def exact_device(device: torch.device) -> torch.device:
+    """Where 64-bit numbers are exact: on the device itself, or on the CPU for MPS.
+
+    MPS has no float64, and older versions of PyTorch sort int64 there as if it were int32.
+    """
+    return torch.device("cpu") if device.type == "mps" else device
+
+
 def use_threads(threads: int, processes: int = 1) -> int:
     """Set PyTorch's number of threads and return it; 0 means this process's share of all cores."""
     count = threads or max(1, _cores() // processes)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 import torch
 import torch.nn.functional as F
+from fake_mps import fake_mps
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
@@ -125,6 +126,12 @@ class TestLayout:
             assert (grid[row, len(sentence) :] == 0.0).all()
             assert layout.mask[row].tolist() == [column < len(sentence) for column in range(max(lengths))]
         assert layout.positions.tolist() == [place for n in lengths for place in range(n)]
+
+    def test_pad_is_the_same_on_mps_where_rows_are_written_in_another_way(self) -> None:
+        layout, x = Layout.of(torch.tensor([3, 1, 4])), random(8, 5)
+        with fake_mps() as device:
+            moved = Layout.of(layout.lengths.to(device))
+            assert torch.equal(moved.pad(x.to(device)).cpu(), layout.pad(x))
 
     @settings(deadline=None, max_examples=20)
     @given(LENGTHS)

@@ -311,6 +311,22 @@ class TestScale:
         assert kind.state()["_growth_tracker"] == 0
 
 
+class TestGenerators:
+    @pytest.mark.parametrize("device", ["cuda", "mps"])
+    def test_a_checkpoint_keeps_the_generator_of_the_device(self, device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        """PyTorch's generator draws dropout there."""
+        generators: dict[str, Tensor] = {}
+        module = getattr(torch, device)
+        monkeypatch.setattr(module, "get_rng_state", lambda *_: torch.tensor([3, 1, 4], dtype=torch.uint8))
+        monkeypatch.setattr(module, "set_rng_state", lambda state, *_: generators.update({device: state}))
+        model = fresh(NOISY)
+        state = TrainingState(model, make_optimizer(model, CONFIG), None)
+        checkpoint = make_checkpoint(state, RunProgress(), {}, torch.device(device))
+        restore_checkpoint(state, checkpoint, torch.device(device))
+        assert generators[device].tolist() == [3, 1, 4]
+        restore_checkpoint(state, make_checkpoint(state, RunProgress(), {}, CPU), torch.device(device))
+
+
 class TestCheckpointedActivations:
     def counted(self, model: Transformer) -> list[int]:
         calls: list[int] = []

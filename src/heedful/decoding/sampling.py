@@ -17,6 +17,7 @@ from heedful.decoding.greedy import PickedTokens, search_stepwise
 from heedful.decoding.hypothesis import Hypothesis
 from heedful.decoding.step_function import NEVER, S, SpecialTokens, StepFunction, select_rows
 from heedful.decoding.topk import top_log_probs
+from heedful.device import exact_device
 from heedful.errors import ConfigError
 from heedful.nn.noise import GOLDEN, LEVELS, MASK, mix, row_keys
 
@@ -49,7 +50,9 @@ def sample_search(
     sentences = len(max_lengths)
     rows = torch.arange(sentences, device=max_lengths.device).repeat_interleave(draws)
     numbers = torch.arange(draws, device=max_lengths.device).repeat(sentences)
-    sampler = _Sampler(row_keys(keys[rows], numbers), config.temperature, config.top_k, config.top_p)
+    exact = exact_device(max_lengths.device)
+    draw_keys = row_keys(keys[rows].to(exact), numbers.to(exact))
+    sampler = _Sampler(draw_keys, config.temperature, config.top_k, config.top_p)
     repeated = [prefix for prefix in prefixes for _ in range(draws)]
     state = select_rows(state, rows, sentences)
     found = search_stepwise(step, state, special, max_lengths[rows], config, sampler.pick, repeated)
@@ -58,7 +61,7 @@ def sample_search(
 
 @dataclass(frozen=True, slots=True)
 class _Sampler:
-    keys: Int[Tensor, " draws"]
+    keys: Int[Tensor, " draws"]  # on the exact device
     temperature: float
     top_k: int
     top_p: float
@@ -75,8 +78,9 @@ class _Sampler:
         if self.top_p < 1.0:
             values, columns = self._nucleus(values)
             ids = ids.gather(1, columns)
-        noise = _gumbel(row_keys(self.keys[active], torch.full_like(active, length)), ids)
-        best = (values / self.temperature + noise).argmax(dim=1, keepdim=True)
+        exact, rows = self.keys.device, active.to(self.keys.device)
+        noise = _gumbel(row_keys(self.keys[rows], torch.full_like(rows, length)), ids.to(exact))
+        best = (values.to(exact) / self.temperature + noise).argmax(dim=1, keepdim=True).to(values.device)
         return values.gather(1, best)[:, 0], ids.gather(1, best)[:, 0]
 
     def _nucleus(

@@ -5,6 +5,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from heedful.device import exact_device
+
 _MIN_LOGITS = 500_000  # a hundred hypotheses over a small vocabulary
 BLOCK = 64  # 32 and 128 are slower for 200 rows of 10 000 or 37 000 types
 
@@ -69,6 +71,7 @@ def _first_columns(log_probs: Float[Tensor, "rows columns"], k: int) -> Int[Tens
     The bits of a non-negative float sort as those of an integer do. The column fills the lower bits, so no two keys are
     equal.
     """
-    badness = log_probs.abs().view(torch.int32).long()  # NaN ranks below even -inf
-    columns = torch.arange(log_probs.shape[1], device=log_probs.device)
-    return ((badness << 32) + columns).topk(k, dim=1, largest=False).indices
+    exact = log_probs.to(exact_device(log_probs.device))
+    badness = exact.abs().view(torch.int32).long()  # NaN ranks below even -inf
+    columns = torch.arange(exact.shape[1], device=exact.device)
+    return ((badness << 32) + columns).topk(k, dim=1, largest=False).indices.to(log_probs.device)

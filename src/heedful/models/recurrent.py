@@ -101,7 +101,7 @@ class RecurrentEncoderLayer(nn.Module):
     ) -> tuple[Float[Tensor, "rows outputs"], HiddenState]:
         """The output at each position and the final state; of two directions, the final state of the backward one."""
         with full_precision(x.device):
-            grid = layout.pad(x.to(self.rnn.weight_hh_l0.dtype))
+            grid = layout.pad(x.to(weight_type(self.rnn)))
             if layout.full:
                 outputs, last = self.rnn(grid)
             else:
@@ -123,7 +123,7 @@ class RecurrentDecoderLayer(nn.Module):
 
     def forward(self, grid: Grid, state: HiddenState) -> tuple[Float[Tensor, "batch length d_model"], HiddenState]:
         with full_precision(grid.device):
-            dtype = self.rnn.weight_hh_l0.dtype
+            dtype = weight_type(self.rnn)
             # cuDNN and oneDNN want each state contiguous.
             parts = [part.to(dtype).contiguous()[None] for part in state.unbind(1)]
             outputs, last = self.rnn(grid.to(dtype), parts[0] if len(parts) == 1 else tuple(parts))
@@ -182,6 +182,11 @@ def open_forget_gates(part: Part) -> Part:
             with torch.no_grad():
                 bias[part.hidden_size : 2 * part.hidden_size] += 1.0
     return part
+
+
+def weight_type(rnn: nn.LSTM | nn.GRU) -> torch.dtype:
+    """The type of a layer's weights."""
+    return next(rnn.parameters()).dtype
 
 
 def _make_rnn(cell: Cell, inputs: int, d_model: int, bidirectional: bool) -> nn.LSTM | nn.GRU:

@@ -56,13 +56,21 @@ class Layout:
         return flat if self.full else _Gather.apply(flat, self.slots)
 
 
+def _spread(rows: Tensor, slots: Tensor, size: int) -> Tensor:
+    """A grid of this size with the rows in their slots, zeros elsewhere."""
+    grid = rows.new_zeros(size, rows.shape[1])
+    if rows.device.type == "mps":  # where `index_copy_` is slow
+        return grid.index_put_((slots,), rows)
+    return grid.index_copy_(0, slots, rows)
+
+
 class _Scatter(torch.autograd.Function):
     """Rows to slots. Its transpose is `_Gather`; PyTorch's own backward passes add with atomics or one by one."""
 
     @staticmethod
     def forward(ctx, rows: Tensor, slots: Tensor, size: int) -> Tensor:  # type: ignore[no-untyped-def]
         ctx.save_for_backward(slots)
-        return rows.new_zeros(size, rows.shape[1]).index_copy_(0, slots, rows)
+        return _spread(rows, slots, size)
 
     @staticmethod
     def backward(ctx, gradient: Tensor) -> tuple[Tensor, None, None]:  # type: ignore[no-untyped-def]
@@ -80,5 +88,4 @@ class _Gather(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, gradient: Tensor) -> tuple[Tensor, None]:  # type: ignore[no-untyped-def]
-        size, (slots,) = ctx.size, ctx.saved_tensors
-        return gradient.new_zeros(size, gradient.shape[1]).index_copy_(0, slots, gradient), None
+        return _spread(gradient, ctx.saved_tensors[0], ctx.size), None

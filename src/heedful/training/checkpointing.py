@@ -93,8 +93,11 @@ def make_checkpoint(state: TrainingState, progress: RunProgress, machine: Facts,
     if state.average:
         tensors |= {f"ema.{name}": weight for name, weight in state.average.weights.items()}
     tensors["random.cpu"] = torch.get_rng_state()
-    if device.type == "cuda":
-        tensors["random.cuda"] = torch.cuda.get_rng_state(device)
+    match device.type:
+        case "cuda":
+            tensors["random.cuda"] = torch.cuda.get_rng_state(device)
+        case "mps":
+            tensors["random.mps"] = torch.mps.get_rng_state()
     values = {
         "position": asdict(state.position),
         "skipped": state.skipped,
@@ -138,8 +141,11 @@ def restore_checkpoint(state: TrainingState, checkpoint: Checkpoint, device: tor
         state.precision.load(values.get("precision", {}))  # type: ignore[arg-type]
         progress = RunProgress(**values["record"])  # type: ignore[arg-type]
         torch.set_rng_state(checkpoint.tensors["random.cpu"])
-        if device.type == "cuda" and "random.cuda" in checkpoint.tensors:
-            torch.cuda.set_rng_state(checkpoint.tensors["random.cuda"], device)
+        match device.type, checkpoint.tensors.get(f"random.{device.type}"):
+            case "cuda", Tensor() as random:
+                torch.cuda.set_rng_state(random, device)
+            case "mps", Tensor() as random:
+                torch.mps.set_rng_state(random)
     except (KeyError, TypeError, ValueError) as error:
         raise FolderError(f"the checkpoint of step {checkpoint.step} does not fit this run: {error}") from error
     return progress
