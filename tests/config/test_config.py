@@ -282,10 +282,10 @@ def test_another_schedule_keeps_the_peak_of_the_rate() -> None:
         found = make_experiment({"model": {"preset": "modern"}, "train": train})
         return learning_rate(found.train.warmup_steps, found.model.d_model, found.train)
 
-    assert peak() == 0.004
-    assert peak(schedule="linear") == 0.004
-    assert peak(schedule="paper") == pytest.approx(0.004, rel=0.01)
-    assert peak(schedule="paper", learning_rate=1.0) == pytest.approx((128 * 1000) ** -0.5)
+    assert peak() == 0.003
+    assert peak(schedule="linear") == 0.003
+    assert peak(schedule="paper") == pytest.approx(0.003, rel=0.01)
+    assert peak(schedule="paper", learning_rate=1.0) == pytest.approx((128 * 400) ** -0.5)
     assert make_experiment({"train": {"schedule": "cosine"}}).train.learning_rate == pytest.approx(0.000699, rel=0.01)
 
 

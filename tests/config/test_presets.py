@@ -44,7 +44,7 @@ COUNTS = {
     "table3-D-smoothing0": 63_082_496,
     "table3-D-smoothing0.2": 63_082_496,
     "table3-E-learned": 63_082_496 + 2 * 1024 * 512,
-    "modern": 4_736_000 + 4 * (132_480 + 198_784) + 2 * 256,  # tiny, and a norm after each stack
+    "modern": 4_736_000 + 4 * (132_480 + 198_784) + 2 * 256 + 8 * 4 * 33,  # tiny, two more norms, distances
     # Four layers of gates that each map 256 inputs and 256 states to 256, with two biases: 4 gates, or 3.
     "lstm": 9_472_000 + 4 * 4 * 131_584,
     "gru": 9_472_000 + 4 * 3 * 131_584,

@@ -413,6 +413,17 @@ def test_more_data_gets_a_larger_model_and_vocabulary() -> None:
     assert [experiment.text.vocabulary_size for experiment in found] == [758, 8000, 16_000, 32_000]
 
 
+@pytest.mark.parametrize(("steps", "decay"), [(100, 0.9), (1000, 0.95), (8000, 0.9938), (100_000, 0.9995)])
+def test_the_moving_average_is_over_two_percent_of_the_updates(steps: int, decay: float) -> None:
+    chosen = choose_settings(CorpusStatistics(1000, 10_000, 500), "cpu", {"max_steps": steps}, model=True)
+    assert chosen.tables["train"]["ema_decay"] == decay
+
+
+def test_a_model_of_the_users_own_keeps_its_dropout_and_average() -> None:
+    chosen = choose_settings(CorpusStatistics(1000, 10_000, 500), "cpu", {}, model=False)
+    assert not {"dropout_warmup", "ema_decay"} & chosen.tables["train"].keys()
+
+
 def test_choices_follow_the_settings_of_the_user() -> None:
     found = CorpusStatistics(1000, 10_000, 500)
     usual, smaller, short = (

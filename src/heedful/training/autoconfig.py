@@ -70,12 +70,14 @@ def choose_settings(
             # Larger models take a batch in two halves: the activations of a whole one would exceed a gigabyte.
             "accumulate": 2 if size and device == "cpu" else 1,
             "max_steps": steps,
-            "warmup_steps": max(1, min(1000, steps // 8)),
+            "warmup_steps": max(1, min(400 if model else 1000, steps // 8)),
             "validate_every": every,
             "save_every": every,
             "patience": 10,
         },
     }
+    if model:
+        tables["train"] |= {"dropout_warmup": steps // 3, "ema_decay": _choose_ema_decay(steps)}
     kind = "symbols" if symbols else "words"
     reasons = {
         "model.preset": f"model: {why}",
@@ -142,6 +144,11 @@ def choose_finetuning_settings(
 def default_hold_out(pairs: int) -> int:
     """The number of pairs to validate on: 2 %, at most 1000; 10 % of small corpora, up to 200 pairs."""
     return min(1000, max(round(0.02 * pairs), min(200, pairs // 10)))
+
+
+def _choose_ema_decay(steps: int) -> float:
+    """A moving average over about 2 % of the updates: a longer one lags behind the weights."""
+    return min(0.9999, round(1.0 - 1.0 / max(10.0, 0.02 * steps), 4))
 
 
 def _choose_epochs(pairs: int) -> int:
