@@ -85,7 +85,7 @@ def test_its_heads_are_shown_and_can_be_switched_off(learnt: dict[str, Path], na
 def test_the_papers_figures_need_self_attention(learnt: dict[str, Path], tmp_path: Path) -> None:
     ran = toy.run("heads", learnt["convs2s"], "--paper", tmp_path / "figures")
     assert ran.code == 2
-    assert f"{learnt['convs2s']} holds a model without attention in its encoder, which the figures are of" in ran.err
+    assert f"{learnt['convs2s']} has no attention in its encoder, which the figures show; use a Transformer" in ran.err
 
 
 @pytest.mark.parametrize(

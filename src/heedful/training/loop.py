@@ -37,7 +37,7 @@ class TrainingState:
 
 @dataclass(frozen=True, slots=True)
 class UpdateSplit:
-    """How an update is split: every process gets so many parts of about the same cost."""
+    """How an update is split: every process gets `parts` parts of about the same cost."""
 
     parts: int
     rank: int = 0
