@@ -333,7 +333,7 @@ def _read_search(folder: Path, model: dict[str, Any], pad_id: int) -> dict[str, 
     if isinstance(own := config.get("heedful"), dict):
         return own
     if (config.get("bad_words_ids") or [[pad_id]]) != [[pad_id]]:
-        raise FolderError(f"{folder} forbids pieces (bad_words_ids), which our search does not support; remove them to import it")
+        raise FolderError(f"{folder} forbids pieces (bad_words_ids), which heedful cannot; remove them to import it")
     return {
         "beam": config.get("num_beams", 1),
         "alpha": float(config.get("length_penalty", 1.0)),
