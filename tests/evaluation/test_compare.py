@@ -116,6 +116,9 @@ def test_all_references_count(files: Path) -> None:
 def test_two_systems_with_one_name_are_called_by_their_paths() -> None:
     assert short_names(["a/run", "b/other"]) == ["run", "other"]
     assert short_names(["a/run", "b/run"]) == ["a/run", "b/run"]
+    assert short_names(["/home/ann/a/run", "/home/ann/b/run", "x"]) == ["a/run", "b/run", "x"]
+    assert short_names(["/home/ann/run", "/home/ann/run"]) == ["run", "run"]
+    assert short_names(["/", "-"]) == ["/", "-"]
 
 
 def test_a_signed_number_is_aligned_to_the_right() -> None:

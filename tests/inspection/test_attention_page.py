@@ -380,6 +380,31 @@ def test_hostile_pieces_are_shown_as_text_and_never_run(show: "Callable[[Documen
     assert page.locator("script").count() == 2
 
 
+def test_the_address_names_the_open_head(show: "Callable[[Document], Page]") -> None:
+    page = show(document())
+    assert page.evaluate("location.hash") == ""
+    page.click("[id='open-cross.1.3']")
+    page.click("#tab-encoder")
+    assert page.evaluate("location.hash") == "#encoder.1.1"
+    page.evaluate("history.back()")
+    expect_text(page, "#head-title", "cross layer 1 head 3")
+    page.goto(page.url.split("#")[0] + "#decoder.2.mean")
+    expect_text(page, "#head-title", "decoder layer 2 mean")
+    page.reload()
+    expect_text(page, "#head-title", "decoder layer 2 mean")
+    page.goto(page.url.split("#")[0] + "#decoder.9.1")  # a head that this model does not have
+    page.reload()
+    assert page.is_visible("#head-title")
+
+
+def test_paper_gets_the_heads_and_no_buttons(show: "Callable[[Document], Page]") -> None:
+    page = show(document())
+    page.emulate_media(media="print")
+    assert page.is_visible("#grid")
+    assert not page.is_visible("#theme")
+    assert not page.is_visible(".hint >> nth=0")
+
+
 # The page with a server
 
 

@@ -138,6 +138,8 @@ def test_the_command_writes_a_page_and_prints_the_translation(trained: Path, tmp
     page = (tmp_path / "a.html").read_text(encoding="utf-8")
     assert page.lower().startswith("<!doctype html>")
     assert text in page
+    assert '"model":"run"' in page
+    assert str(trained) not in page  # a page is passed on; paths are not
 
 
 def test_open_opens_the_page_in_a_browser(trained: Path, tmp_path: Path, text: str) -> None:
@@ -266,7 +268,8 @@ def test_a_report_names_the_role_of_each_head_and_later_pages_show_it(
     assert ran.lines[0].split() == ["head", "role", "entropy", "distance", "stability", "evidence"]
     assert [line.split()[0] for line in ran.lines[1:]] == [f"{kind}.1.{head}" for kind in KINDS for head in (1, 2)]
     assert "skipped 2 of 52 lines that are empty or too long\n" in ran.err
-    assert "measured on 50 sentences" in report.read_text(encoding="utf-8")
+    assert "heads of <strong>run</strong>, measured on 50 sentences" in report.read_text(encoding="utf-8")
+    assert str(copy) not in report.read_text(encoding="utf-8")
     assert toy.run("heads", copy, text, "--out", tmp_path / "a.html").code == 0
     role = ran.lines[1].split()[1]
     assert f'"encoder.1.1":{{"name":"{role}' in (tmp_path / "a.html").read_text(encoding="utf-8")

@@ -234,7 +234,7 @@ def _report_heads(
     known = found.measures, found.roles, importance
     console.out(json.dumps(report_json(*known)) if as_json else console.table(report_text(*known)))
     if report and report.suffix.lower() == ".html":
-        write_atomically(report, report_page(str(viewer.run), *known))
+        write_atomically(report, report_page(viewer.name, *known))
     elif report:
         write_atomically(report, draw_roles(found.roles, "svg" if report.suffix.lower() == ".svg" else "png"))
     if report:

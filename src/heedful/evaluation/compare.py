@@ -70,9 +70,13 @@ def compare(
 
 
 def short_names(paths: Sequence[str]) -> list[str]:
-    """The last part of each path, or the whole paths if two would have the same name."""
-    names = [Path(path).name or path for path in paths]
-    return names if len(set(names)) == len(names) else list(paths)
+    """The last parts of each path, as few as tell different paths apart."""
+    parts = [Path(path).parts or (path,) for path in paths]
+    for count in range(1, max(map(len, parts))):
+        names = ["/".join(some[-count:]) for some in parts]
+        if len(set(names)) == len(set(paths)):
+            return names
+    return list(paths)
 
 
 def common_tokenizer(runs: Sequence[RunFolder]) -> BleuTokens:

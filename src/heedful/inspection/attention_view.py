@@ -35,6 +35,11 @@ class AttentionViewer:
     constraints: Constraints = field(default_factory=Constraints)
     _baselines: dict[str, str] = field(default_factory=dict)  # the last text and its translation with all heads on
 
+    @property
+    def name(self) -> str:
+        """The name of the run folder or built-in model; pages are passed on, and paths tell where somebody works."""
+        return self.run.resolve().name
+
     def inspect(
         self, text: str | TokenizedText, off: Sequence[str] = (), n_best: int = 1, translation: str | None = None
     ) -> Inspection:
@@ -87,7 +92,7 @@ class AttentionViewer:
         pairs = zip(translation.alternatives, inspection.inside, strict=True)
         return {
             "format": 1,
-            "model": str(self.run),
+            "model": self.name,
             "source": {"text": translation.source, "pieces": list(translation.source_pieces)},
             "encoder": encode(inspection.inside[0].attention.encoder),
             "inputs_start": START_PIECE,

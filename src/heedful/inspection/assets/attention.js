@@ -11,7 +11,8 @@
 /**
  * @typedef {{format: number, model: string, source: {text: string, pieces: string[]}, encoder: Layer[],
  *            hypotheses: Hypothesis[], inputs_start: string, roles: Record<string, {name: string, evidence: string}>,
- *            off: string[], baseline: string | null, live: boolean}} AttentionDocument
+ *            off: string[], baseline: string | null, live: boolean,
+ *            shown?: string}} AttentionDocument `shown` is the translation on the page around the explorer
  */
 /** @typedef {{layer: number, index: number}} Place one head; the index MEAN is the average of its layer */
 

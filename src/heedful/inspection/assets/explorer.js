@@ -2,7 +2,7 @@
 import { announce, byId, make, moveByArrowKeys, scrollToStart, showMessage } from './dom.js';
 import { findDifferences } from './diff.js';
 import { onSystemThemeChange } from './theme.js';
-import { MEAN, headTitle, kindsOf } from './attention.js';
+import { MEAN, headTitle, kindsOf, layersOf, placeOf } from './attention.js';
 import { paintScale } from './drawing.js';
 import { KIND_TITLES, listenToGrid, markGrid, paintGrid, renderGrid } from './grid.js';
 import { listenToLines, renderLines, renderLists } from './lines.js';
@@ -26,8 +26,10 @@ const KIND_HINTS = {
 const page = {
   /** @type {AskForDocument} */ ask: () => Promise.reject(new Error('The explorer has not been started.')),
   /** @type {(doc: AttentionDocument) => void} */ onShow: () => {},
+  /** @type {(name: string) => void} */ onOpenHead: () => {},
   /** @type {AbortController | null} */ request: null,
   text: '',
+  hasHead: false, // whether the page has said which head to open
 };
 
 /** Repaints the canvases, which do not follow a style sheet. */
@@ -41,7 +43,7 @@ export function repaint() {
 /** @param {AttentionDocument} doc */
 export function showDocument(doc) {
   // The last attention, cross-attention, is what most people come to see.
-  if (state.doc === null) state.kind = kindsOf(doc, 0).at(-1) ?? 'encoder';
+  if (state.doc === null && !page.hasHead) state.kind = kindsOf(doc, 0).at(-1) ?? 'encoder';
   state.doc = doc;
   state.off = new Set(doc.off);
   state.hypothesis = 0;
@@ -66,7 +68,8 @@ function render() {
     renderTabs(kinds);
     renderAttention();
   }
-  if (focused) document.getElementById(focused)?.focus({ preventScroll: true });
+  const next = focused?.startsWith('tab-') ? `tab-${state.kind}` : focused; // a tab that gets the focus is selected
+  if (next) document.getElementById(next)?.focus({ preventScroll: true });
 }
 
 /** @param {Kind[]} kinds */
@@ -114,6 +117,19 @@ function renderHead() {
   markGrid();
   paintMatrix();
   renderLines();
+  page.onOpenHead(name);
+}
+
+/** Opens this head, now or with the first document; a name that the model does not have changes nothing. @param {string} name */
+export function openNamedHead(name) {
+  const kind = /** @type {Kind} */ (name.split('.')[0]);
+  const place = placeOf(name);
+  const isName = KIND_HINTS[kind] && place.layer >= 0 && place.index >= MEAN;
+  const isThere = state.doc === null || layersOf(state.doc, kind, state.hypothesis)[place.layer]?.heads > place.index;
+  if (!isName || !isThere) return;
+  Object.assign(state, { kind, open: place });
+  page.hasHead = true;
+  if (state.doc !== null) render();
 }
 
 /** @param {Place} place */
@@ -144,13 +160,13 @@ function renderOff() {
   const names = [...state.off];
   byId('off-bar').hidden = !names.length;
   const tags = names.map((name) => make('button', { type: 'button', class: 'tag', 'data-on': name,
-    'aria-label': `Switch on ${headTitle(name)}`, title: 'Switch on' }, name));
+    'aria-label': `${name}: switch on`, title: 'Switch on' }, name));
   byId('off-names').replaceChildren(...tags);
 }
 
 /** The translation with all heads beside the one without some, with the words that differ marked. */
 function renderComparison() {
-  const { off, baseline, hypotheses } = state.doc;
+  const { off, baseline, hypotheses, shown } = state.doc;
   byId('comparison').hidden = baseline === null;
   if (baseline === null) return;
   const { text } = hypotheses[0];
@@ -160,6 +176,7 @@ function renderComparison() {
   byId('some-off').replaceChildren(...markWords(after, afterDiffers));
   byId('some-off-title').textContent = `Without ${off.join(', ')}`;
   byId('unchanged').hidden = baseline !== text;
+  byId('other-baseline').hidden = shown === undefined || shown === baseline;
 }
 
 /** @param {string[]} words @param {boolean[]} differs @returns {(Node | string)[]} */
@@ -222,15 +239,29 @@ function setBusy(busy) {
   if (busy) showMessage(byId('error'), '');
 }
 
-/** Explores another text, with all heads on. @param {string} text */
-export function exploreText(text) {
+/** Explores another text, with all heads on. @param {string} text @param {string} [head] to open */
+export function exploreText(text, head = '') {
   state.off.clear();
+  if (head) openNamedHead(head);
   return requestDocument(text);
 }
 
-/** @param {AskForDocument} ask @param {(doc: AttentionDocument) => void} [onShow] called with every document shown */
-export function startExplorer(ask, onShow = () => {}) {
-  Object.assign(page, { ask, onShow });
+/** Drops the request and shows nothing. */
+export function clearExplorer() {
+  page.request?.abort();
+  page.request = null;
+  setBusy(false);
+  state.doc = /** @type {any} */ (null);
+  for (const id of ['translation', 'heads', 'comparison', 'off-bar']) byId(id).hidden = true;
+}
+
+/**
+ * @param {AskForDocument} ask
+ * @param {{onShow?: (doc: AttentionDocument) => void, onOpenHead?: (name: string) => void}} [listeners] to every
+ *   document that is shown, and to every head that is opened
+ */
+export function startExplorer(ask, listeners = {}) {
+  Object.assign(page, { ask, ...listeners });
   listenToGrid({ open: openHead, pin: togglePin, power: toggleHead });
   listenToMatrix();
   listenToLines();

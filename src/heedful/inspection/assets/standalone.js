@@ -1,7 +1,7 @@
 // The page of all heads: one file, or served by `heedful heads --serve`.
 import { byId } from './dom.js';
 import { isDark, onSystemThemeChange, setTheme } from './theme.js';
-import { repaint, requestDocument, showDocument, startExplorer } from './explorer.js';
+import { openNamedHead, repaint, requestDocument, showDocument, startExplorer } from './explorer.js';
 import { state } from './state.js';
 
 /** @typedef {import('./attention.js').AttentionDocument} AttentionDocument */
@@ -27,8 +27,9 @@ function showNames(doc) {
 }
 
 function labelThemeButton() {
-  byId('theme').textContent = isDark() ? 'Light' : 'Dark';
-  byId('theme').setAttribute('aria-label', `Switch to the ${isDark() ? 'light' : 'dark'} theme`);
+  const other = isDark() ? 'Light' : 'Dark';
+  byId('theme').textContent = other;
+  byId('theme').setAttribute('aria-label', `${other} theme`);
 }
 
 function listenToPage() {
@@ -48,15 +49,25 @@ function listenToPage() {
     repaint();
   });
   onSystemThemeChange(labelThemeButton);
+  addEventListener('popstate', () => openNamedHead(location.hash.slice(1)));
+}
+
+let hasStarted = false;
+
+/** The address names the head that is open, to share it and to go back. @param {string} name */
+function showAddress(name) {
+  if (hasStarted && location.hash !== `#${name}`) history.pushState(null, '', `#${name}`);
 }
 
 function start() {
-  startExplorer(askServer, showNames);
+  startExplorer(askServer, { onShow: showNames, onOpenHead: showAddress });
   listenToPage();
   labelThemeButton();
+  openNamedHead(location.hash.slice(1));
   showDocument(JSON.parse(byId('document').textContent ?? ''));
   byId('text', HTMLTextAreaElement).value = state.doc.source.text;
   repaint();
+  hasStarted = true;
 }
 
 start();

@@ -25,9 +25,9 @@ export function renderTranslation() {
 function renderTokens(hypothesis) {
   const chips = hypothesis.pieces.map((piece, i) => {
     const probability = hypothesis.tokens[i].probability;
-    const label = `${pieceText(piece)}, probability ${probability.toFixed(2)}`;
-    const chip = make('li', { role: 'option', class: 'chip', 'aria-label': label, 'data-index': i },
-      pieceNode(piece), make('span', { class: 'weight' }, probability.toFixed(2)));
+    const chip = make('li', { role: 'option', class: 'chip', 'data-index': i },
+      pieceNode(piece), make('span', { class: 'unseen' }, ', probability '),
+      make('span', { class: 'weight' }, probability.toFixed(2)));
     chip.style.setProperty('--weight', `${Math.round(probability * 32)}%`);
     return chip;
   });

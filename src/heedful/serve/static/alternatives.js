@@ -1,14 +1,23 @@
 // Other ways to continue a sentence from one of its words.
 import { announce, byId, make, moveByArrowKeys } from './dom.js';
 import { ask } from './api.js';
-import { glossary } from './glossary.js';
 
 /** @typedef {import('./api.js').Alternative} Alternative */
 /** @typedef {import('./api.js').Translation} Translation */
-/** @typedef {{source: string, target: string, text: string, translation: string, start: number}} WordPlace */
+/** @typedef {import('./glossary.js').Terms} Terms */
+/**
+ * @typedef {{source: string, target: string, terms: Terms, text: string, translation: string,
+ *            start: number}} WordPlace a word of a translation, by where it starts
+ */
+/**
+ * @typedef {{alternative: Alternative, word: string, rest: string, probability: number | undefined,
+ *            restProbability: number | undefined}} Choice probabilities of the word, and of the rarest from there on
+ */
 
 const MOST = 6;
-const NONE = 'The model has no alternatives here.';
+const LEAST_PROBABILITY = 0.01; // of the new word; rarer ones are mostly nonsense
+const LEAST_LOG_PROB = -6; // of the whole sentence, compared with the best one
+const NONE = 'The model has no good alternative here.';
 
 /** @type {AbortController | null} */
 let request = null;
@@ -29,9 +38,9 @@ export async function offerAlternatives(word, place, onChoose) {
   box.showPopover();
   moveBeside(box, word);
   try {
-    const alternatives = await findAlternatives(place, own.signal);
+    const choices = await findChoices(place, own.signal);
     if (own.signal.aborted) return;
-    listAlternatives(alternatives, place, (alternative) => {
+    listChoices(choices, (alternative) => {
       box.hidePopover();
       onChoose(alternative);
     });
@@ -42,22 +51,40 @@ export async function offerAlternatives(word, place, onChoose) {
   moveBeside(box, word);
 }
 
-/** @param {WordPlace} place @param {AbortSignal} signal @returns {Promise<Alternative[]>} */
-async function findAlternatives({ source, target, text, translation, start }, signal) {
+/** @param {WordPlace} place @param {AbortSignal} signal @returns {Promise<Choice[]>} */
+async function findChoices({ source, target, terms, text, translation, start }, signal) {
   const prefix = translation.slice(0, start).trimEnd();
-  const terms = glossary();
   const diverse = !Object.keys(terms).length; // diverse search and a glossary exclude each other
   const content = { text, source, target, prefix, n_best: MOST, diverse, confidence: true, glossary: terms };
   const answer = /** @type {Translation} */ (await ask('v1/translate', content, signal));
-  const found = (answer.texts[0].sentences[0]?.alternatives ?? []).filter(
-    (each) => each.text !== translation && each.text.startsWith(prefix) && each.finished && !each.repeats);
+  const found = answer.texts[0].sentences[0]?.alternatives ?? [];
+  const best = Math.max(...found.map((each) => each.log_prob));
+  const good = found
+    .filter((each) => each.text !== translation && each.text.startsWith(prefix))
+    .filter((each) => each.finished && !each.repeats && !each.unsure && each.log_prob - best >= LEAST_LOG_PROB)
+    .map((each) => choiceAt(each, start))
+    .filter(({ probability }) => probability === undefined || probability >= LEAST_PROBABILITY);
   const [current] = splitAt(translation, start);
-  /** @type {Map<string, Alternative>} */
+  /** @type {Map<string, Choice>} */
   const byWord = new Map();
-  for (const each of [...found].reverse()) byWord.set(splitAt(each.text, start)[0], each); // the best one for each word
+  for (const each of [...good].reverse()) byWord.set(each.word, each); // the best one for each word
   byWord.delete(current);
-  const others = [...byWord.values()].reverse();
-  return others.length ? others : found; // otherwise the same word with another rest
+  const others = [...byWord.values()].sort((a, b) => (b.probability ?? 0) - (a.probability ?? 0));
+  return others.length ? others : good.filter((each) => (each.restProbability ?? 1) >= LEAST_PROBABILITY).map(asRest);
+}
+
+/** The same word with another rest, whose rarest word counts. @param {Choice} choice @returns {Choice} */
+function asRest(choice) {
+  return { ...choice, probability: choice.restProbability };
+}
+
+/** @param {Alternative} alternative @param {number} start @returns {Choice} */
+function choiceAt(alternative, start) {
+  const [word, rest] = splitAt(alternative.text, start);
+  const index = alternative.text.slice(0, start).split(/\s+/).filter(Boolean).length;
+  const probabilities = alternative.words?.slice(index).map((each) => each.least) ?? [];
+  const restProbability = probabilities.length ? Math.min(...probabilities) : undefined;
+  return { alternative, word, rest, probability: probabilities[0], restProbability };
 }
 
 /** @param {string} text @param {number} start @returns {[string, string]} the word at this place, and the rest */
@@ -66,11 +93,11 @@ function splitAt(text, start) {
   return [word, rest];
 }
 
-/** @param {Alternative[]} alternatives @param {WordPlace} place @param {(alternative: Alternative) => void} onChoose */
-function listAlternatives(alternatives, place, onChoose) {
-  const buttons = alternatives.map((alternative) => {
-    const [word, rest] = splitAt(alternative.text, place.start);
+/** @param {Choice[]} choices @param {(alternative: Alternative) => void} onChoose */
+function listChoices(choices, onChoose) {
+  const buttons = choices.map(({ alternative, word, rest, probability }) => {
     const button = make('button', { type: 'button' }, make('b', {}, word || '(nothing)'), make('span', {}, rest));
+    if (probability !== undefined) button.append(' ', make('small', {}, `${Math.round(100 * probability)} %`));
     button.onclick = () => onChoose(alternative);
     return button;
   });

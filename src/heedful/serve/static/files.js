@@ -1,27 +1,33 @@
 import { announce, byId, make } from './dom.js';
-import { RequestError, send, toSentence } from './api.js';
-import { glossary } from './glossary.js';
+import { RequestError, askForEvents, toSentence } from './api.js';
 
-/** @typedef {{source: string, target: string}} LanguagePair */
+/** @typedef {import('./glossary.js').Terms} Terms */
+/** @typedef {{source: string, target: string, terms: Terms}} FileOptions whose source may be "auto" */
 
 /**
+ * Translates files that are chosen or dropped anywhere. Dropped text goes to `onText`; a text box takes it by itself.
  * @param {string[]} kinds extensions such as .docx; none if the server translates no files
- * @param {() => LanguagePair} currentPair
+ * @param {() => FileOptions} currentOptions
+ * @param {(text: string) => void} onText
+ * @param {(problem: string) => void} onRefuse
  */
-export function listenToFiles(kinds, currentPair) {
+export function listenToFiles(kinds, currentOptions, onText, onRefuse) {
   byId('files').hidden = !kinds.length;
-  if (!kinds.length) return;
   const input = byId('file', HTMLInputElement);
   input.accept = kinds.join(',');
   byId('file-kinds').textContent = `Supported: ${kinds.join(' ')}`;
-  const translateAll = (/** @type {Iterable<File>} */ files) => {
-    for (const file of files) translateFile(file, kinds, currentPair());
+  const translateAll = (/** @type {File[]} */ files) => {
+    if (files.length && !kinds.length) onRefuse('This server does not translate files.');
+    else for (const file of files) translateFile(file, kinds, currentOptions());
   };
+  const goesIntoBox = (/** @type {DragEvent} */ event) => event.target instanceof HTMLTextAreaElement
+    && !event.dataTransfer?.types.includes('Files');
   input.addEventListener('change', () => {
     translateAll([...(input.files ?? [])]);
     input.value = '';
   });
   addEventListener('dragover', (event) => {
+    if (goesIntoBox(event)) return;
     event.preventDefault();
     document.body.classList.add('dragging');
   });
@@ -29,14 +35,18 @@ export function listenToFiles(kinds, currentPair) {
     if (!event.relatedTarget) document.body.classList.remove('dragging');
   });
   addEventListener('drop', (event) => {
-    event.preventDefault();
     document.body.classList.remove('dragging');
-    translateAll([...(event.dataTransfer?.files ?? [])]);
+    if (goesIntoBox(event)) return;
+    event.preventDefault();
+    const files = [...(event.dataTransfer?.files ?? [])];
+    const text = event.dataTransfer?.getData('text/plain') ?? '';
+    if (files.length) translateAll(files);
+    else if (text) onText(text);
   });
 }
 
-/** @param {File} file @param {string[]} kinds @param {LanguagePair} pair */
-async function translateFile(file, kinds, { source, target }) {
+/** @param {File} file @param {string[]} kinds @param {FileOptions} options */
+async function translateFile(file, kinds, { source, target, terms }) {
   const job = showJob(file.name);
   try {
     if (!kinds.some((kind) => file.name.toLowerCase().endsWith(kind))) {
@@ -46,34 +56,13 @@ async function translateFile(file, kinds, { source, target }) {
     form.append('file', file);
     form.append('source', source);
     form.append('target', target);
-    form.append('glossary', JSON.stringify(glossary()));
-    const headers = { Accept: 'text/event-stream' };
-    const response = await send('translate_file', { body: form, headers, signal: job.signal });
-    for await (const { name, content } of readEvents(response)) {
+    form.append('glossary', JSON.stringify(terms));
+    for await (const { name, content } of askForEvents('translate_file', { body: form, signal: job.signal })) {
       if (name === 'progress') job.showProgress(content.done, content.total);
-      else if (name === 'end') job.finish(content.translatedFileUrl, content.notes);
-      else throw new RequestError(toSentence(content.error));
+      else job.finish(content.translatedFileUrl, content.notes);
     }
   } catch (error) {
     job.fail(job.signal.aborted ? 'Cancelled.' : /** @type {Error} */ (error).message);
-  }
-}
-
-/** @param {Response} response @returns {AsyncGenerator<{name: string, content: any}>} server-sent events */
-async function* readEvents(response) {
-  if (!response.body) return;
-  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
-  let rest = '';
-  for (;;) {
-    const { value, done } = await reader.read();
-    rest += value ?? '';
-    const blocks = rest.split('\n\n');
-    rest = blocks.pop() ?? '';
-    for (const block of blocks) {
-      const [, name, data] = block.match(/^event: (\w+)\ndata: (.*)$/s) ?? [];
-      if (name) yield { name, content: JSON.parse(data) };
-    }
-    if (done) return;
   }
 }
 

@@ -1,14 +1,23 @@
+// Required translations of terms, for each pair of languages.
 import { byId, showMessage } from './dom.js';
+import { localStore } from './storage.js';
+
+/** @typedef {{source: string, target: string}} LanguagePair */
+/** @typedef {Record<string, string>} Terms source terms and their required translations */
 
 const MOST = 100;
 
-/** @type {Record<string, string>} */
-let terms = {};
+/** @param {LanguagePair} pair @returns {string} */
+function keyOf({ source, target }) {
+  return `glossary ${source} ${target}`;
+}
 
-/** @returns {Record<string, string>} source terms and their required translations */
-export const glossary = () => terms;
+/** All terms of a pair, or none while one of them is wrong. @param {LanguagePair} pair @returns {Terms} */
+export function glossary(pair) {
+  return parseTerms(localStore.get(keyOf(pair)) ?? '').terms;
+}
 
-/** @param {string} text @returns {{terms: Record<string, string>, problem: string}} */
+/** @param {string} text @returns {{terms: Terms, problem: string}} */
 function parseTerms(text) {
   /** @type {Map<string, string>} */
   const found = new Map();
@@ -25,26 +34,43 @@ function parseTerms(text) {
   return { terms: Object.fromEntries(found), problem: '' };
 }
 
-/** @param {() => void} onChange */
-export function listenToGlossary(onChange) {
+/** Shows how many terms of this pair are in use. @param {LanguagePair} pair */
+export function showGlossaryCount(pair) {
+  const { terms, problem } = parseTerms(localStore.get(keyOf(pair)) ?? '');
+  const count = Object.keys(terms).length;
+  byId('glossary-count').textContent = problem ? '!' : String(count);
+  byId('glossary-count').hidden = !count && !problem;
+}
+
+/**
+ * @param {() => LanguagePair} currentPair
+ * @param {(code: string) => string} nameOf
+ * @param {() => void} onChange
+ */
+export function listenToGlossary(currentPair, nameOf, onChange) {
   const box = byId('terms', HTMLTextAreaElement);
-  box.value = localStorage.getItem('glossary') ?? '';
-  useTerms(box.value);
-  byId('open-glossary').addEventListener('click', () => byId('glossary', HTMLDialogElement).showModal());
+  adoptOldGlossary(currentPair());
+  byId('open-glossary').addEventListener('click', () => {
+    const { source, target } = currentPair();
+    byId('glossary-pair').textContent = `${nameOf(source)} to ${nameOf(target)}`;
+    box.value = localStore.get(keyOf({ source, target })) ?? '';
+    showMessage(byId('terms-problem'), parseTerms(box.value).problem);
+    byId('glossary', HTMLDialogElement).showModal();
+  });
   box.addEventListener('input', () => {
-    localStorage.setItem('glossary', box.value);
-    const before = JSON.stringify(terms);
-    useTerms(box.value);
-    if (JSON.stringify(terms) !== before) onChange();
+    const pair = currentPair();
+    const before = JSON.stringify(glossary(pair));
+    localStore.set(keyOf(pair), box.value);
+    showMessage(byId('terms-problem'), parseTerms(box.value).problem);
+    showGlossaryCount(pair);
+    if (JSON.stringify(glossary(pair)) !== before) onChange();
   });
 }
 
-/** Uses all terms, or none while one of them is wrong. @param {string} text */
-function useTerms(text) {
-  const parsed = parseTerms(text);
-  terms = parsed.terms;
-  showMessage(byId('terms-problem'), parsed.problem);
-  const count = Object.keys(terms).length;
-  byId('glossary-count').textContent = parsed.problem ? '!' : String(count);
-  byId('glossary-count').hidden = !count && !parsed.problem;
+/** A glossary used to hold for all languages; it becomes that of the current pair. @param {LanguagePair} pair */
+function adoptOldGlossary(pair) {
+  const old = localStore.get('glossary');
+  if (old === null) return;
+  if (localStore.get(keyOf(pair)) === null) localStore.set(keyOf(pair), old);
+  localStore.remove('glossary');
 }

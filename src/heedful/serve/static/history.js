@@ -1,4 +1,5 @@
 import { byId, make } from './dom.js';
+import { localStore } from './storage.js';
 
 /** @typedef {{from: string, into: string, text: string, translation: string}} HistoryEntry */
 
@@ -8,7 +9,7 @@ const LONGEST = 2000; // characters of a text that is remembered
 /** @returns {HistoryEntry[]} the newest first */
 function loadHistory() {
   try {
-    const entries = JSON.parse(localStorage.getItem('history') ?? '[]');
+    const entries = JSON.parse(localStore.get('history') ?? '[]');
     return Array.isArray(entries) ? entries.filter((entry) => typeof entry?.text === 'string') : [];
   } catch {
     return [];
@@ -17,11 +18,7 @@ function loadHistory() {
 
 /** @param {HistoryEntry[]} entries */
 function saveHistory(entries) {
-  try {
-    localStorage.setItem('history', JSON.stringify(entries.slice(0, MOST)));
-  } catch {
-    localStorage.removeItem('history'); // there is no room: better to forget than to fail
-  }
+  localStore.set('history', JSON.stringify(entries.slice(0, MOST)));
 }
 
 /** Adds an entry. A text that continues the last one replaces it. @param {HistoryEntry} entry */
@@ -41,7 +38,7 @@ export function listenToHistory(onChoose) {
     dialog.showModal();
   });
   byId('forget').addEventListener('click', () => {
-    localStorage.removeItem('history');
+    localStore.remove('history');
     showHistory(dialog, onChoose);
   });
 }

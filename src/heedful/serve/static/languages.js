@@ -1,9 +1,12 @@
 import { byId, make } from './dom.js';
 import { ask } from './api.js';
+import { localStore } from './storage.js';
 
 /** @typedef {{code: string, name: string, targets: string[]}} Language */
+/** @typedef {{code: string, note: string}} SourceLanguage the language to translate from, and what detection says */
 
 export const AUTO = 'auto';
+const SURE = 90; // percent; the server gives less to a guess, and 0 to a text in a language that it does not know
 
 /** The two selected languages. */
 export class Languages {
@@ -17,7 +20,7 @@ export class Languages {
     const options = sources.map(({ code, name }) => make('option', { value: code }, name));
     if (sources.length > 1) options.unshift(make('option', { value: AUTO }, 'Detect language'));
     this.fromSelect.replaceChildren(...options);
-    this.show(localStorage.getItem('from') ?? '', localStorage.getItem('into') ?? '');
+    this.show(localStore.get('from') ?? '', localStore.get('into') ?? '');
     this.fromSelect.addEventListener('change', () => this.select(this.from, this.into));
     this.intoSelect.addEventListener('change', () => this.select(this.from, this.into));
   }
@@ -60,8 +63,8 @@ export class Languages {
   /** Selects these languages and remembers them. @param {string} from @param {string} into */
   select(from, into) {
     this.show(from, into);
-    localStorage.setItem('from', this.from);
-    localStorage.setItem('into', this.into);
+    localStore.set('from', this.from);
+    localStore.set('into', this.into);
     this.onChange();
   }
 
@@ -69,13 +72,30 @@ export class Languages {
    * The selected source language, or else the most likely one that can be translated into the target language.
    * @param {string} text
    * @param {AbortSignal} [signal]
-   * @returns {Promise<string>}
+   * @returns {Promise<SourceLanguage>}
    */
   async sourceOf(text, signal) {
-    if (this.from !== AUTO) return this.from;
-    /** @type {{language: string}[]} */
+    if (this.from !== AUTO) return { code: this.from, note: '' };
+    /** @type {{language: string, confidence: number}[]} */
     const detected = await ask('detect', { q: text }, signal);
     const candidates = [...detected.map((each) => each.language), ...this.known.keys()];
-    return candidates.find((code) => this.targetsOf(code).includes(this.into)) ?? '';
+    const code = candidates.find((each) => this.targetsOf(each).includes(this.into)) ?? '';
+    return { code, note: this.describe(detected[0], code) };
+  }
+
+  /** @param {{language: string, confidence: number} | undefined} best @param {string} code @returns {string} */
+  describe(best, code) {
+    const name = this.nameOf(code);
+    if (!best?.confidence) return `Unknown language; translated as ${name}`;
+    const isSure = best.confidence >= SURE;
+    if (best.language === code) return isSure ? `Detected: ${name}` : `Perhaps ${name}: a guess`;
+    return `${isSure ? 'Detected:' : 'Perhaps'} ${this.nameOf(best.language)}; translated as ${name}`;
+  }
+
+  /** The pair whose glossary applies; an undetected language is the first that can be translated. @param {string} source */
+  pairOf(source) {
+    const from = this.from === AUTO ? source : this.from;
+    const first = [...this.known.keys()].find((code) => this.targetsOf(code).includes(this.into)) ?? '';
+    return { source: from || first, target: this.into };
   }
 }

@@ -2,36 +2,48 @@
 import { announce, byId, findAll, showMessage } from './dom.js';
 import { currentTheme, setTheme } from './theme.js';
 import { repaint } from './explorer.js';
+import { readAddress, writeAddress } from './address.js';
 import { listenToAlternatives, offerAlternatives } from './alternatives.js';
-import { RequestError, apiKey, ask } from './api.js';
+import { RequestError, apiKey, asJson, ask, askForEvents } from './api.js';
 import { listenToFiles } from './files.js';
-import { glossary, listenToGlossary } from './glossary.js';
+import { glossary, listenToGlossary, showGlossaryCount } from './glossary.js';
 import { listenToHistory, remember } from './history.js';
 import { AUTO, Languages } from './languages.js';
-import { listenToLook, lookInside } from './look.js';
-import { Output } from './output.js';
+import { closeLook, currentLook, listenToLook, lookInside, updateLook } from './look.js';
+import { Output, joinSentences } from './output.js';
+import { localStore } from './storage.js';
 
+/** @typedef {import('./address.js').Address} Address */
 /** @typedef {import('./api.js').Alternative} Alternative */
-/** @typedef {import('./api.js').Translation} Translation */
+/** @typedef {import('./api.js').Sentence} Sentence */
+/** @typedef {import('./output.js').ShownSentence} ShownSentence */
 /** @typedef {import('./theme.js').Theme} Theme */
 
-const TYPING_PAUSE = 250; // milliseconds without a key before a text is translated
-const HISTORY_PAUSE = 1500; // milliseconds before it is remembered
+const FIRST_PAUSE = 150; // milliseconds that a change waits for more of them
+const THROTTLE = 400; // milliseconds between two requests while somebody types
+const STOPPED = 400; // milliseconds without a key after which a request for an older text is dropped
+const HISTORY_PAUSE = 1500; // milliseconds before a translation is remembered
+const LONGEST_RETRY = 30; // seconds between two attempts
+const MOST_RETRIES = 8;
 /** @type {Theme[]} */
 const THEMES = ['system', 'light', 'dark'];
 const THEME_TITLES = { system: 'Auto', light: 'Light', dark: 'Dark' };
 
-/** The text on show, and the request for the next one: a newer request aborts the one before. */
+/** What is on show, and the request for the next text. */
 const current = {
   /** @type {AbortController | null} */ request: null,
+  changedAt: 0, // when the text first differed from the one that was last sent; 0: it does not
+  startedAt: 0,
+  retries: 0,
   source: '',
   target: '',
   text: '',
-  /** @type {string[]} */ characters: [], // the server counts code points, not UTF-16 units
   /** @type {Map<string, Alternative>} */ chosen: new Map(), // translations of sentences that the user has chosen
+  /** @type {{before: ShownSentence, chosen: Alternative | undefined}[]} */ undo: [],
+  /** @type {Address | null} */ wanted: null, // the head to open when the translation is there
   maxCharacters: Infinity,
   needsKey: false,
-  typingTimer: 0,
+  timer: 0,
   historyTimer: 0,
 };
 
@@ -40,79 +52,137 @@ let languages; // until the server has told them
 const sourceBox = byId('source', HTMLTextAreaElement);
 const output = new Output(askForAlternatives);
 
-/** @param {number} pause in milliseconds */
-function translateSoon(pause) {
-  clearTimeout(current.typingTimer);
-  current.request?.abort();
+// Translating
+
+/** Translates while somebody types: at most every THROTTLE milliseconds, and without waiting until they stop. */
+function translateSoon() {
+  const now = performance.now();
+  current.changedAt ||= now;
+  current.retries = 0;
+  clearTimeout(current.timer);
+  if (!checkText()) return;
+  const due = Math.max(current.changedAt + FIRST_PAUSE, current.startedAt + THROTTLE) - now;
+  current.timer = setTimeout(startTranslating, current.request ? STOPPED : Math.max(0, due));
+}
+
+function translateNow() {
+  current.retries = 0;
+  if (checkText()) startTranslating();
+}
+
+/** Shows what is wrong with the text, or whether it can be translated. */
+function checkText() {
   const text = sourceBox.value;
   const size = [...text].length;
   const limit = current.maxCharacters.toLocaleString('en');
   byId('count').textContent = text ? `${size.toLocaleString('en')} / ${limit}` : '';
   byId('count').classList.toggle('over', size > current.maxCharacters);
   byId('clear').hidden = !text;
-  if (!text.trim()) return showNothing();
-  if (!languages) return; // this is called again when they are there
-  if (size > current.maxCharacters) {
-    return showProblem(`The text is too long: the limit is ${limit} characters. Files can be longer.`);
-  }
-  const known = languages;
-  current.typingTimer = setTimeout(() => translate(text, known), pause);
+  if (!text.trim()) showNothing();
+  else if (size > current.maxCharacters) showProblem(`The text is too long: the limit is ${limit} characters. Files can be longer.`);
+  else return languages !== undefined; // without them, this is called again when they are there
+  return false;
 }
 
-/** @param {string} text @param {Languages} languages */
-async function translate(text, languages) {
+async function startTranslating() {
+  if (!languages) return;
+  clearTimeout(current.timer);
+  current.request?.abort();
   const request = (current.request = new AbortController());
-  const { signal } = request;
+  Object.assign(current, { changedAt: 0, startedAt: performance.now() });
   setBusy(true);
   try {
-    const source = await languages.sourceOf(text, signal);
-    const target = languages.into;
-    const content = { text, source, target, confidence: true, glossary: glossary() };
-    const translation = /** @type {Translation} */ (await ask('v1/translate', content, signal));
-    if (signal.aborted) return; // there is a newer text
-    Object.assign(current, { source, target, text, characters: [...text] });
-    byId('detected').textContent = languages.from === AUTO ? `Detected: ${languages.nameOf(source)}` : '';
-    show(translation);
+    await translate(sourceBox.value, languages, request.signal);
+    current.retries = 0;
     showProblem('');
   } catch (error) {
-    if (signal.aborted) return;
-    output.clear();
-    setReady(false);
-    showProblem(/** @type {Error} */ (error).message);
-    const isRefused = error instanceof RequestError && (error.status === 403 || (current.needsKey && !apiKey.get()));
-    if (isRefused) askForKey();
-  } finally {
-    if (current.request === request) setBusy(false);
+    if (!request.signal.aborted) showFailure(/** @type {Error} */ (error));
+  }
+  if (current.request !== request) return;
+  current.request = null;
+  setBusy(false);
+  if (current.changedAt) translateSoon(); // the text has changed meanwhile
+}
+
+/** @param {string} text @param {Languages} languages @param {AbortSignal} signal */
+async function translate(text, languages, signal) {
+  const { code: source, note } = await languages.sourceOf(text, signal);
+  const target = languages.into;
+  const content = { text, source, target, confidence: true, glossary: glossary({ source, target }), stream: true };
+  const characters = [...text];
+  const before = output.sentences;
+  /** @type {Sentence[]} */
+  const sentences = [];
+  for await (const event of askForEvents('v1/translate', { ...asJson(content), signal })) {
+    if (signal.aborted) return; // there is a newer text
+    if (event.name === 'sentence') {
+      sentences.push(event.content);
+      const done = joinSentences(characters, sentences).sentences;
+      const stale = before.slice(done.length).map((each) => ({ ...each, isStale: true }));
+      output.show([...withChosen(done), ...stale]);
+      continue;
+    }
+    Object.assign(current, { source, target, text });
+    byId('detected').textContent = note;
+    byId('target').lang = target;
+    showGlossaryCount({ source, target });
+    const [whole] = event.content.texts;
+    const joined = joinSentences(characters, whole.sentences, whole.text);
+    output.show(withChosen(joined.sentences), joined.end);
+    showDone();
   }
 }
 
-/** @param {Translation} translation */
-function show(translation) {
-  const [{ text, sentences }] = translation.texts;
-  let [whole, last] = ['', 0];
-  for (const sentence of sentences) {
-    const start = Math.max(last, text.indexOf(sentence.text, last));
-    const alternative = current.chosen.get(sourceTextOf(sentence));
-    whole += text.slice(last, start);
-    last = start + sentence.text.length;
-    if (alternative) Object.assign(sentence, { text: alternative.text, alternatives: [alternative] });
-    whole += sentence.text;
-  }
-  output.show(whole + text.slice(last), sentences);
-  byId('target').lang = current.target;
-  setReady(sentences.length > 0);
+/** @param {ShownSentence[]} sentences @returns {ShownSentence[]} with the translations that the user has chosen */
+function withChosen(sentences) {
+  return sentences.map((each) => {
+    const alternative = current.chosen.get(each.source);
+    return alternative ? { ...each, text: alternative.text, alternative } : each;
+  });
+}
+
+/** The translation has changed and is complete. */
+function showDone() {
+  const isEmpty = !output.sentences.length;
+  setReady(!isEmpty);
+  byId('undo').hidden = !current.undo.length;
+  updateLook(explained());
   rememberSoon();
+  const { wanted } = current;
+  current.wanted = null;
+  if (wanted?.sentence && wanted.sentence <= output.sentences.length) {
+    lookInside(explained(), wanted.sentence - 1, wanted.head);
+  }
+}
+
+/** The old translation stays. If the failure is temporary, the page tries again by itself. @param {Error} error */
+function showFailure(error) {
+  output.show(output.sentences.map((each) => ({ ...each, isStale: true })), output.end);
+  const isRefused = error instanceof RequestError && (error.status === 403 || (current.needsKey && !apiKey.get()));
+  if (isRefused) askForKey();
+  if (!(error instanceof RequestError) || !error.isTemporary || isRefused || current.retries >= MOST_RETRIES) {
+    return showProblem(error.message);
+  }
+  const seconds = error.retryAfter || Math.min(2 ** current.retries, LONGEST_RETRY);
+  current.retries += 1;
+  showProblem(`${error.message} Trying again in ${seconds} s.`);
+  clearTimeout(current.timer);
+  current.timer = setTimeout(startTranslating, 1000 * seconds);
 }
 
 function showNothing() {
   clearTimeout(current.historyTimer);
-  current.request = null;
-  current.text = '';
+  clearTimeout(current.timer);
+  current.request?.abort();
+  Object.assign(current, { request: null, changedAt: 0, text: '', undo: [] });
   output.clear();
+  closeLook();
   setBusy(false);
   setReady(false);
   showProblem('');
+  byId('undo').hidden = true;
   byId('detected').textContent = '';
+  if (readAddress(location.hash)?.text) showAddress(true);
 }
 
 function rememberSoon() {
@@ -121,37 +191,65 @@ function rememberSoon() {
   current.historyTimer = setTimeout(() => {
     announce(`Translation: ${output.text}`);
     remember({ from: source, into: target, text, translation: output.text });
+    const shown = readAddress(location.hash);
+    const isContinued = shown && (text.startsWith(shown.text) || shown.text.startsWith(text)) && shown.into === target;
+    showAddress(shown !== null && !isContinued);
   }, HISTORY_PAUSE);
 }
 
-/** @param {{start: number, end: number}} sentence */
-function sourceTextOf({ start, end }) {
-  return current.characters.slice(start, end).join('');
+/** @param {boolean} isNew whether the browser keeps the old address in its history */
+function showAddress(isNew) {
+  if (!languages) return;
+  writeAddress({ from: languages.from, into: languages.into, text: current.text, ...currentLook() }, isNew);
+}
+
+/** Shows what an address says, when the page starts and when somebody goes back or forward. */
+function followAddress() {
+  const address = readAddress(location.hash);
+  if (!address || !languages) return;
+  current.chosen.clear();
+  languages.show(address.from, address.into);
+  sourceBox.value = current.text = address.text;
+  if (!address.sentence) closeLook();
+  current.wanted = address;
+  translateNow();
+}
+
+// The translation
+
+/** @returns {import('./look.js').Explained[]} */
+function explained() {
+  const { source, target } = current;
+  const terms = glossary({ source, target });
+  return output.sentences.map((each) => ({ text: each.source, translation: each.text, source, target, terms }));
 }
 
 /** @param {number} number @param {number} start @param {HTMLElement} word */
 function askForAlternatives(number, start, word) {
-  const { source, target } = current;
-  const sentence = output.sentences[number];
-  const text = sourceTextOf(sentence);
-  offerAlternatives(word, { source, target, text, translation: sentence.text, start }, (alternative) => {
-    current.chosen.set(text, alternative);
-    const at = startOf(number);
-    const rest = output.text.slice(at + sentence.text.length);
-    Object.assign(sentence, { text: alternative.text, alternatives: [alternative] });
-    output.show(output.text.slice(0, at) + alternative.text + rest, output.sentences);
+  const before = output.sentences[number];
+  offerAlternatives(word, { ...explained()[number], start }, (alternative) => {
+    current.undo.push({ before, chosen: current.chosen.get(before.source) });
+    current.chosen.set(before.source, alternative);
+    output.replace(number, { text: alternative.text, alternative });
     output.focusWord(number, start);
-    rememberSoon();
+    showDone();
   });
 }
 
-/** @param {number} number @returns {number} where this sentence starts in the whole translation */
-function startOf(number) {
-  let last = 0;
-  for (const sentence of output.sentences.slice(0, number)) {
-    last = Math.max(last, output.text.indexOf(sentence.text, last)) + sentence.text.length;
+/** Takes back the alternative that was chosen last. */
+function undoChoice() {
+  const last = current.undo.pop();
+  if (!last) return;
+  const { source, text, alternative } = last.before;
+  if (last.chosen) current.chosen.set(source, last.chosen);
+  else current.chosen.delete(source);
+  const number = output.sentences.findIndex((each) => each.source === source);
+  if (number >= 0) {
+    output.replace(number, { text, alternative });
+    output.focusWord(number, 0);
   }
-  return output.text.indexOf(output.sentences[number].text, last);
+  announce('The last choice is undone');
+  showDone();
 }
 
 /** @param {boolean} busy */
@@ -176,9 +274,11 @@ function askForKey() {
 }
 
 /** Translates again after a change of languages or terms, without the alternatives chosen before. */
-function translateAgain(pause = 0) {
+function translateAgain() {
   current.chosen.clear();
-  translateSoon(pause);
+  current.undo = [];
+  if (languages) showGlossaryCount(languages.pairOf(current.source));
+  translateNow();
 }
 
 /** Swaps the languages; the translation becomes the text. */
@@ -206,14 +306,14 @@ async function copyTranslation() {
 
 function lookAtFocused() {
   const [focused] = findAll('#target [tabindex="0"]');
-  const { source, target } = current;
-  const sentences = output.sentences.map((sentence) => ({ text: sourceTextOf(sentence), source, target }));
-  lookInside(sentences, Number(focused?.dataset.sentence ?? 0));
+  lookInside(explained(), Number(focused?.dataset.sentence ?? 0));
 }
+
+// The page
 
 /** @param {boolean} isShown */
 function showConfidence(isShown) {
-  localStorage.setItem('confidence', String(isShown));
+  localStore.set('confidence', String(isShown));
   byId('confidence').setAttribute('aria-pressed', String(isShown));
   byId('target').classList.toggle('shaded', isShown);
   byId('shades').hidden = !isShown;
@@ -221,29 +321,43 @@ function showConfidence(isShown) {
 
 /** @param {Theme} theme */
 function selectTheme(theme) {
-  localStorage.setItem('theme', theme);
+  localStore.set('theme', theme);
   setTheme(theme);
   byId('theme').textContent = THEME_TITLES[theme];
-  byId('theme').setAttribute('aria-label', `Theme: ${theme}`);
+  byId('theme').setAttribute('aria-label', `Theme: ${THEME_TITLES[theme]}`);
   repaint();
 }
 
+/** Alt+S, but not AltGr+S or Option+S, which type a letter. @param {KeyboardEvent} event */
+function isSwapKey(event) {
+  if (!event.altKey || event.ctrlKey || event.metaKey || event.getModifierState('AltGraph')) return false;
+  return event.key.toLowerCase() === 's';
+}
+
 function listen() {
-  sourceBox.addEventListener('input', () => translateSoon(TYPING_PAUSE));
+  sourceBox.addEventListener('input', translateSoon);
   sourceBox.addEventListener('keydown', (event) => {
-    if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) translateSoon(0);
+    if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) translateNow();
   });
   byId('clear').addEventListener('click', () => {
     sourceBox.value = '';
-    translateSoon(0);
+    translateNow();
     sourceBox.focus();
   });
   byId('swap').addEventListener('click', swapLanguages);
   addEventListener('keydown', (event) => {
-    if (event.altKey && event.code === 'KeyS') swapLanguages();
+    if (!isSwapKey(event)) return;
+    event.preventDefault();
+    swapLanguages();
   });
+  addEventListener('popstate', followAddress);
   byId('copy').addEventListener('click', copyTranslation);
+  byId('undo').addEventListener('click', undoChoice);
   byId('look').addEventListener('click', lookAtFocused);
+  byId('skip').addEventListener('click', (event) => {
+    event.preventDefault(); // its address would replace the one of the text
+    sourceBox.focus();
+  });
   const confidence = byId('confidence');
   confidence.addEventListener('click', () => showConfidence(confidence.getAttribute('aria-pressed') !== 'true'));
   byId('theme').addEventListener('click', () => {
@@ -252,7 +366,7 @@ function listen() {
   byId('key-box').addEventListener('submit', (event) => {
     event.preventDefault();
     apiKey.set(byId('key', HTMLInputElement).value.trim());
-    translateSoon(0);
+    translateNow();
   });
   for (const button of findAll('[data-close]')) {
     button.addEventListener('click', () => button.closest('dialog')?.close());
@@ -262,31 +376,58 @@ function listen() {
   }
 }
 
-async function start() {
+/** Asks the server what it can do, again and again if it does not answer. @param {number} [attempt] */
+async function connect(attempt = 0) {
+  try {
+    const [known, settings] = await Promise.all([ask('languages'), ask('frontend/settings')]);
+    showProblem('');
+    useServer(known, settings);
+  } catch (error) {
+    const { message } = /** @type {Error} */ (error);
+    if (!(error instanceof RequestError) || !error.isTemporary) return showProblem(message);
+    const seconds = error.retryAfter || Math.min(2 ** attempt, LONGEST_RETRY);
+    showProblem(`${message} Trying again in ${seconds} s.`);
+    setTimeout(() => connect(attempt + 1), 1000 * seconds);
+  }
+}
+
+/** @param {import('./languages.js').Language[]} known @param {any} settings */
+function useServer(known, settings) {
+  current.maxCharacters = settings.charLimit;
+  current.needsKey = settings.keyRequired;
+  const selected = (languages = new Languages(known, translateAgain));
+  const currentPair = () => selected.pairOf(current.source);
+  listenToGlossary(currentPair, (code) => selected.nameOf(code), () => {
+    current.chosen.clear();
+    current.undo = [];
+    translateSoon();
+  });
+  showGlossaryCount(currentPair());
+  const fileOptions = () => ({ source: selected.from, target: selected.into, terms: glossary(currentPair()) });
+  const takeText = (/** @type {string} */ text) => {
+    sourceBox.value = sourceBox.value.trim() ? `${sourceBox.value.trimEnd()}\n${text}` : text;
+    translateNow();
+    sourceBox.focus();
+  };
+  listenToFiles(settings.filesTranslation ? settings.supportedFilesFormat : [], fileOptions, takeText, showProblem);
+  if (settings.keyRequired && !apiKey.get()) byId('key-box').hidden = false;
+  if (readAddress(location.hash)) followAddress();
+  else if (sourceBox.value) translateNow(); // the browser may have restored a text
+  sourceBox.focus();
+}
+
+function start() {
   selectTheme(currentTheme());
-  showConfidence(localStorage.getItem('confidence') === 'true');
+  showConfidence(localStore.get('confidence') === 'true');
   listen();
   listenToAlternatives();
-  listenToLook();
+  listenToLook(showAddress);
   listenToHistory((entry) => {
     sourceBox.value = entry.text;
     languages?.select(entry.from, entry.into);
     sourceBox.focus();
   });
-  try {
-    const [known, settings] = await Promise.all([ask('languages'), ask('frontend/settings')]);
-    current.maxCharacters = settings.charLimit;
-    current.needsKey = settings.keyRequired;
-    const selected = (languages = new Languages(known, () => translateAgain()));
-    listenToGlossary(() => translateAgain(TYPING_PAUSE));
-    const kinds = settings.filesTranslation ? settings.supportedFilesFormat : [];
-    listenToFiles(kinds, () => ({ source: selected.from, target: selected.into }));
-    if (settings.keyRequired && !apiKey.get()) byId('key-box').hidden = false;
-    translateSoon(0); // the browser may have restored a text
-    sourceBox.focus();
-  } catch (error) {
-    showProblem(/** @type {Error} */ (error).message);
-  }
+  connect();
 }
 
 start();

@@ -1,0 +1,96 @@
+"""All pages, as axe-core sees them: names, landmarks, contrast and the size of targets."""
+# ruff: noqa: E402 (without the extra, nothing below can be imported)
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import toy
+
+for needed in ("fastapi", "uvicorn", "httptools", "prometheus_client", "httpx", "lxml", "polib", "python_multipart"):
+    pytest.importorskip(needed, reason="needs heedful[serve,documents]")
+
+from browser import chromium
+from serve_examples import listening, service_of
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, BrowserContext, Page
+
+AXE = Path(__file__).resolve().parents[2] / "node_modules" / "axe-core" / "axe.min.js"
+RULES = ["wcag2a", "wcag2aa", "wcag21aa", "wcag22aa", "best-practice", "experimental"]
+SCREENS = {"desktop": (1280, 900, "light"), "phone": (390, 800, "dark")}
+
+
+@pytest.fixture(scope="module")
+def browser() -> "Iterator[Browser]":
+    if not AXE.exists():
+        pytest.skip("needs axe-core: npm ci")
+    with chromium() as started:
+        yield started
+
+
+@pytest.fixture(params=SCREENS)
+def screen(request: pytest.FixtureRequest, browser: "Browser") -> "Iterator[BrowserContext]":
+    width, height, scheme = SCREENS[request.param]
+    is_phone = request.param == "phone"
+    context = browser.new_context(
+        viewport={"width": width, "height": height},
+        color_scheme=scheme,  # type: ignore[arg-type]
+        reduced_motion="reduce",
+        bypass_csp=True,  # the pages allow no foreign script, such as that of axe
+        has_touch=is_phone,
+        is_mobile=is_phone,
+    )
+    context.add_init_script(path=AXE)
+    yield context
+    context.close()
+
+
+def violations(page: "Page") -> list[Any]:
+    found: list[Any] = page.evaluate(
+        """async (values) => {
+            const rules = {'label-content-name-mismatch': {enabled: true}, 'target-size': {enabled: true}};
+            const report = await axe.run(document, {runOnly: {type: 'tag', values}, rules});
+            return report.violations.map(({id, nodes}) => [id, nodes.map((node) => node.html)]);
+        }""",
+        RULES,
+    )
+    return found
+
+
+def test_the_translation_page_and_its_explorer_are_accessible(screen: "BrowserContext", trained: Path) -> None:
+    run = trained / "run"
+    text = toy.lines_of(trained / "test.en")[0]
+    with listening(service_of(run, run, languages=["en-de", "de-en"])) as url:
+        page = screen.new_page()
+        page.set_default_timeout(60_000)
+        page.goto(f"{url}#en/de/unknown words {text}")
+        page.wait_for_selector("#target .word")
+        page.wait_for_selector("#look:enabled")
+        page.click("#confidence")
+        assert violations(page) == []
+        page.click("#look")
+        page.wait_for_selector("#grid .head")
+        page.locator("#grid .power").first.click()
+        page.wait_for_selector("#comparison")
+        page.locator("#produced li").first.click()
+        assert violations(page) == []
+        page.goto(f"{url}/docs")
+        page.wait_for_selector("#endpoints details")
+        assert violations(page) == []
+
+
+def test_pages_from_disk_are_accessible(screen: "BrowserContext", trained: Path, tmp_path: Path) -> None:
+    source, target = trained / "test.en", trained / "test.de"
+    commands: list[list[object]] = [
+        ["heads", trained / "run", toy.lines_of(source)[0], "--n-best", 2, "--out", tmp_path / "heads.html"],
+        ["heads", trained / "run", "--input", source, "--target", target, "--report", tmp_path / "report.html"],
+        ["compare", source, target, "--reference", target, "--html", tmp_path / "compare.html"],
+    ]
+    for command in commands:
+        assert toy.run(*command).code == 0
+        page = screen.new_page()
+        page.goto(Path(str(command[-1])).as_uri())
+        page.wait_for_selector("main")
+        assert violations(page) == [], command[-1]
