@@ -19,6 +19,7 @@ from pathlib import Path
 
 import faults_exports
 import faults_files
+import faults_limits
 import faults_processes
 import faults_runs
 from faults_common import Check, Outcome, tell
@@ -43,6 +44,7 @@ GUARANTEES = {
     "flips": Guarantee(faults_files.flips, 10_000, "flipped bits in a model folder: all noticed"),
     "hostile": Guarantee(faults_files.hostile, 5000, "hostile model folders: only our own errors, quickly"),
     "exports": Guarantee(faults_exports.exports, 5000, "crafted CTranslate2 exports: no crash, only our own errors"),
+    "limits": Guarantee(faults_limits.limits, 12, "huge, deep, blocking and leaving files: refused with little memory"),
     "data": Guarantee(faults_runs.data, 200, "data changed under a resumed run: refused by name"),
     "numbers": Guarantee(faults_runs.numbers, 60, "NaN and infinity in a batch: never in weights or on disk"),
 }

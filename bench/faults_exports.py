@@ -236,7 +236,7 @@ def _set_scalar(binary: _Binary, chance: random.Random) -> str:
         bits = 8 * struct.calcsize(form)
         value = (int(value) + (1 << bits - 1)) % (1 << bits) - (1 << bits - 1)
     one.data = struct.pack(f"<{form}", value)
-    return f"{one.name.decode()} = {value}"
+    return f"{one.name.decode(errors='replace')} = {value}"
 
 
 def _resize(binary: _Binary, chance: random.Random) -> str:
@@ -244,7 +244,7 @@ def _resize(binary: _Binary, chance: random.Random) -> str:
     axis = chance.randrange(len(one.shape))
     one.shape[axis] = abs(chance.choice((*_INTEGERS[:14], one.shape[axis] - 1, one.shape[axis] + 1)))
     _fit_data(one)
-    return f"{one.name.decode()} of shape {one.shape}"
+    return f"{one.name.decode(errors='replace')} of shape {one.shape}"
 
 
 def _reshape(binary: _Binary, chance: random.Random) -> str:
@@ -252,7 +252,7 @@ def _reshape(binary: _Binary, chance: random.Random) -> str:
     one.shape = chance.choice((one.shape[::-1], [len(one.data)], [1, *one.shape], [], [*one.shape, 1]))
     if chance.random() < 0.7:
         _fit_data(one)
-    return f"{one.name.decode()} as shape {one.shape}"
+    return f"{one.name.decode(errors='replace')} as shape {one.shape}"
 
 
 def _retype(binary: _Binary, chance: random.Random) -> str:
@@ -260,20 +260,20 @@ def _retype(binary: _Binary, chance: random.Random) -> str:
     one.kind = chance.choice((0, 1, 2, 3, 4, 5, 6, 255))
     if chance.random() < 0.8:
         _fit_data(one)
-    return f"{one.name.decode()} of type {one.kind}"
+    return f"{one.name.decode(errors='replace')} of type {one.kind}"
 
 
 def _rename(binary: _Binary, chance: random.Random) -> str:
     one, other = chance.choice(binary.variables), chance.choice(binary.variables).name
     before = one.name
     one.name = chance.choice((other, before[:-1], before[:-2] + b"\0", b"", b"\0", before + b"x\0", b"\xff\0"))
-    return f"{before.decode()} renamed"
+    return f"{before.decode(errors='replace')} renamed"
 
 
 def _remove(binary: _Binary, chance: random.Random) -> str:
     one = chance.choice(binary.variables)
     binary.variables.remove(one)
-    return f"without {one.name.decode()}"
+    return f"without {one.name.decode(errors='replace')}"
 
 
 def _add(binary: _Binary, chance: random.Random) -> str:
@@ -283,7 +283,7 @@ def _add(binary: _Binary, chance: random.Random) -> str:
     like = chance.choice(binary.variables)
     entry = _Entry(name, list(like.shape), like.kind, like.data)
     binary.variables.insert(chance.randrange(len(binary.variables)), entry)
-    return f"with {name.decode()} like {like.name.decode()}"
+    return f"with {name.decode(errors='replace')} like {like.name.decode(errors='replace')}"
 
 
 def _alias(binary: _Binary, chance: random.Random) -> str:
@@ -313,7 +313,7 @@ def _set_values(binary: _Binary, chance: random.Random) -> str:
     nan = {0: 0x7FC00000, 4: 0x7E00, 1: -128}.get(one.kind, 0)
     item = struct.pack(form, chance.choice((nan, 0, 1)))
     one.data = item * (len(one.data) // len(item))
-    return f"{one.name.decode()} of equal values"
+    return f"{one.name.decode(errors='replace')} of equal values"
 
 
 def _choose_array(binary: _Binary, chance: random.Random) -> _Entry:

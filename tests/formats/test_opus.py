@@ -24,6 +24,7 @@ from heedful.config import SearchConfig
 from heedful.errors import DataError, FolderError
 from heedful.formats.export import export
 from heedful.formats.huggingface import import_model
+from heedful.storage.files import load_tensors, save_tensors
 from heedful.storage.run_folder import RunFolder
 from heedful.text.sentencepiece import sentencepiece_tokenizer
 from heedful.translation.translator import Translator
@@ -206,6 +207,67 @@ def test_damaged_and_unsupported_folders_are_refused(
     with pytest.raises((FolderError, DataError), match=message):
         import_model(tmp_path, tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"d_model": 10**9}, r"holds [\d,]+ values, but config.json describes [\d,]+; it belongs to a different model"),
+        ({"encoder_layers": 10**9}, r"holds [\d,]+ values, but config.json describes [\d,]+; it belongs"),
+        ({"d_model": 8}, "has weights of other shapes than config.json; it belongs to a different model|of shape"),
+        ({"d_model": None}, "config.json cannot be used: model.d_model must be a whole number, but is None instead"),
+        ({"d_model": "16"}, "config.json cannot be used: model.d_model must be a whole number, but is '16' instead"),
+        ({"d_model": -2}, "config.json cannot be used: model.d_model must be at least 2, but is -2 instead"),
+        ({"encoder_layers": [2]}, r"config.json cannot be used: model.encoder_layers must be .* but is \[2\] instead"),
+        (
+            {"encoder_layers": 1},
+            r"has an unknown weight model\.encoder\.layers\.1\.[\w.]+; it belongs to a different model",
+        ),
+        ({"decoder_layers": 3}, "has no weight .*; it belongs to a different model"),
+        ({"dropout": "a"}, "config.json cannot be used: model.dropout must be a number, but is 'a' instead"),
+        ({"activation_function": ["swish"]}, "has activation_function"),
+        ({"forced_eos_token_id": 5}, "has forced_eos_token_id 5, but our models have None or 0"),
+    ],
+    ids=str,
+)
+def test_a_configuration_that_does_not_fit_is_refused(
+    change: dict[str, object], message: str, folder: Path, tmp_path: Path
+) -> None:
+    for path in folder.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(config | change))
+    with pytest.raises(FolderError, match=message):
+        import_model(tmp_path, tmp_path / "out")
+
+
+def test_a_renamed_or_reshaped_weight_is_named(folder: Path, tmp_path: Path) -> None:
+    for path in folder.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    weights = load_tensors(folder / "model.safetensors")
+    name = "model.encoder.layers.1.fc1.bias"
+    renamed = {f"{key}5" if key == name else key: tensor for key, tensor in weights.items()}
+    save_tensors(tmp_path / "model.safetensors", renamed, {"format": "pt"})
+    with pytest.raises(
+        FolderError, match=f"model.safetensors has no weight {name.rpartition('.layers.1.')[2]}; it belongs"
+    ):
+        import_model(tmp_path, tmp_path / "out")
+    save_tensors(tmp_path / "model.safetensors", weights | {name: weights[name][1:]}, {"format": "pt"})
+    with pytest.raises(FolderError, match=r"of shape \[23\] instead of \[24\]; it belongs to a different model"):
+        import_model(tmp_path, tmp_path / "out")
+
+
+def test_a_folder_that_forces_the_end_of_an_output_is_proven(folder: Path, tmp_path: Path) -> None:
+    """Marian's default. Here no output ends by itself, so every one is ended by force."""
+    for path in folder.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    generation = json.loads((tmp_path / "generation_config.json").read_text()) | {"forced_eos_token_id": 0}
+    (tmp_path / "generation_config.json").write_text(json.dumps(generation))
+    weights = load_tensors(folder / "model.safetensors")
+    weights["final_logits_bias"][0, 0] = -50.0
+    save_tensors(tmp_path / "model.safetensors", weights, {"format": "pt"})
+    proof = import_model(tmp_path, tmp_path / "out")
+    assert (proof.sentences, proof.same) == (16, 16)
 
 
 @pytest.mark.parametrize(

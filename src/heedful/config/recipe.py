@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import re
 import tomllib
 import types
 import typing
@@ -15,6 +16,12 @@ from heedful.errors import ConfigError, did_you_mean
 
 Tables = dict[str, Any]
 
+_MOST_BYTES = 1 << 20
+_MOST_PARTS = 16
+# `tomllib` needs memory that grows with the square of the number of parts of a key.
+_SEGMENT = r"(?:[A-Za-z0-9_-]++|\"[^\"\n]*+\"|'[^'\n]*+')"
+_LONG_KEY = re.compile(rf"(?m)(?:^|[\[{{,])\s*+{_SEGMENT}(?:\s*+\.\s*+{_SEGMENT}){{{_MOST_PARTS},}}+\s*+[\]=]")
+
 # Options of version 0.1 that nobody set. Run folders name every option, so the former default is still accepted.
 _REMOVED: Mapping[str, tuple[object, str]] = {
     "text.sample_lines": (2_000_000, "a vocabulary is learned from at most 2 million lines"),
@@ -27,7 +34,16 @@ _REMOVED: Mapping[str, tuple[object, str]] = {
 def load_recipe(path: Path) -> Tables:
     """Read a recipe. `make_experiment` checks its keys."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        with path.open("rb") as file:
+            content = file.read(_MOST_BYTES + 1)
+        if len(content) > _MOST_BYTES:
+            raise ConfigError(f"{path} has more than {_MOST_BYTES:,} bytes; a recipe is a small TOML file")
+        text = content.decode()
+        if _LONG_KEY.search(text):
+            raise ConfigError(f"{path} has a key of more than {_MOST_PARTS} parts; a key of a recipe has two")
+        return tomllib.loads(text)
+    except RecursionError:
+        raise ConfigError(f"{path} is nested too deeply; a recipe has tables of values and lists") from None
     except FileNotFoundError:
         near = [p.name for p in path.parent.glob("*.toml")] if path.parent.is_dir() else []
         raise ConfigError(f"no recipe {path}{did_you_mean(path.name, near)}") from None

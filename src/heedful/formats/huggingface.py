@@ -7,6 +7,7 @@ ours of 1e-6, which changes the fifth digit at most.
 
 import dataclasses
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -18,14 +19,17 @@ from torch import Tensor
 
 from heedful.config import Activation, Experiment, ModelConfig, SearchConfig, Sharing, TextConfig, Vocabularies
 from heedful.decoding.hypothesis import Hypothesis
-from heedful.errors import ConfigError, FolderError
+from heedful.errors import ConfigError, FolderError, out_of_memory
 from heedful.formats.parity import Proof, prove, samples
+from heedful.models.build import build_model
 from heedful.models.seq2seq import AnySeq2Seq
+from heedful.models.size import Vocabulary, model_size
 from heedful.models.transformer import Transformer, d_key, d_value
 from heedful.nn.attention import CrossAttention, SelfAttention
 from heedful.storage.files import disk_errors, load_tensors, new_folder, read_json, save_tensors, write_atomically
 from heedful.storage.head_padding import PaddedHeads, pad_heads
-from heedful.storage.run_folder import RunFolder, Tokenizers, read_tokenizer, software_versions
+from heedful.storage.run_folder import RunFolder, Tokenizers, check_weights, read_tokenizer, software_versions
+from heedful.storage.untrusted_files import read_bytes
 from heedful.tasks import make_experiment
 from heedful.text import Tokenizer
 from heedful.text.sentencepiece import sentencepiece_tokenizer
@@ -34,6 +38,8 @@ from heedful.translation.translator import Translator
 POSITIONS = 1024  # size of the table of positions, which Marian computes when it loads a model
 _TOLERANCE = 1e-3  # largest difference between log-probabilities of a token
 _ACTIVATIONS: dict[str, Activation] = {"relu": "relu", "gelu": "gelu", "swish": "swish", "silu": "swish"}
+_MOST_PIECE_BYTES = 64 << 20
+_LAYER = re.compile(r"model\.(?P<side>encoder|decoder)\.layers\.(?P<number>[0-9]{1,9})\.")
 _TABLE = "embed_tokens.weight"
 _NORMS = {"attention": "self_attn_layer_norm", "cross_attention": "encoder_attn_layer_norm"}
 
@@ -159,8 +165,10 @@ class MarianCopy:
     def decode(self, sources: Sequence[Sequence[int]], search: SearchConfig, n_best: int) -> list[list[Hypothesis]]:
         """The translation by `generate`, as a list of one; beam and penalty are ignored."""
         found = []
+        # Marian can end an output at its maximum length by force. Our outputs are ended behind theirs (see `prove`).
+        forced = self._model.generation_config.forced_eos_token_id is not None
         for source in sources:
-            limit = len(source) + search.max_extra
+            limit = len(source) + search.max_extra + forced
             ids = torch.tensor([source])
             given = self._model.generate(ids, num_beams=1, do_sample=False, max_length=None, max_new_tokens=limit)
             tokens = tuple(given[0, 1:].tolist())
@@ -221,15 +229,40 @@ def import_huggingface(folder: Path) -> Imported:
     tokenizers = _read_tokenizers(folder)
     _check_symbols(folder, config, tokenizers)
     bias = weights.get("final_logits_bias")
-    model = _model_config(config, output_bias=bias is not None and bool(bias.any()))
-    try:
-        own = own_weights(weights, model)
-    except KeyError as error:
-        raise FolderError(
-            f"{folder}/model.safetensors has no weight {error.args[0]}; it belongs to a different model"
-        ) from error
+    model = _model_config(folder, config, output_bias=bias is not None and bool(bias.any()))
+    own = _convert_weights(folder, weights, model, tokenizers.vocabulary)
     search = _read_search(folder, config, tokenizers.target.pad_id)
     return Imported(_experiment(folder, model, tokenizers, search), tokenizers, own)
+
+
+def _convert_weights(
+    folder: Path, theirs: Mapping[str, Tensor], config: ModelConfig, vocabulary: Vocabulary
+) -> dict[str, Tensor]:
+    """Our weights, of which every name and shape is that of the configuration."""
+    path = folder / "model.safetensors"
+    held, described = sum(x.numel() for x in theirs.values()), model_size(config, vocabulary.source, vocabulary.target)
+    if described.total > 2 * held:  # before anything of that size is made
+        raise FolderError(
+            f"{path} holds {held:,} values, but config.json describes {described.total:,}; "
+            "it belongs to a different model"
+        )
+    layers = {"encoder": config.encoder_layers, "decoder": config.decoder_layers}
+    for name in theirs:
+        if (found := _LAYER.match(name)) and int(found["number"]) >= layers[found["side"]]:
+            raise FolderError(f"{path} has an unknown weight {name[:80]}; it belongs to a different model")
+    try:
+        own = own_weights(theirs, config)
+    except KeyError as error:
+        raise FolderError(f"{path} has no weight {error.args[0]}; it belongs to a different model") from error
+    except (IndexError, RuntimeError) as error:
+        if out_of_memory(error):
+            raise
+        raise FolderError(
+            f"{path} has weights of other shapes than config.json; it belongs to a different model"
+        ) from error
+    with torch.device("meta"):
+        check_weights(build_model(config, vocabulary), own, str(path))
+    return own
 
 
 def _read_object(path: Path) -> dict[str, Any]:
@@ -257,6 +290,7 @@ def _check_config(folder: Path, config: Mapping[str, Any]) -> None:
         ("decoder_attention_heads", (config.get("encoder_attention_heads"),)),
         ("decoder_ffn_dim", (config.get("encoder_ffn_dim"),)),
         ("decoder_start_token_id", (config.get("pad_token_id"),)),
+        ("forced_eos_token_id", (None, config.get("eos_token_id"))),
     )
     for key, known in wanted:
         if (value := config.get(key)) not in known:
@@ -291,28 +325,33 @@ def _read_sentencepiece(folder: Path) -> Tokenizers:
         if {type(number) for number in ids.values()} != {int}:
             raise FolderError(f"{vocabulary} is damaged: it does not give pieces their ids")
         with disk_errors(path):
-            content = path.read_bytes()
+            content = read_bytes(path, _MOST_PIECE_BYTES)
         found.append(sentencepiece_tokenizer(content, ids, str(path)))
     return Tokenizers(*found)
 
 
-def _model_config(config: Mapping[str, Any], output_bias: bool) -> ModelConfig:
+def _model_config(folder: Path, config: Mapping[str, Any], output_bias: bool) -> ModelConfig:
+    """The same network as one of ours; a missing or impossible value is named."""
     sharing: Sharing = "none"
     if config.get("tie_word_embeddings", True):
         sharing = "all" if config.get("share_encoder_decoder_embeddings", True) else "target"
-    return ModelConfig(
-        d_model=config["d_model"],
-        d_ff=config["encoder_ffn_dim"],
-        num_heads=config["encoder_attention_heads"],
-        encoder_layers=config["encoder_layers"],
-        decoder_layers=config["decoder_layers"],
-        activation=_ACTIVATIONS[config["activation_function"]],
-        dropout=float(config.get("dropout", 0.1)),
-        attention_dropout=float(config.get("attention_dropout", 0.0)),
-        activation_dropout=float(config.get("activation_dropout", 0.0)),
-        sharing=sharing,
-        output_bias=output_bias,
-    )
+    model = {
+        "d_model": config.get("d_model"),
+        "d_ff": config.get("encoder_ffn_dim"),
+        "num_heads": config.get("encoder_attention_heads"),
+        "encoder_layers": config.get("encoder_layers"),
+        "decoder_layers": config.get("decoder_layers"),
+        "activation": _ACTIVATIONS[config["activation_function"]],
+        "dropout": config.get("dropout", 0.1),
+        "attention_dropout": config.get("attention_dropout", 0.0),
+        "activation_dropout": config.get("activation_dropout", 0.0),
+        "sharing": sharing,
+        "output_bias": output_bias,
+    }
+    try:
+        return make_experiment({"model": model, "text": {"vocabularies": "joint"}}).model
+    except ConfigError as error:
+        raise FolderError(f"{folder}/config.json cannot be used: {error}") from error
 
 
 def _experiment(folder: Path, model: ModelConfig, tokenizers: Tokenizers, search: dict[str, Any]) -> Experiment:
@@ -336,7 +375,7 @@ def _read_search(folder: Path, model: dict[str, Any], pad_id: int) -> dict[str, 
         raise FolderError(f"{folder} forbids pieces (bad_words_ids), which heedful cannot; remove them to import it")
     return {
         "beam": config.get("num_beams", 1),
-        "alpha": float(config.get("length_penalty", 1.0)),
+        "alpha": config.get("length_penalty", 1.0),
         "penalty": "power",
     }
 

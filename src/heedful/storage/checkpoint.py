@@ -37,6 +37,7 @@ from heedful.storage.files import (
     write_manifest,
 )
 from heedful.storage.sharded_tensors import is_sharded, join_shards
+from heedful.storage.untrusted_files import read_bytes
 
 _TENSORS = "tensors.safetensors"
 _WHOLE = "whole.safetensors"
@@ -150,8 +151,8 @@ class Checkpoints:
     def _describe_missing(self) -> list[str]:
         """A sentence if `latest` names a checkpoint that is gone; a damaged `latest` is ignored."""
         try:
-            match = _NAME.fullmatch((self._folder / _LATEST).read_text(encoding="ascii").strip())
-        except (OSError, ValueError):
+            match = _NAME.fullmatch(read_bytes(self._folder / _LATEST, 100).decode("ascii").strip())
+        except (OSError, ValueError, FolderError):
             return []
         if match and int(match[1]) > max(self.steps(), default=-1):
             return [f"{self._folder.name}/{match[0]} is missing"]

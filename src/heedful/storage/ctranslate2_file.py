@@ -16,6 +16,7 @@ from heedful.config import Activation, ModelConfig
 from heedful.errors import FolderError
 from heedful.models.size import Vocabulary
 from heedful.storage.files import read_json
+from heedful.storage.untrusted_files import open_file
 
 KINDS = ("float32", "int8", "int16", "int32", "float16", "bfloat16")  # in the order of their numbers in the file
 _ITEM_SIZES = (4, 1, 2, 4, 2, 2)
@@ -57,7 +58,7 @@ def check_ctranslate2_model(folder: Path, config: ModelConfig, vocabulary: Vocab
         if name in found or name not in _OPTIONAL:
             state = "an unknown" if name in found else "no"
             raise FolderError(f"{path} has {state} variable {name[:80]}; it belongs to a different model")
-    with path.open("rb") as file:
+    with open_file(path) as file:
         for name, variable in found.items():
             kind, shape, value = wanted[name]
             if (variable.kind, variable.shape) != (kind, shape):
@@ -77,7 +78,7 @@ def check_ctranslate2_model(folder: Path, config: ModelConfig, vocabulary: Vocab
 def read_layout(path: Path) -> dict[str, Variable]:
     """All variables of the file by name, also by their second names; FolderError if it is not in the format."""
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             return _Reader(file).layout()
     except OSError as error:
         raise FolderError(f"{path} cannot be read: {error.strerror}") from error

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from safetensors import safe_open
 
 from heedful.errors import FolderError, HeedfulError, OutOfSpace, UserError
+from heedful.storage.untrusted_files import MOST_JSON_BYTES, check_file, open_file, parse_json, read_bytes
 
 if TYPE_CHECKING:  # most of this works without PyTorch
     from torch import Tensor
@@ -157,7 +158,7 @@ def sha256(path: Path) -> str:
 
 
 def _digest(path: Path) -> str:
-    with path.open("rb") as file:
+    with open_file(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
@@ -285,24 +286,22 @@ def check_manifest(folder: Path, required: Iterable[str] = ()) -> None:
         _check_file(folder, name, size, digest)
 
 
-def read_json(path: Path) -> object:
-    """The JSON value in a file; FolderError if it is missing or damaged."""
-    return _parse_json(path, _read_bytes(path))
+def read_json(path: Path, most: int = MOST_JSON_BYTES) -> object:
+    """The JSON value in a file; FolderError if it is missing, damaged or too large."""
+    return _parse_json(path, _read_bytes(path, most))
 
 
-def _read_bytes(path: Path) -> bytes:
+def _read_bytes(path: Path, most: int) -> bytes:
     try:
-        if not path.is_file():  # reading a named pipe would block for ever
-            raise DamagedError(path.parent, f"{path.name}: missing")
-        return path.read_bytes()
+        return read_bytes(path, most)
     except OSError as error:
         raise DamagedError(path.parent, f"{path.name}: {_reason(error)}") from error
 
 
 def _parse_json(path: Path, content: bytes) -> object:
     try:
-        return json.loads(content.decode())
-    except (ValueError, RecursionError) as error:
+        return parse_json(content)
+    except ValueError as error:
         raise DamagedError(path.parent, f"{path.name}: not JSON") from error
 
 
@@ -315,7 +314,7 @@ def _manifest_text(files: Mapping[str, object]) -> str:
 def _read_manifest(folder: Path) -> dict[str, tuple[int, str]]:
     """The size and sha256 of each file."""
     path = folder / MANIFEST
-    content = _read_bytes(path)
+    content = _read_bytes(path, MOST_JSON_BYTES)
     match _parse_json(path, content):
         case {"format": int(version)} if version != _FORMAT:
             raise FolderError(f"{path} has format {version}, but this heedful reads format {_FORMAT}; update heedful")
@@ -336,8 +335,7 @@ def _is_entry(entry: object) -> bool:
 def _check_file(folder: Path, name: str, bytes_then: int, digest_then: str) -> None:
     path = folder / name
     try:
-        if not path.is_file():
-            raise DamagedError(folder, f"{name}: missing")
+        check_file(path)
         # The size first: it costs nothing, and a file that has grown to gigabytes is not read.
         if (bytes_now := path.stat().st_size) != bytes_then:
             raise DamagedError(folder, f"{name}: {bytes_now} bytes instead of {bytes_then}")
@@ -375,12 +373,13 @@ def load_tensors(path: Path, prefix: str = "") -> "dict[str, Tensor]":
 
     The tensors own their memory, so later changes to the file do not affect them. Nothing is ever unpickled.
     """
-    if not path.is_file():
-        raise DamagedError(path, "missing")
     try:
+        check_file(path)
         with safe_open(path, framework="pt", device="cpu") as file:
             # The clone matters: the library returns a memory map of the file, not a copy.
             return {name: file.get_tensor(name).clone() for name in file.keys() if name.startswith(prefix)}  # noqa: SIM118
+    except FolderError:
+        raise
     except Exception as error:  # a malicious header can raise almost anything; it always means the same
         raise DamagedError(path, _reason(error)) from error
 

@@ -46,6 +46,7 @@ from heedful.storage.files import (
     write_manifest,
 )
 from heedful.storage.lock import LOCK
+from heedful.storage.untrusted_files import check_file, read_bytes
 from heedful.tasks import make_experiment
 from heedful.text import Tokenizer
 
@@ -57,6 +58,7 @@ if TYPE_CHECKING:  # code that needs no weights does not wait for PyTorch
 
 FORMAT = 1
 _PARENT = "parent"
+_MOST_TOKENIZER_BYTES, _MOST_EVENT_BYTES, _MOST_PAIR_BYTES = 64 << 20, 512 << 20, 512 << 20
 _CHECKED = ("config.json", "generation_config.json", "experiment.toml")
 
 
@@ -152,11 +154,7 @@ class RunFolder:
 
     def _exported_id(self) -> str:
         """The `weights_id` of the weights that the CTranslate2 model was made from."""
-        try:
-            config = json.loads((self.ctranslate2 / "config.json").read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise FolderError(f"{self.ctranslate2}/config.json cannot be read ({error}); export it again") from error
-        match config:
+        match read_json(self.ctranslate2 / "config.json"):
             case {"heedful": {"weights": str(weights)}}:
                 return weights
             case _:
@@ -189,8 +187,11 @@ class RunFolder:
 
     def experiment(self) -> Experiment:
         """Every option of the training."""
+        path = self.path / "experiment.toml"
+        with disk_errors(path):
+            check_file(path)
         try:
-            return make_experiment(load_recipe(self.path / "experiment.toml"))
+            return make_experiment(load_recipe(path))
         except ConfigError as error:
             raise FolderError(f"{self.path}/experiment.toml does not fit this version of heedful: {error}") from error
 
@@ -219,6 +220,8 @@ class RunFolder:
 
     def check_ctranslate2(self) -> None:
         """Raise FolderError unless the CTranslate2 model is unchanged and is the one that this folder describes."""
+        if not self.ctranslate2.resolve().is_relative_to(self.path.resolve()):
+            raise FolderError(f"{self.ctranslate2} is a link that leaves the run folder; copy the folder itself there")
         check_manifest(self.ctranslate2, required=("model.bin", "config.json"))
         check_ctranslate2_model(self.ctranslate2, self.experiment().model, self._vocabulary())
 
@@ -300,10 +303,12 @@ class RunFolder:
         if not self.events.exists():
             return []
         found = []
-        for line in self.events.read_text(encoding="utf-8", errors="replace").splitlines():
+        with disk_errors(self.events):
+            content = read_bytes(self.events, _MOST_EVENT_BYTES)
+        for line in content.decode(errors="replace").splitlines():
             try:
                 event = json.loads(line)
-            except ValueError:
+            except (ValueError, RecursionError):
                 continue
             if isinstance(event, dict) and event.get("event") == kind:
                 # The first version had BLEU only.
@@ -394,16 +399,22 @@ def fill_model(model: "nn.Module", weights: "Mapping[str, Tensor]", origin: str)
     """Copy named weights into the model; every name and shape must match."""
     import torch
 
+    check_weights(model, weights, origin)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter.copy_(weights[name])
+
+
+def check_weights(model: "nn.Module", weights: "Mapping[str, Tensor]", origin: str) -> None:
+    """Raise FolderError unless the weights have the names and shapes of the model's."""
     wanted = dict(model.named_parameters())
     for name in sorted(wanted.keys() ^ weights.keys()):
         state = "has no" if name in wanted else "has an unknown"
         raise FolderError(f"{origin} {state} weight {name}; it belongs to a different model")
-    with torch.no_grad():
-        for name, parameter in wanted.items():
-            if parameter.shape != weights[name].shape:
-                shapes = f"{list(weights[name].shape)} instead of {list(parameter.shape)}"
-                raise FolderError(f"{origin} has {name} of shape {shapes}; it belongs to a different model")
-            parameter.copy_(weights[name])
+    for name, parameter in wanted.items():
+        if parameter.shape != weights[name].shape:
+            shapes = f"{list(weights[name].shape)} instead of {list(parameter.shape)}"
+            raise FolderError(f"{origin} has {name} of shape {shapes}; it belongs to a different model")
 
 
 def _check_format(path: Path) -> None:
@@ -445,7 +456,7 @@ def read_tokenizer(path: Path) -> Tokenizer:
     """Read a tokenizer.json; refuses components that heedful does not support."""
     try:
         with disk_errors(path):
-            text = path.read_text(encoding="utf-8")
+            text = read_bytes(path, _MOST_TOKENIZER_BYTES).decode()
     except UnicodeDecodeError as error:
         raise DamagedError(path.parent, f"{path.name}: not UTF-8") from error
     return Tokenizer.from_json(text, str(path))
@@ -481,8 +492,11 @@ def _generation_json(search: SearchConfig, tokenizers: Tokenizers) -> str:
 
 def _metadata(path: Path) -> dict[str, str]:
     try:
+        check_file(path)
         with safe_open(path, framework="np") as file:
             return dict(file.metadata() or {})
+    except FolderError:
+        raise
     except Exception as error:  # as in `load_tensors`: whatever is raised, the file is not as written
         raise FolderError(f"{path} is damaged ({error}); copy it again, or train --resume to remake it") from error
 
@@ -501,7 +515,7 @@ def _digest(weights: "Mapping[str, Tensor]", metadata: Mapping[str, str]) -> str
 
 def read_valid_pairs(run: RunFolder) -> tuple[Pair, ...]:
     """The validation pairs of a run, as text."""
-    match read_json(run.data / "valid.json"):
+    match read_json(run.data / "valid.json", _MOST_PAIR_BYTES):
         case list(pairs) if all(isinstance(pair, list) and len(pair) == 2 for pair in pairs):
             return tuple(Pair(str(source), str(target)) for source, target in pairs)
     raise FolderError(f"{run.data}/valid.json is damaged: it is not a list of pairs")
