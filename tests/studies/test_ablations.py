@@ -1,5 +1,7 @@
 """Ablations: each part is really removed, in training and in search, and finished rows are kept."""
 
+import contextlib
+import io
 import json
 import math
 from collections.abc import Callable, Sequence
@@ -25,6 +27,7 @@ from model_examples import (
 )
 from torch import Tensor, nn
 
+from heedful.cli.study import _show
 from heedful.config import Experiment, ModelConfig, Norm, ScheduleKind, TrainConfig
 from heedful.data.batch import pack
 from heedful.errors import ConfigError, Diverged
@@ -172,6 +175,7 @@ def test_without_norm_nothing_is_normalised(place: Norm) -> None:
     model = changed("no-norm", replace(CONFIG, norm=place))
     assert not any(isinstance(module, nn.LayerNorm) for module in model.modules())
     silence(model)
+    assert model.source_positions is not None
     ids = torch.tensor([2, 3, 4, 1])
     embedded = model.source_embedding(ids) + model.source_positions(torch.arange(4), 4)
     torch.testing.assert_close(memory_of(model, ids.tolist()), embedded)
@@ -359,9 +363,9 @@ ROW = AblationResult(
     ("row", "sentence"),
     [
         (replace(ROW, bleu=30.0), "it barely learns: BLEU 30.0 against 90.0"),
-        (replace(ROW, bleu=80.0), "worse by 10.0 BLEU"),
-        (replace(ROW, bleu=91.0), "no measurable effect at this scale: BLEU 91.0 against 90.0"),
-        (replace(ROW, bleu=95.0), "no harm at this scale: BLEU higher by 5.0"),
+        (replace(ROW, bleu=80.0), "no clear effect with one seed: BLEU 80.0 against 90.0"),
+        (replace(ROW, bleu=91.0), "no clear effect with one seed: BLEU 91.0 against 90.0"),
+        (replace(ROW, bleu=96.3), "no clear effect with one seed: BLEU 96.3 against 90.0"),
         (replace(ROW, stopped="so", bleu=0.0), "training stopped: so; BLEU 0.0 against 90.0"),
     ],
 )
@@ -379,8 +383,20 @@ def test_verdicts_use_the_figures_of_their_part() -> None:
     assert study.explain_padding(padded, ROW).endswith(
         "(complete: 0 %): BLEU 55.0, against 90.0 among sentences of equal length"
     )
-    assert "no measurable effect" in study.explain_padding(ROW, ROW)
+    assert "no clear effect" in study.explain_padding(ROW, ROW)
     assert COMPLETE.verdict(ROW, ROW) == "70 % of the translations equal the reference"
+
+
+def test_the_caveat_comes_before_the_table() -> None:
+    table = study._table([(COMPLETE, ROW)])
+    assert "one training with one seed" in table.caveat
+    page = table.markdown()
+    assert page.index(table.caveat) < page.index("| row |")
+    shown = io.StringIO()
+    with contextlib.redirect_stdout(shown):
+        _show(StudyResult("Ablations", (table,)))
+    assert shown.getvalue().index("one training with one seed") < shown.getvalue().index("validation loss")
+    assert json.loads(StudyResult("Ablations", (table,)).as_json())["tables"][0]["caveat"] == table.caveat
 
 
 def test_curves_and_lengths_are_drawn() -> None:

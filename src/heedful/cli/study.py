@@ -140,4 +140,5 @@ def _outcome(name: Study, plan: "StudyPlan") -> "StudyResult":
 
 def _show(outcome: "StudyResult") -> None:
     for table in outcome.tables:
-        console.out("\n\n".join([table.title, console.table(table.cells), *table.notes]) + "\n")
+        before = [table.title, *filter(None, [table.caveat])]
+        console.out("\n\n".join([*before, console.table(table.cells), *table.notes]) + "\n")

@@ -295,9 +295,9 @@ def format_interval(score: Score) -> str:
     return f"{score.low:.2f} to {score.high:.2f}"
 
 
-def make_notes(plan: StudyPlan, *more: str) -> tuple[str, ...]:
-    """Notes below a table, with a warning at smoke scale."""
-    return (SMOKE_NOTE, *more) if plan.scale == "smoke" else more
+def make_caveat(plan: StudyPlan) -> str:
+    """The warning before a table at smoke scale; empty at other scales."""
+    return SMOKE_NOTE if plan.scale == "smoke" else ""
 
 
 def smoke_data(plan: StudyPlan) -> dict[str, str]:

@@ -63,6 +63,7 @@ class Table:
     columns: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
     notes: tuple[str, ...] = ()
+    caveat: str = ""  # shown before the table: what its figures do not show
 
     @property
     def cells(self) -> list[tuple[str, ...]]:
@@ -72,7 +73,8 @@ class Table:
     def markdown(self) -> str:
         heads, *rows = self.cells
         lines = [_line(heads), _line(["---"] * len(heads)), *map(_line, rows)]
-        return "\n".join([f"## {self.title}", "", *lines, "", *(f"{note}\n" for note in self.notes)])
+        before = [f"{self.caveat}\n"] if self.caveat else []
+        return "\n".join([f"## {self.title}", "", *before, *lines, "", *(f"{note}\n" for note in self.notes)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +100,7 @@ class StudyResult:
         tables = [
             {
                 "title": table.title,
+                "caveat": table.caveat,
                 "rows": [dict(zip(table.columns, row, strict=True)) for row in table.rows],
                 "notes": table.notes,
             }

@@ -12,7 +12,7 @@ from heedful.studies.row_training import (
     dry_run,
     finish_rows,
     format_interval,
-    make_notes,
+    make_caveat,
     pick_bleu,
     read_test_questions,
     smoke_data,
@@ -105,7 +105,7 @@ def _quality(done: Sequence[FinishedRow], plan: StudyPlan) -> Table:
                 _SMALL.get(name),
             )
         )
-    return Table(_TITLE, columns, tuple(rows), make_notes(plan, *_NOTES))
+    return Table(_TITLE, columns, tuple(rows), _NOTES, make_caveat(plan))
 
 
 _NOTES = (

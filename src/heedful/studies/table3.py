@@ -12,7 +12,7 @@ from heedful.studies.row_training import (
     dry_run,
     finish_rows,
     format_interval,
-    make_notes,
+    make_caveat,
     pick_bleu,
     read_validation_questions,
     smoke_data,
@@ -101,11 +101,11 @@ def _table(done: Sequence[FinishedRow], plan: StudyPlan) -> Table:
         _TITLE,
         columns,
         tuple(rows),
-        make_notes(
-            plan,
+        (
             f"Widths (d_model, d_ff, d_k, d_v) are {FACTORS[plan.scale]} of the paper's. Heads, layers, dropout and "
             "smoothing are the paper's, and there is no averaging. Everything else comes from the recipe. "
             f"Big trains {_BIG_STEPS} times as long, as in the paper.",
             "Perplexity per piece and BLEU are measured on the validation pairs; in the paper, on newstest2013.",
         ),
+        make_caveat(plan),
     )

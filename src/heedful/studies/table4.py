@@ -10,7 +10,7 @@ from heedful.studies.row_training import (
     dry_run,
     finish_rows,
     format_interval,
-    make_notes,
+    make_caveat,
     read_test_questions,
 )
 from heedful.studies.rows import collect_corpus_facts, load_experiment, make_rival_row, make_row, select_rows
@@ -97,11 +97,11 @@ def _table(done: Sequence[FinishedRow], asked: Sequence[Question], plan: StudyPl
         _TITLE,
         columns,
         tuple(rows),
-        make_notes(
-            plan,
+        (
             "F1 is for labelled brackets by EVALB's rules, at all lengths. A valid tree has exactly the words of the "
             "input.",
             f"The LSTM has as many parameters as the Transformer, and the same training except for its learning rate, "
             f"{RIVAL_RATE}. The paper's LSTM with attention is that of Vinyals & Kaiser et al. (2014).",
         ),
+        make_caveat(plan),
     )
