@@ -215,7 +215,7 @@ def test_missing_translations_of_a_catalogue_are_added() -> None:
         "# A translator's comment",
         "#. extracted",
         "#: menu.c:17",
-        "#, c-format",
+        "#, fuzzy, c-format",
         'msgctxt "menu"',
         '#~ msgid "gone"',
     ]
@@ -229,7 +229,18 @@ def test_missing_translations_of_a_catalogue_are_added() -> None:
         "%d file": "",
     }
     assert catalogue.find("%d file").msgstr_plural == {0: "%d FILE", 1: "%d FILES", 2: "%d FILES"}
-    assert not catalogue.find("Done").fuzzy
+    assert {entry.msgid for entry in catalogue if entry.fuzzy} == {"Open %s now", "Done", "%d file"}  # machine-made
+    assert catalogue.find("Done").previous_msgid is None
+
+
+def test_new_entries_of_a_catalogue_are_not_fuzzy_if_they_are_final() -> None:
+    import polib
+
+    document = read_document(PO.encode(), "a.po", final=True)
+    passages = [[(0, "".join(run.text for run in passage))] for passage in document.passages]
+    catalogue = polib.pofile(document.write(passages, "de").decode())
+    assert [entry.msgid for entry in catalogue if entry.fuzzy] == []
+    assert catalogue.find("Open %s now", msgctxt="menu").flags == ["c-format"]
 
 
 def test_xliff_gets_targets_with_all_codes() -> None:

@@ -101,6 +101,14 @@ def refuse_line_options(path: Path, given: Mapping[str, object]) -> None:
             raise ConfigError(f"{option} is for lines of text, but {path} is a document; leave it out")
 
 
+def require_catalogue(path: Path | None) -> None:
+    """Refuse --final for anything but a PO catalogue."""
+    from heedful.documents import suffix_of
+
+    if path is None or suffix_of(path.name) not in (".po", ".pot"):
+        raise ConfigError("--final is for .po and .pot files, which have fuzzy entries; leave it out")
+
+
 def check_document_output(source: Path, target: Path | None) -> Path:
     """The file to write to; an error if it is missing or has a different type."""
     from heedful.documents import suffix_of
@@ -113,7 +121,7 @@ def check_document_output(source: Path, target: Path | None) -> Path:
     return target
 
 
-def read_document_file(path: Path) -> "Document":
+def read_document_file(path: Path, *, final: bool = False) -> "Document":
     """The passages of a document; an error if it is too large or damaged."""
     from heedful.documents import read_document
 
@@ -125,7 +133,7 @@ def read_document_file(path: Path) -> "Document":
         content = path.read_bytes()
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror}") from error
-    return read_document(content, path.name)
+    return read_document(content, path.name, final=final)
 
 
 def read_document_beginning(document: "Document") -> Iterator[str]:
@@ -157,7 +165,6 @@ def translate_document(
                 segmented.plain,
                 search=search,
                 constraints=constraints,
-                split_sentences=False,
                 done=lambda count: display.progress("translating", count, total),
             )
         )

@@ -33,6 +33,7 @@ from heedful.cli.documents import (
     refuse_line_options,
     refuse_markup,
     refuse_unsupported_file,
+    require_catalogue,
     translate_document,
 )
 from heedful.cli.low_confidence import LowConfidenceWarnings
@@ -84,6 +85,9 @@ NoSplitOption = Annotated[
     bool,
     typer.Option("--no-split", help="Translate each line as one unit, as for test sets, and not sentence by sentence."),
 ]
+FinalOption = Annotated[
+    bool, typer.Option("--final", help="For .po and .pot files: do not mark new translations as fuzzy.")
+]
 DrawOption = Annotated[Path | None, typer.Option(help="For a parsing model: draw the tree to this file (.svg).")]
 
 
@@ -105,6 +109,7 @@ def translate(
     alignments: AlignmentsOption = False,
     confidence: ConfidenceOption = False,
     no_split: NoSplitOption = False,
+    final: FinalOption = False,
     draw: DrawOption = None,
     as_json: JsonOption = False,
     device: DeviceOption = "auto",
@@ -131,12 +136,16 @@ def translate(
         refuse_line_options(source, lines_only)
         constraints = _make_constraints(glossary, keep, "")
         path = check_document_output(source, target)
-        document = read_document_file(source)
+        if final:
+            require_catalogue(source)
+        document = read_document_file(source, final=final)
         run = RunFolder.open(choice.find_folder(lambda: read_document_beginning(document)))
         translator = load_translator(run, device, engine, others)
         search = override_search(translator.search, beam, options)
         translate_document(document, run, translator, search, constraints, path)
         return
+    if final:
+        require_catalogue(source)
     _check_outputs(target, draw, source, numbers=confidence, as_json=as_json)
     lines = texts or _read_lines(source)
     if draw:

@@ -62,17 +62,22 @@ def suffix_of(name: str) -> str:
     return PurePath(name).suffix.lower()
 
 
-def read_document(content: bytes, name: str, limits: DocumentLimits = DEFAULT_LIMITS) -> Document:
-    """Parse a file; its type is chosen by the suffix of its name."""
+def read_document(
+    content: bytes, name: str, limits: DocumentLimits = DEFAULT_LIMITS, *, final: bool = False
+) -> Document:
+    """Parse a file; its type is chosen by the suffix of its name.
+
+    In a PO catalogue, new translations are marked as fuzzy unless they are `final`.
+    """
     try:
-        return _read(content, suffix_of(name), limits)
+        return _read(content, suffix_of(name), limits, final)
     except RecursionError as error:
         raise DataError(TOO_DEEP) from error
     except ImportError as error:
         raise ConfigError(f"documents need {error.name}, which is not installed; {extra('documents')}") from error
 
 
-def _read(content: bytes, suffix: str, limits: DocumentLimits) -> Document:
+def _read(content: bytes, suffix: str, limits: DocumentLimits, final: bool) -> Document:
     from heedful.documents import html, markdown, office, plain_text
     from heedful.documents import message_catalogues as catalogues
 
@@ -88,7 +93,7 @@ def _read(content: bytes, suffix: str, limits: DocumentLimits) -> Document:
         case ".md":
             return markdown.read_markdown(content, limits)
         case ".po" | ".pot":
-            return catalogues.read_po(content, limits)
+            return catalogues.read_po(content, limits, final=final)
         case ".xliff" | ".xlf":
             return catalogues.read_xliff(content, limits)
         case ".docx":

@@ -17,8 +17,11 @@ _MOST_LINES = 2000  # of one message
 _CONTAINERS = frozenset({"g", "mrk", "pc", "sub"})
 
 
-def read_po(content: bytes, limits: DocumentLimits) -> Document:
-    """Parse a PO file: entries without a translation or with a fuzzy one are translated, all else is kept."""
+def read_po(content: bytes, limits: DocumentLimits, *, final: bool = False) -> Document:
+    """Parse a PO file: entries without a translation or with a fuzzy one are translated, all else is kept.
+
+    New translations are fuzzy, as gettext marks those that a person has to check, unless they are `final`.
+    """
     import polib
 
     text = decode_text(content).removeprefix("\ufeff")
@@ -41,6 +44,7 @@ def read_po(content: bytes, limits: DocumentLimits) -> Document:
     for entry in catalogue:
         if entry.obsolete or entry.translated() or not entry.msgid:
             continue
+        entry.flags = [*([] if final else ["fuzzy"]), *(flag for flag in entry.flags if flag != "fuzzy")]
         _add_entry(document, entry, max(1, int(forms[1])) if forms else 2)
     return document
 
@@ -57,7 +61,6 @@ def _check_lines(text: str, limits: DocumentLimits) -> None:
 
 def _add_entry(document: Document, entry: Any, forms: int) -> None:
     """Translate an entry; plural form 0 comes from the singular message, all others from the plural one."""
-    entry.flags = [flag for flag in entry.flags if flag != "fuzzy"]
     entry.previous_msgid = entry.previous_msgid_plural = entry.previous_msgctxt = None
     first = parse_markup(entry.msgid)
     if not entry.msgid_plural:

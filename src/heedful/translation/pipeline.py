@@ -1,6 +1,6 @@
 """From texts to translations: split, encode, group, decode, retry failures, restore the order, join."""
 
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import accumulate, chain, islice
@@ -19,6 +19,7 @@ from heedful.text import Tokenizer
 from heedful.text.constraints import Constraints, encode_term, find_word_boundaries
 from heedful.text.sentences import Sentences
 from heedful.text.trees import CLOSE, OPEN, is_label
+from heedful.text.verbatim import MaskedText, find_verbatim, is_kept, mask_verbatim
 from heedful.translation.engines import Engines
 from heedful.translation.result import (
     Alternative,
@@ -45,7 +46,7 @@ class TranslationOptions:
     aligner: "Aligner | None" = None  # None: words are not aligned
     confidence: bool = False
     workers: int = 0  # threads that may decode at the same time; 0: as many as the engine supports
-    split_sentences: bool = False  # False: each text is decoded as a whole
+    split_sentences: bool = False  # and keep addresses and the like; False: decode each text as it is
 
     @property
     def rows(self) -> int:
@@ -103,6 +104,7 @@ class DecodedText:
     alignments: Sequence[tuple[Link, ...]] | None = None
     confidence: Sequence[tuple[WordConfidence, ...]] | None = None
     redone: bool = False  # whether this is the result of a retry
+    mask: MaskedText | None = None  # what was decoded instead of the text, because the first output lost parts of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,16 +203,48 @@ class Pipeline:
         """
         yield {number: DecodedText(()) for number, text in enumerate(encoded) if text.is_empty}
         failed: dict[int, DecodedText] = {}
+        lossy: dict[int, MaskedText] = {}
         for batch in self._decode_once(
             encoded, [number for number, text in enumerate(encoded) if not text.is_empty], options
         ):
-            failed |= {number: found for number, found in batch.items() if self._fails(encoded[number], found, options)}
-            yield {number: found for number, found in batch.items() if number not in failed}
+            masks = {number: self._mask(encoded[number], found, options) for number, found in batch.items()}
+            lossy |= {number: mask for number, mask in masks.items() if mask}
+            failed |= {
+                number: found
+                for number, found in batch.items()
+                if number not in lossy and self._fails(encoded[number], found, options)
+            }
+            yield {number: found for number, found in batch.items() if number not in failed and number not in lossy}
         for batch in self._decode_once(encoded, list(failed), options.for_retry):
             yield {
                 number: self._choose_better(encoded[number], failed[number], second, options)
                 for number, second in batch.items()
             }
+        yield from self._decode_masked(encoded, lossy, options)
+
+    def _mask(self, text: EncodedText, decoded: DecodedText, options: TranslationOptions) -> MaskedText | None:
+        """The text with names in the place of addresses and the like, if its translation has lost some of them."""
+        if not options.split_sentences or not self._task.translates or not find_verbatim(text.text):
+            return None
+        output = self._tokenizers.target.decode(decoded.hypotheses[0].tokens)
+        return None if is_kept(text.text, output) else mask_verbatim(text.text)
+
+    def _decode_masked(
+        self, encoded: Sequence[EncodedText], masks: Mapping[int, MaskedText], options: TranslationOptions
+    ) -> Iterator[dict[int, DecodedText]]:
+        """The masked texts, by the numbers of the texts."""
+        numbers = list(masks)
+        sources = self.tokenize([masks[number].text for number in numbers])
+        masked = [
+            EncodedText(
+                text.text,
+                text.source,
+                options.encoder.encode(text.text, prefix=bool(encoded[number].constraints.prefix)),
+            )
+            for number, text in zip(numbers, sources, strict=True)
+        ]
+        for batch in self._decode_once(masked, range(len(numbers)), options):
+            yield {numbers[place]: replace(found, mask=masks[numbers[place]]) for place, found in batch.items()}
 
     def _decode_once(
         self, encoded: Sequence[EncodedText], numbers: Sequence[int], options: TranslationOptions
@@ -335,8 +369,22 @@ class Pipeline:
         pieces = tuple(self._tokenizers.source.pieces(text.source))
         if not alternatives:
             return Translation(text.text, "", 0.0, pieces, ())
+        if decoded.mask:
+            alternatives = tuple(_restore(alternative, decoded.mask) for alternative in alternatives)
         best = alternatives[0]
         return Translation(text.text, best.text, best.score, pieces, alternatives, decoded.redone)
+
+
+def _restore(alternative: Alternative, mask: MaskedText) -> Alternative:
+    """The translation of a masked text with its parts put back; its pieces stay those that the model wrote."""
+    alignment = alternative.alignment
+    return replace(
+        alternative,
+        text=mask.restore(alternative.text),
+        confidence=alternative.confidence
+        and tuple(replace(word, word=mask.put_back(word.word)) for word in alternative.confidence),
+        alignment=None if alignment is None else mask.restore_links(alignment, alternative.text),
+    )
 
 
 _MAX_PERIOD = 16  # tokens in the repeated part of a loop
