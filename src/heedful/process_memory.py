@@ -28,6 +28,12 @@ def share_freed_memory() -> None:
     _set({_ARENA_MAX: os.cpu_count() or 1})
 
 
+def release_freed_memory() -> None:
+    """Return memory that was kept by `keep_freed_memory` to the system; this takes a few milliseconds."""
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
+
+
 def freeze_loaded_objects() -> None:
     """Make the garbage collector skip all objects that exist now; call this when everything is loaded.
 

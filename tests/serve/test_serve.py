@@ -4,10 +4,15 @@
 import asyncio
 import errno
 import json
+import re
+import shlex
 import shutil
 import socket
+import subprocess
+import sys
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from itertools import pairwise
 from pathlib import Path
 from threading import Event, Thread, Timer, current_thread, main_thread
 from time import sleep
@@ -31,6 +36,7 @@ from heedful.serve.jobs import ScoringJob, TranslationJob
 from heedful.serve.middleware import check_origin, own_hosts
 from heedful.serve.server import Server, listen
 from heedful.serve.service import Service, ServiceLimits
+from heedful.storage.model_names import built_in_models
 from heedful.storage.run_folder import RunFolder
 from heedful.text.tokenizer import Tokenizer
 from heedful.translation.pipeline import TokenizedText
@@ -465,6 +471,35 @@ def test_a_sentence_is_tokenized_once(service: Service, some: list[str], monkeyp
             assert tokenized and len(tokenized) == len(set(tokenized)), path
 
     ask(service, work)
+
+
+def test_the_documented_requests_work_with_all_built_in_models() -> None:
+    page = (Path(__file__).parents[2] / "docs/how-to/serve.md").read_text(encoding="utf-8")
+    commands = [shlex.split(found) for found in re.findall(r"^curl ((?:.*\\\n)*.*)", page, re.MULTILINE)]
+    assert len(commands) == 2
+
+    async def work(client: httpx.AsyncClient) -> None:
+        for url, *options in commands:
+            data = [value for option, value in pairwise(options) if option == "-d"]
+            headers = JSON if data[0].startswith("{") else FORM
+            answer = await client.post(httpx.URL(url).path, content="&".join(data), headers=headers)
+            assert answer.status_code == 200, answer.text
+
+    ask(service_of(*built_in_models().values()), work)
+
+
+def test_freed_memory_is_returned() -> None:
+    program = (
+        "import psutil\n"
+        "from heedful.process_memory import keep_freed_memory, release_freed_memory\n"
+        "keep_freed_memory()\n"
+        "del (kept := [bytearray(1 << 20) for _ in range(200)])[:]\n"
+        "before = psutil.Process().memory_info().rss\n"
+        "release_freed_memory()\n"
+        "print(before - psutil.Process().memory_info().rss > 100 << 20)\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ran.stdout == ("True\n" if sys.platform == "linux" else ran.stdout)
 
 
 def test_models_are_listed(service: Service) -> None:

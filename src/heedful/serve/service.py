@@ -13,6 +13,7 @@ from fastapi import Depends, Request
 
 from heedful.documents import libraries_installed
 from heedful.errors import HeedfulError, UserError
+from heedful.process_memory import release_freed_memory
 from heedful.serve.api_keys import ApiKeys
 from heedful.serve.batcher import Batcher, BatchJob, JobItem, PendingJob, QueueFull
 from heedful.serve.http_errors import RequestError
@@ -22,6 +23,7 @@ from heedful.text.languages import Detector
 
 Result = TypeVar("Result")
 _LOG = logging.getLogger(__name__)
+_RELEASE_SECONDS = 10.0  # between two releases of freed memory
 _SHORT = 2000  # characters that are prepared faster than a thread starts
 CLIENT_CLOSED_REQUEST = 499  # nginx's status for a client that did not wait; only the log shows it
 
@@ -117,9 +119,11 @@ class Service:
         self.batcher = Batcher(workers, limits.queue, limits.seconds / 2, self.metrics.count_batch)
         self.metrics.watch(self.batcher)
         self.batcher.start()
+        releasing = asyncio.create_task(_release_memory())
         try:
             yield
         finally:
+            releasing.cancel()
             await self.batcher.close()
             self.registry.close()
 
@@ -195,6 +199,17 @@ class Service:
             raise RequestError(400, f"Invalid request: {error}") from error
         except HeedfulError as error:
             raise RequestError(500, f"Cannot translate text: {error}") from error
+
+
+async def _release_memory() -> None:
+    """Return freed memory to the system from time to time.
+
+    The allocator keeps what was freed, because the next batch is faster with it. But then the process would stay as
+    large as its largest request has ever made it.
+    """
+    while True:
+        await asyncio.sleep(_RELEASE_SECONDS)
+        await asyncio.to_thread(release_freed_memory)
 
 
 def _find_key(request: Request) -> str | None:
