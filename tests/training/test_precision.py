@@ -174,6 +174,22 @@ class TestNarrowTypes:
         others = slice(6, None)
         assert (narrow[others] - wide[others]).norm() < 0.002 * wide[others].norm()
 
+    @pytest.mark.parametrize(
+        ("rows", "size", "scale"), [(1, 60.0, 0.1), (3, 300.0, 0.01), (2, 4.0, 20.0), (40, 90.0, 0.1)]
+    )
+    def test_large_features_and_weights_do_not_overflow_float16(self, rows: int, size: float, scale: float) -> None:
+        """Neither do few rows, as in the last chunk of a batch."""
+        generator = torch.Generator().manual_seed(1)
+        features = size * torch.randn(rows, 12, generator=generator).sign().requires_grad_()
+        weight = (scale * torch.randn(50, 12, generator=generator)).requires_grad_()
+        gold = torch.randint(50, (rows,), generator=generator)
+        exact = torch.autograd.grad(smoothed_loss(features, weight, gold, 0.1).smoothed, (features, weight))
+        with torch.autocast("cpu", torch.float16):
+            near = torch.autograd.grad(smoothed_loss(features, weight, gold, 0.1).smoothed, (features, weight))
+        for one, other in zip(near, exact, strict=True):
+            assert one.isfinite().all()
+            assert (one - other).norm() < 0.02 * other.norm()
+
 
 class TestRecurrentLayers:
     """On CUDA, autocast of any type makes cuDNN compute recurrent layers in float16."""

@@ -14,8 +14,9 @@ from heedful.kernels.matmul import matmul
 _CHUNK_ELEMENTS = 2_500_000
 # A GPU has no such cache and needs larger products to be busy: 256 MiB of logits.
 _GPU_CHUNK_ELEMENTS = 1 << 26
-# float16 has few digits below 6e-5, where most of the gradient of the logits is. It is multiplied by this, divided by
-# the number of rows, so that their sum cannot overflow.
+# float16 has few digits below 6e-5, where most of the gradient of the logits is, so it is multiplied by this over the
+# number of rows. The absolute values in a row of that gradient add up to 2 at most. The other factor of each product is
+# scaled down to 1 at most, so no sum exceeds 8192, far below 65504, the largest float16.
 _FLOAT16_FACTOR = 4096.0
 
 
@@ -78,7 +79,7 @@ def _loss_in_chunks(
     sums = _sum_type(device)
     smoothed, plain = features.new_zeros((), dtype=sums), features.new_zeros((), dtype=sums)
     d_features = torch.empty_like(features) if gradients else features
-    d_weight = torch.zeros_like(weight) if gradients else weight
+    d_weight = torch.zeros_like(weight, dtype=features.dtype) if gradients else weight
     d_bias = torch.zeros_like(bias) if gradients and bias is not None else None
     products = weight.to(torch.get_autocast_dtype(device)) if torch.is_autocast_enabled(device) else weight
     size = max(1, (_CHUNK_ELEMENTS if device == "cpu" else _GPU_CHUNK_ELEMENTS) // vocabulary)
@@ -111,10 +112,21 @@ def _add_gradients(d_logits: Tensor, rows: Tensor, weight: Tensor, d_rows: Tenso
         d_rows.copy_(_product(d_logits, weight))
         d_weight.add_(_product(d_logits.T, rows))
         return
-    factor = _FLOAT16_FACTOR / len(rows) if weight.dtype == torch.float16 else 1.0
+    if weight.dtype != torch.float16:
+        narrow = d_logits.to(weight.dtype)
+        d_rows.copy_(narrow @ weight)
+        d_weight.add_(narrow.T @ rows.to(weight.dtype))
+        return
+    factor, row_scale, weight_scale = _FLOAT16_FACTOR / len(rows), _power_of_two(rows), _power_of_two(weight.float())
     narrow = d_logits.mul_(factor).to(weight.dtype)
-    d_rows.copy_(narrow @ weight).div_(factor)
-    d_weight.add_(narrow.T @ rows.to(weight.dtype), alpha=1.0 / factor)
+    d_rows.copy_(narrow @ (weight / weight_scale.to(weight.dtype))).mul_(weight_scale / factor)
+    product = narrow.T @ (rows / row_scale).to(weight.dtype)
+    d_weight.add_(product.to(d_weight.dtype).mul_(row_scale / factor))
+
+
+def _power_of_two(x: Tensor) -> Tensor:
+    """The smallest power of two, from 1 on, that no absolute value exceeds; dividing by it rounds nothing."""
+    return x.abs().amax().clamp(min=1.0).log2().ceil().exp2()
 
 
 def _product(left: Tensor, right: Tensor) -> Tensor:
