@@ -2,13 +2,14 @@
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
 import toy
 from model_examples import FAMILIES, SMALL, example, fresh, fresh_of_family, update_of
 from torch import Tensor, nn
@@ -20,11 +21,14 @@ from heedful.errors import Diverged
 from heedful.models.transformer import Transformer
 from heedful.nn import loss as objective
 from heedful.nn.loss import smoothed_loss
+from heedful.storage.sharded_tensors import gather_tensor
 from heedful.training.checkpointing import RunProgress, make_checkpoint, restore_checkpoint
+from heedful.training.distributed import SummedLoss, shard_module
 from heedful.training.gradients import Objective, SequentialGradients, ThreadedGradients
 from heedful.training.loop import TrainingState, set_up_layers, training_steps
 from heedful.training.optimizer import make_optimizer
 from heedful.training.precision import Precision, choose_precision
+from heedful.training.process_group import ProcessGroup
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 CONFIG = TrainConfig(schedule="constant", learning_rate=0.01, warmup_steps=0)
@@ -325,6 +329,55 @@ class TestScale:
             kind.unscale(optimizer)
             kind.adapt(optimizer)
         assert kind.state()["_growth_tracker"] == 0
+
+
+class TestSeveralProcesses:
+    class Group(ProcessGroup):
+        """A second process, whose first one has chosen another type."""
+
+        rank = 1
+
+        def run_on_first(self, work: Callable[[], Any]) -> Any:
+            return "torch.bfloat16"
+
+    def test_processes_that_would_choose_different_types_all_use_float32(self) -> None:
+        found = Precision.of("float32", CPU, self.Group())
+        assert found.dtype == torch.float32
+        assert found.warning == (
+            "process 1 would compute in torch.float32, the first in torch.bfloat16: all use float32; "
+            "set train.precision = 'float16' if all GPUs support it"
+        )
+        assert Precision.of("float32", CPU, ProcessGroup()).warning == ""
+
+    @pytest.fixture
+    def alone(self, tmp_path: Path) -> Iterator[None]:
+        """A group of one process, for FSDP2."""
+        dist.init_process_group("gloo", store=dist.FileStore(str(tmp_path / "store"), 1), rank=0, world_size=1)  # type: ignore[attr-defined]
+        yield
+        dist.destroy_process_group()
+
+    @pytest.mark.usefixtures("alone")
+    @pytest.mark.parametrize("name", ["transformer", "gru-multiplicative", "convolutional"])
+    def test_sharded_weights_are_gathered_in_the_narrow_type(self, name: str) -> None:
+        """Otherwise autocast would keep a narrow copy of every whole weight until the backward pass."""
+        config, types = replace(FAMILIES[name], dropout=0.2), set[torch.dtype]()
+        model = fresh_of_family(config).train()
+        loss = SummedLoss(model, Objective(0.1, 1, Precision(torch.bfloat16, CPU)))
+        shard_module(loss, CPU, 1, torch.bfloat16)
+        for part in model.modules():
+            if isinstance(part, nn.Linear):
+                part.register_forward_pre_hook(lambda layer, _: types.add(layer.weight.dtype))
+        found = loss(PARTS[0], 1, 0.1)
+        found.backward()
+        exact = fresh_of_family(config).train()
+        expected = Objective(0.1, 1).add_gradient(exact, PARTS[0], 1, 0.1)
+        assert types == {torch.bfloat16}
+        assert found.item() == pytest.approx(expected.item(), rel=1e-2)
+        for weight, sharded in zip(exact.parameters(), model.parameters(), strict=True):
+            assert weight.grad is not None
+            gradient = gather_tensor(sharded.grad)  # type: ignore[arg-type]
+            assert (sharded.dtype, gradient.dtype) == (torch.float32, torch.float32)
+            assert (gradient - weight.grad).norm() < 0.06 * weight.grad.norm().clamp(min=1e-3)
 
 
 class TestGenerators:

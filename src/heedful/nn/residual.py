@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, assert_never
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from heedful.config import Norm
@@ -18,9 +19,18 @@ from heedful.nn.layout import Rows
 NORM_EPSILON = 1e-6
 
 
+class _LayerNorm(nn.LayerNorm):
+    """PyTorch's layer, whose weights may be of a narrower type than its input, as FSDP2 gathers them."""
+
+    def forward(self, input: Rows) -> Rows:
+        return F.layer_norm(
+            input, self.normalized_shape, self.weight.to(input.dtype), self.bias.to(input.dtype), self.eps
+        )
+
+
 def layer_norm(d_model: int) -> nn.LayerNorm:
     """Layer normalisation as in the paper's code: biased variance, epsilon 1e-6 inside the root."""
-    return nn.LayerNorm(d_model, eps=NORM_EPSILON)
+    return _LayerNorm(d_model, eps=NORM_EPSILON)
 
 
 class Residual(nn.Module):

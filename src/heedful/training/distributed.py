@@ -121,7 +121,7 @@ class ShardedGradients(DistributedGradients):
             raise ConfigError(
                 "train.parallel is 'shards' but train.precision gives float16; choose bfloat16 or float32, or 'copies'"
             )
-        shard_module(loss, device, group.world_size)
+        shard_module(loss, device, group.world_size, loss.objective.precision.dtype)
         super().__init__(loss, loss, group, device, parts)
 
     @contextmanager
@@ -134,16 +134,22 @@ class ShardedGradients(DistributedGradients):
             self._module.set_requires_gradient_sync(True)  # type: ignore[operator]
 
 
-def shard_module(module: nn.Module, device: torch.device, count: int) -> None:
-    """Shard the weights over all processes, layer by layer; only the layer in use is gathered for a while."""
-    from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.fsdp import fully_shard
+def shard_module(module: nn.Module, device: torch.device, count: int, dtype: torch.dtype = torch.float32) -> None:
+    """Shard the weights over all processes, layer by layer; only the layer in use is gathered for a while.
 
+    A layer is gathered in `dtype`, because autocast would keep a narrow copy of every whole weight for the backward
+    pass. Shards, gradients and inputs stay in float32.
+    """
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+
+    narrow = None if dtype == torch.float32 else dtype
+    policy = MixedPrecisionPolicy(param_dtype=narrow, reduce_dtype=torch.float32, cast_forward_inputs=False)
     mesh = init_device_mesh(device.type, (count,))
     for stack in [part for part in module.modules() if isinstance(part, nn.ModuleList)]:
         for layer in stack:
-            fully_shard(layer, mesh=mesh)
-    fully_shard(module, mesh=mesh)
+            fully_shard(layer, mesh=mesh, mp_policy=policy)
+    fully_shard(module, mesh=mesh, mp_policy=policy)
 
 
 def _empty_batch(device: torch.device) -> Batch:

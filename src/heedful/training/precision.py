@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from heedful.config import PrecisionKind
+from heedful.training.process_group import ProcessGroup
 
 _LEAST_SCALE = 1.0  # an overflow without scaling is not the fault of the scale
 
@@ -34,9 +35,15 @@ class Precision:
         self.scaler.scale(torch.zeros((), device=device))  # creates the scale now and not in whichever thread is first
 
     @classmethod
-    def of(cls, wanted: PrecisionKind, device: torch.device) -> "Precision":
-        """The requested precision, or float32 if the device does not support it."""
+    def of(cls, wanted: PrecisionKind, device: torch.device, group: ProcessGroup | None = None) -> "Precision":
+        """The requested precision; float32 if a device does not support it, or if the devices of a group differ."""
+        group = group or ProcessGroup()
         dtype, warning = choose_precision(wanted, device)
+        first = group.run_on_first(lambda: str(dtype))
+        differs = "" if str(dtype) == first else f"process {group.rank} would compute in {dtype}, the first in {first}"
+        if reason := group.agree_on(differs):
+            advice = "set train.precision = 'float16' if all GPUs support it"
+            return cls(torch.float32, device, f"{reason}: all use float32; {advice}")
         return cls(dtype, device, warning)
 
     def cast(self) -> AbstractContextManager[None]:

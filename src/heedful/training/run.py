@@ -177,7 +177,7 @@ class TrainingRun:
             load_parent_weights(model, run)
         if group.world_size == 1 or config.parallel != "shards":  # else only its shards go there, one after another
             model = model.to(self.device)
-        precision = Precision.of(config.precision, self.device)
+        precision = Precision.of(config.precision, self.device, group)
         for warning in filter(None, (precision.warning, set_up_layers(model, config, self.device))):
             reporter.say(warning)
 
