@@ -10,7 +10,7 @@ from unittest import mock
 import numpy as np
 import pytest
 import toy
-from alignments import Language
+from alignment_error import Language
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from model_examples import SMALL, SOURCE_TYPES, TARGET_TYPES, sentences, shaken

@@ -65,6 +65,7 @@ def test_masked_keys_are_exactly_zero_in_the_record() -> None:
 def test_weights_are_those_of_equation_1() -> None:
     model = shaken(replace(SMALL, norm="post"))
     layer, source = model.encoder[0], torch.tensor(SOURCES[1])
+    assert model.source_positions is not None
     x = model.target_embedding(source) + model.source_positions(torch.arange(7), 7)
     q, k, _ = (split_heads(part[None], 3) for part in layer.attention.query_key_value(x).split((15, 15, 21), -1))
     expected = torch.softmax(q @ k.transpose(-1, -2) / 5**0.5, -1)[0]

@@ -4,7 +4,6 @@ import json
 import math
 from pathlib import Path
 
-import learn
 import pytest
 from learn import Point, Variant, parse_variants, seconds_to, summarise, train_in_process
 
@@ -45,7 +44,7 @@ def test_a_finished_training_is_not_repeated(tmp_path: Path, monkeypatch: pytest
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("it is trained again")
 
-    monkeypatch.setattr(learn.subprocess, "run", refuse)
+    monkeypatch.setattr("subprocess.run", refuse)
     (tmp_path / "adam-1-30.json").write_text(json.dumps([{"step": 10, "seconds": 5.0, "loss": 4.0, "score": None}]))
     assert train_in_process("recipe.toml", tmp_path / "adam-1-30", []) == CURVE[:1]
     with pytest.raises(AssertionError, match="trained again"):
