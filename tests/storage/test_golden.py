@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from heedful import Translator
+from heedful.storage.run_folder import RunFolder
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -20,3 +21,9 @@ def test_a_model_of_format_1_gives_the_translations_and_scores_that_it_gave() ->
     assert [translation.text for translation in found] == [text for text, _ in expected.values()]
     scores = [translation.score for translation in found]
     assert scores == pytest.approx([score for _, score in expected.values()], abs=1e-4)
+
+
+def test_an_option_that_is_younger_than_a_run_has_its_default_and_not_the_value_of_the_preset() -> None:
+    experiment = RunFolder.open(GOLDEN / "format-1").experiment()
+    assert (experiment.model.preset, experiment.model.positions) == ("modern", "sinusoidal")
+    assert (experiment.train.optimizer, experiment.train.dropout_warmup) == ("adam", 0)

@@ -191,7 +191,8 @@ class RunFolder:
         with disk_errors(path):
             check_file(path)
         try:
-            return make_experiment(load_recipe(path))
+            # A key that is younger than the run has its default. The preset may have gained another value since.
+            return make_experiment(load_recipe(path), dataclasses.asdict(Experiment()))
         except ConfigError as error:
             raise FolderError(f"{self.path}/experiment.toml does not fit this version of heedful: {error}") from error
 
