@@ -118,7 +118,7 @@ FOLDERS = [
     ("translate {d}/run --input {d}/none.en", "there is no file {d}/none.en"),
     ("translate {d}/run --input {d}/folder", "{d}/folder is a folder"),
     ("translate {d}/run --input {d}/latin.de", "{d}/latin.de, line 3: not UTF-8"),
-    ("translate {d}/run --input {d}/long.en", "text 1 has 9"),
+    ("translate {d}/run --no-split --input {d}/long.en", "text 1 has 9"),
     ("translate {d}/run x --output {d}/folder", "--output {d}/folder is a folder"),
     ("translate {d}/run x --output {d}/none/out", "there is no folder {d}/none"),
     ("translate {d}/run x --set train.max_steps=3", "--set train: here only keys of [search] can be set"),

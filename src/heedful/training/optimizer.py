@@ -105,7 +105,10 @@ class Muon(torch.optim.Optimizer):
             weights, directions = map(list, zip(*pairs, strict=True))
             updates = orthogonalise(torch.stack(directions))
             torch._foreach_mul_(weights, 1.0 - group["lr"] * group["weight_decay"])
-            torch._foreach_add_(weights, list(updates), alpha=-group["lr"] * _SIZE * max(shape) ** 0.5)
+            length = min(
+                group["lr"] * _SIZE * max(shape) ** 0.5, torch.finfo(torch.float32).max
+            )  # PyTorch refuses more
+            torch._foreach_add_(weights, list(updates), alpha=-length)
 
     def _direction(self, weight: Tensor, gradient: Tensor) -> Tensor:
         """Nesterov's direction: the momentum after this gradient, plus a little more of the gradient."""
