@@ -158,7 +158,7 @@ def test_every_way_to_run_out_of_memory_names_the_budget(error: Exception, is_me
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux limits the memory of a process")
 def test_a_training_with_too_little_memory_keeps_its_checkpoint(begun: Path, texts: Path) -> None:
-    room, run = 400 << 20, texts / "run"
+    room, run = 600 << 20, texts / "run"
     hungry = "import torch\nfrom heedful.models.transformer import Transformer\n"
     hungry += "Transformer.features = lambda *_: torch.ones(1 << 28)\n"
     line = [sys.executable, "-c", hungry + faults_processes.LIMITED, str(room), "train", "--resume", str(run)]
