@@ -61,8 +61,7 @@ class DistanceBias(nn.Module):
     `max_distance` to one side share a number. It starts at zero, so it changes nothing before training.
     """
 
-    # The scores of trained heads differ by several units, and an update moves a weight by no more than the learning
-    # rate. With this factor, a head can learn to attend to a neighbour within a hundred updates.
+    # Scores differ by several units, but an update moves a weight by about the learning rate. This makes the steps larger.
     GAIN = 8.0
 
     def __init__(self, num_heads: int, max_distance: int) -> None:
