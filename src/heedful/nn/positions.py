@@ -61,7 +61,7 @@ class DistanceBias(nn.Module):
     `max_distance` to one side share a number. It starts at zero, so it changes nothing before training.
     """
 
-    # Scores differ by several units, but an update moves a weight by about the learning rate. This makes the steps larger.
+    # Scores differ by several units, but an update moves a weight by about the learning rate: this enlarges its steps.
     GAIN = 8.0
 
     def __init__(self, num_heads: int, max_distance: int) -> None:
