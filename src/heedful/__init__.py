@@ -9,7 +9,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from heedful.config import Experiment
-from heedful.errors import ConfigError, DataError, Diverged, FolderError, HeedfulError, OutOfSpace, UserError
+from heedful.errors import (
+    ConfigError,
+    DataError,
+    Diverged,
+    FolderError,
+    HeedfulError,
+    OutOfSpace,
+    UserError,
+    missing_library,
+)
 
 if TYPE_CHECKING:
     from heedful.attention.head_names import Head
@@ -25,6 +34,7 @@ if TYPE_CHECKING:
     from heedful.text import Tokenizer
     from heedful.text.constraints import Constraints
     from heedful.training.train import TrainingResult, resume, train
+    from heedful.translation.pivot import PivotTranslator
     from heedful.translation.result import Alternative, Inspection, Translation
     from heedful.translation.translator import Translator
 
@@ -48,6 +58,7 @@ __all__ = [
     "HeedfulError",
     "Inspection",
     "OutOfSpace",
+    "PivotTranslator",
     "Proof",
     "Score",
     "Tokenizer",
@@ -79,6 +90,7 @@ _LAZY = {
     "Evaluation": "heedful.evaluation.evaluate",
     "Head": "heedful.attention.head_names",
     "Inspection": "heedful.translation.result",
+    "PivotTranslator": "heedful.translation.pivot",
     "Proof": "heedful.formats.parity",
     "Score": "heedful.metrics",
     "Tokenizer": "heedful.text",
@@ -103,7 +115,10 @@ def __getattr__(name: str) -> object:
 
         return version("heedful")
     if name in _LAZY:
-        return getattr(import_module(_LAZY[name]), name)
+        try:
+            return getattr(import_module(_LAZY[name]), name)
+        except ModuleNotFoundError as error:
+            raise missing_library(f"heedful.{name}", error.name) from error
     raise AttributeError(f"module 'heedful' has no attribute '{name}'")
 
 

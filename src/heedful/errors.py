@@ -17,6 +17,7 @@ Every message names the thing, its value and the way out, in one sentence.
 import difflib
 import errno
 from collections.abc import Iterable
+from importlib.util import find_spec
 
 
 class HeedfulError(Exception):
@@ -77,8 +78,29 @@ def out_of_memory(error: BaseException) -> bool:
 
 
 def extra(name: str) -> str:
-    """How to install an optional part, such as "serve"."""
+    """How to install an optional part, such as "train"."""
     return f"run: pip install 'heedful[{name}]', or '.[{name}]' in a copy of the repository"
+
+
+_TRAINING = ("torch", "numba", "llvmlite", "threadpoolctl", "sacrebleu", "sacremoses", "rapidfuzz", "jaxtyping")
+
+
+def missing_library(purpose: str, module: str | None) -> ConfigError:
+    """The error for work that imports a module which is not installed: how to install it."""
+    package = (module or "a library").partition(".")[0]
+    remedy = extra("train") if package in _TRAINING else "run: pip install heedful"
+    return ConfigError(f"{purpose} needs {package}, which is not installed; {remedy}")
+
+
+def require_library(purpose: str, module: str) -> None:
+    """Refuse this work if a library of an extra is not installed."""
+    if not is_installed(module):
+        raise missing_library(purpose, module)
+
+
+def is_installed(module: str) -> bool:
+    """Whether a library can be imported; this does not import it."""
+    return find_spec(module) is not None
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

@@ -73,7 +73,10 @@ class TestKeys:
                 "[model]\nnorm = 'pots'",
                 "model.norm must be one of post, pre, but is 'pots' instead; did you mean 'post'?",
             ),
-            ("[model]\nactivation = 'q'", "model.activation must be one of relu, gelu, swish, but is 'q' instead"),
+            (
+                "[model]\nactivation = 'q'",
+                "model.activation must be one of relu, gelu, gelu-tanh, swish, but is 'q' instead",
+            ),
             ("[model]\nsharing = true", "model.sharing must be one of all, target, none, but is True instead"),
             ("[train.best_by]\nx = 1", "train.best_by must be one of loss, bleu, but is {'x': 1} instead"),
             ("[model]\npreset = 'papr'", "unknown preset: papr; did you mean 'paper'?"),

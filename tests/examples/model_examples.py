@@ -34,6 +34,7 @@ VARIANTS = [
 # The rivals of the Transformer, with each kind of cell, attention and sharing, and its own restricted form.
 _RECURRENT = replace(SMALL, family="recurrent", encoder_layers=2, decoder_layers=2)
 _CONVOLUTIONAL = replace(SMALL, family="convolutional", positions="learned")
+_GPT = replace(SMALL, family="gpt", norm="pre", activation="gelu-tanh", decoder_layers=3, max_positions=29)
 FAMILIES: dict[str, ModelConfig] = {
     "lstm": replace(_RECURRENT, cell="lstm", attention="none"),
     "gru": replace(_RECURRENT, cell="gru", attention="none", sharing="target"),
@@ -48,6 +49,8 @@ FAMILIES: dict[str, ModelConfig] = {
     "relative": replace(SMALL, positions="relative", max_distance=3, norm="pre"),
     "relative-and-window": replace(SMALL, positions="relative", max_distance=4, window=2),
     "output-bias": replace(SMALL, output_bias=True, sharing="none", activation="swish"),
+    "gpt": replace(_GPT, positions="learned"),
+    "gpt-relative": replace(_GPT, positions="relative", max_distance=3),
     "transformer": SMALL,
 }
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from browser import Watched, chromium, watched
 
-from heedful.inspection.attention_view import make_attention_page
+from heedful.inspection.attention_page import make_attention_page
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page, Route

@@ -43,9 +43,10 @@ def not_counted(config: ModelConfig) -> int:
 
 def not_needed(config: ModelConfig) -> int:
     """Operations that it counts although the mask hides them: attention to later positions."""
-    if config.family != "transformer":
+    if config.family not in ("transformer", "gpt"):
         return 0
-    later = PAIRS * TARGET * (TARGET - 1) // 2
+    read = SOURCE + TARGET - 1 if config.family == "gpt" else TARGET
+    later = PAIRS * read * (read - 1) // 2
     return 2 * later * config.decoder_layers * config.num_heads * (config.d_k + config.d_v)
 
 

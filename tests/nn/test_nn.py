@@ -329,7 +329,8 @@ class TestFeedForward:
         torch.testing.assert_close(part(x), inner @ part.outer.weight.T + part.outer.bias)
 
     @pytest.mark.parametrize(
-        ("activation", "at_minus_one"), [("relu", 0.0), ("gelu", -0.15865525), ("swish", -0.26894143)]
+        ("activation", "at_minus_one"),
+        [("relu", 0.0), ("gelu", -0.15865525), ("gelu-tanh", -0.15880801), ("swish", -0.26894143)],
     )
     def test_the_named_activation_is_used(self, activation: Activation, at_minus_one: float) -> None:
         """GELU is x times the normal distribution function, which at -1 is 0.15865525; Swish times the logistic."""

@@ -49,6 +49,7 @@ PUBLIC = [
     "HeedfulError",
     "Inspection",
     "OutOfSpace",
+    "PivotTranslator",
     "Proof",
     "Score",
     "Tokenizer",

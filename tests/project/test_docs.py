@@ -187,7 +187,7 @@ def test_every_part_of_the_package_is_in_the_layers() -> None:
         assert re.search(rf"(?m)(?:^| ){re.escape(shown)}\s", layers), shown
 
 
-@each_of([ROOT / "docs/paper-map.md", ROOT / "docs/architecture.md"])
+@each_of([ROOT / "docs/paper-map.md", ROOT / "docs/family-map.md", ROOT / "docs/architecture.md"])
 def test_every_name_in_the_map_and_in_the_walks_exists(path: Path) -> None:
     for address, names in re.findall(r"\(\.\./(src/[^)]+\.py)\)((?:\s+`[\w.]+`,?)*)", read(path)):
         for name in re.findall(r"[\w.]+", names):
@@ -208,7 +208,7 @@ def defined_names(node: ast.AST, prefix: str = "") -> Iterator[str]:
 
 
 def test_every_test_in_the_map_of_the_paper_exists() -> None:
-    tests = re.findall(r"`(test_\w+)`", read(ROOT / "docs/paper-map.md"))
+    tests = re.findall(r"`(test_\w+)`", read(ROOT / "docs/paper-map.md") + read(ROOT / "docs/family-map.md"))
     everything = "".join(map(read, (ROOT / "tests").rglob("test_*.py")))
     assert tests
     assert [test for test in tests if f"def {test}(" not in everything] == []

@@ -1,5 +1,6 @@
-"""The wheel: it works with nothing else installed, and contains the models."""
+"""The wheel: it works without PyTorch, contains the models, and brings few other packages."""
 
+import json
 import os
 import re
 import subprocess
@@ -8,6 +9,7 @@ import sysconfig
 import venv
 import zipfile
 from pathlib import Path
+from urllib.request import Request, urlopen
 
 import pytest
 
@@ -15,6 +17,7 @@ from heedful.storage.model_names import BUILT_IN, built_in_models
 from heedful.storage.run_folder import RunFolder
 
 ROOT = Path(__file__).resolve().parents[2]
+_TRAINING = ("torch", "numba", "llvmlite", "threadpoolctl", "sacrebleu", "sacremoses", "rapidfuzz", "jaxtyping")
 NAMES = ("de-en", "en-de", "en-fr", "fr-en")
 MOST_OF_THE_WHEEL = 40 << 20
 MOST_OF_A_MODEL = 8 << 20
@@ -40,7 +43,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The program in its own environment, which borrows all libraries but PyTorch."""
+    """The program in its own environment, which borrows all libraries but those of the extra `train`."""
     folder = tmp_path_factory.mktemp("environment")
     venv.create(folder, with_pip=False)
     python = folder / "bin" / "python"
@@ -50,7 +53,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert process.returncode == 0, process.stderr
     (site,) = folder.glob("lib/python*/site-packages")
     (site / "lent.pth").write_text(sysconfig.get_paths()["purelib"] + "\n")
-    (site / "torch.py").write_text("raise ImportError('there is no PyTorch here')\n")
+    (site / "absent.pth").write_text(f"import sys; sys.modules.update(dict.fromkeys({_TRAINING!r}))\n")
     return folder / "bin" / "heedful"
 
 
@@ -115,3 +118,53 @@ def test_a_model_contains_no_path_of_the_machine_that_made_it(name: str) -> None
     paths = [BUILT_IN / name / file for file in ("experiment.toml", "about.json", "README.md")]
     for path in paths:
         assert not re.search(r"(?<![\w.:/])/(?:home|root|tmp|work|Users|mnt)/", path.read_text(encoding="utf-8")), path
+
+
+# With its dependencies, in an environment that borrows nothing
+
+MOST_PACKAGES = 45  # 41 on 2026-11-18; PyTorch alone would bring as many
+
+
+@pytest.fixture(scope="module")
+def downloaded(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The program in an empty environment, with the packages that pip chooses for it."""
+    folder = tmp_path_factory.mktemp("empty")
+    venv.create(folder, with_pip=False)
+    install = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--retries", "1", "--timeout", "20"]
+    install += ["--python", str(folder / "bin" / "python"), "install", "--quiet", "--no-compile"]
+    probe = subprocess.run([*install, "--no-deps", "polib"], capture_output=True, text=True, check=False)
+    if probe.returncode:
+        pytest.skip(f"needs a package index: {probe.stderr.strip().splitlines()[-1]}")
+    process = subprocess.run([*install, str(wheel)], capture_output=True, text=True, check=False)
+    assert process.returncode == 0, process.stderr
+    return folder / "bin" / "heedful"
+
+
+def test_the_core_brings_few_packages_and_none_for_training(downloaded: Path) -> None:
+    listed = "from importlib.metadata import distributions; print(*{d.name.lower() for d in distributions()})"
+    command = [str(downloaded.parent / "python"), "-c", listed]
+    packages = set(subprocess.run(command, env={}, capture_output=True, text=True, check=True).stdout.split())
+    assert {"heedful", "ctranslate2", "fastapi", "lxml"} <= packages
+    assert not packages & {*_TRAINING, "triton"}
+    assert len(packages) <= MOST_PACKAGES, sorted(packages)
+
+
+def test_the_core_translates_serves_and_translates_a_document(downloaded: Path, tmp_path: Path) -> None:
+    said = ask(downloaded, tmp_path, "translate", "en-de", SENTENCES["en-de"])
+    assert (said.returncode, said.stdout) == (0, "Wo ist der Bahnhof?\n"), said.stderr
+    (tmp_path / "a.html").write_text("<p>Where is the <i>station</i>?</p>")
+    read = ask(downloaded, tmp_path, "translate", "en-de", "--input", "a.html", "--output", "b.html")
+    assert (read.returncode, "Wo ist der" in (tmp_path / "b.html").read_text(encoding="utf-8")) == (0, True)
+    command = [str(downloaded), "serve", "en-de", "--port", "0"]
+    with subprocess.Popen(command, cwd=tmp_path, env={}, stderr=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stderr
+            url = [server.stderr.readline() for _ in range(2)][1].split()[0]
+            body = json.dumps({"q": SENTENCES["en-de"], "source": "en", "target": "de"}).encode()
+            asked = Request(f"{url}/translate", body, {"Content-Type": "application/json"})
+            with urlopen(asked, timeout=30) as answer:
+                assert json.load(answer)["translatedText"] == "Wo ist der Bahnhof?"
+        finally:
+            server.terminate()
+            server.communicate(timeout=30)  # a pipe that is closed before the server has ended breaks its last lines
+    assert server.returncode == 0

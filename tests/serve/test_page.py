@@ -824,6 +824,31 @@ def test_look_inside_explains_exactly_what_is_shown(opened: "Page", some: list[s
     opened.wait_for_selector("#inside", state="hidden")
 
 
+def test_a_translation_through_english_says_so_and_both_steps_can_be_seen(
+    browser: "Browser", trained: Path, translator: Translator, some: list[str]
+) -> None:
+    middle = translator.translate(some[:1])[0].text
+    run = trained / "run"
+    with (
+        listening(service_of(run, run, languages=["fr-en", "en-de"])) as address,
+        watched(browser, address, viewport={"width": 1280, "height": 900}, reduced_motion="reduce") as seen,
+    ):
+        page = seen.page
+        page.set_default_timeout(SLOW)
+        page.goto(f"{address}#fr/de/{some[0]}")
+        expect_text(page, "#via", "Through English")
+        page.click("#look")
+        expect_text(page, "#step", "1: French to English2: English to German")
+        expect_text(page, "#target-text", middle)
+        page.select_option("#step", "1")
+        expect_text(page, "#source-text", middle)
+        page.select_option("#into", "en")
+        expect_text(page, "#target", middle)
+        expect_text(page, "#via", "")
+        assert page.is_hidden("#step-box")
+        assert seen.misdeeds == []
+
+
 # Paper and fingers
 
 

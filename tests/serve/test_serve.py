@@ -515,6 +515,45 @@ def test_models_are_listed(service: Service) -> None:
 # Limits.
 
 
+def test_two_models_translate_through_english(trained: Path, some: list[str]) -> None:
+    served = service_of(trained / "run", trained / "run", languages=["fr-en", "en-de"])
+    translator = Translator.load(trained / "run")
+    middle = translator.translate(some[:1])[0].text
+    last = translator.translate([middle])[0].text
+    pair = {"source": "fr", "target": "de"}
+
+    async def work(client: httpx.AsyncClient) -> None:
+        targets = {each["code"]: each["targets"] for each in (await client.get("/languages")).json()}
+        assert targets == {"fr": ["en", "de"], "en": ["de"], "de": []}
+        listed = (await client.get("/v1/models")).json()
+        assert listed["pivots"] == [{"source": "fr", "via": "en", "target": "de", "models": ["run", "run-2"]}]
+        asked = {"text": some[0], **pair, "confidence": True, "alignments": True, "n_best": 2}
+        answer = (await client.post("/v1/translate", json=asked)).json()
+        assert (answer["model"], answer["source"], answer["via"], answer["target"]) == ("run+run-2", "fr", "en", "de")
+        (sentence,) = answer["texts"][0]["sentences"]
+        assert (sentence["pivot"], sentence["text"]) == (middle, last)
+        assert len(sentence["alternatives"]) == 2
+        assert all("alignment" in each and "words" in each for each in sentence["alternatives"])
+        streamed = await client.post("/v1/translate", json={"text": some[0], **pair, "stream": True})
+        assert '"via":"en"' in streamed.text
+        direct = (await client.post("/v1/translate", json={"text": some[0], **PAIR})).json()
+        assert "via" not in direct
+        assert "pivot" not in direct["texts"][0]["sentences"][0]
+        libre = await client.post("/translate", json={"q": some[0], **pair})
+        assert libre.json() == {"translatedText": last, "via": "en"}
+        several = await client.post("/translate", json={"q": [some[0], some[0]], **pair})
+        assert several.json() == {"translatedText": [last, last], "via": ["en", "en"]}
+        for path, more in (("/v1/score", {"texts": ["a"], "translations": ["b"]}), ("/v1/attention", {"text": "a"})):
+            refused = await client.post(path, json=more | pair)
+            sentence = "Invalid request: run and run-2 translate one after the other; name one of them"
+            assert (refused.status_code, refused.json()["error"]) == (400, sentence)
+        files = {"file": ("a.txt", some[0].encode(), "text/plain")}
+        file = await client.post("/translate_file", data=pair, files=files)
+        assert file.json()["notes"] == ["translated through English"]
+
+    ask(served, work)
+
+
 def test_an_overlong_list_is_refused_without_validating_it(service: Service) -> None:
     terms = {str(number): 1 for number in range(1001)}
 

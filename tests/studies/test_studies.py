@@ -2,7 +2,7 @@
 
 import json
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from fractions import Fraction
@@ -13,13 +13,13 @@ from unittest import mock
 import pytest
 import toy
 
-from heedful.config import PRESETS, Experiment, load_recipe
+from heedful.config import PRESETS, Experiment, ModelConfig, load_recipe
 from heedful.errors import ConfigError, FolderError, HeedfulError
 from heedful.models.size import model_size
 from heedful.progress import SilentReporter
 from heedful.storage.run_folder import RunFolder
 from heedful.studies import row_training as trained
-from heedful.studies import table2, table3, table4
+from heedful.studies import table2, table3, table4, tuning
 from heedful.studies.row_training import (
     FinishedRow,
     RowScores,
@@ -286,6 +286,47 @@ def test_table_2_shows_the_papers_figures_and_is_written(tmp_path: Path) -> None
     assert {path.name for path in (tmp_path / "study").glob("*.svg")} == {"by-flops.svg", "speed.svg", "by-length.svg"}
 
 
+def test_table_2_tunes_every_model_in_the_same_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    speeds = {"transformer": 100.0, "gru": 150.0}
+
+    def measure(models: Mapping[str, ModelConfig], lengths: Sequence[int], *_: object) -> dict[tuple[str, int], float]:
+        return {(name, length): speeds[name] for name in models for length in lengths}
+
+    for module in (table2, tuning):
+        monkeypatch.setattr(module, "measure_training_speed", measure)
+    arguments = ("table2", "--tune", "--rows", "transformer,gru", "--out", tmp_path / "study")
+    steps = ("--set", "train.max_steps=12", "--set", "train.validate_every=6", "--set", "train.warmup_steps=2")
+    ran = toy.run("study", *arguments, *steps)
+    assert ran.code == 0, ran.err
+    quality, *_, tuned = json.loads((tmp_path / "study/result.json").read_text())["tables"]
+    assert "chosen on the validation set out of the same grid" in quality["notes"][1]
+    grids = {name: [row for row in tuned["rows"] if row["model"] == name] for name in ("Transformer", "GRU")}
+    of_one, of_other = ([(row["optimizer"], row["learning rate"]) for row in rows[:6]] for rows in grids.values())
+    assert of_one == of_other
+    assert len(set(of_one)) == 6
+    for name, updates in (("transformer", 12), ("gru", 18)):  # the GRU is faster, so it has more updates
+        *rates, low, middle, high = grids[table2._NAMES[name]]
+        assert {row["updates"] for row in rates} == {2}
+        assert [row["dropout"] for row in (low, middle, high)] == [0.2, 0.3, 0.4]
+        best_rate = min(rates, key=lambda row: row["validation loss"])
+        best = min((low, middle, high), key=lambda row: row["validation loss"])
+        assert best_rate["lowest"] == best["lowest"] == "yes"
+        trained = RunFolder(tmp_path / "study/rows" / name).experiment()
+        assert (trained.train.optimizer, f"{trained.train.learning_rate:g}") == (
+            best_rate["optimizer"], best_rate["learning rate"],
+        )  # fmt: skip
+        assert trained.model.dropout == best["dropout"]
+        assert trained.train.max_steps == updates == 2 * best["updates"]
+    speeds["gru"] = 300.0  # an interrupted study continues with the speeds it measured
+    again = toy.run("study", *arguments, *steps)
+    assert again.code == 0, again.err
+    assert "gru: already trained" in again.err
+    (tmp_path / "study/tuning/speeds.json").write_text('{"gru": 1.0}')
+    damaged = toy.run("study", *arguments, *steps)
+    assert damaged.code == 2
+    assert "does not have the speed of all rows" in damaged.err
+
+
 def test_table_3_shows_the_papers_figures(tmp_path: Path) -> None:
     ran = studied("table3", "--rows", "A-h32", "--out", tmp_path / "study", "--json")
     assert ran.code == 0, ran.err
@@ -380,6 +421,7 @@ def test_a_signal_stops_a_study_as_it_stops_a_training(tmp_path: Path, name: str
         (("nonsense",), "unknown study: nonsense; there are table1, table2, table3, table4, figures, ablations, all"),
         (("table2", "--scale", "laptpo"), "--scale must be one of smoke, laptop, paper, but is laptpo; did you mean"),
         (("table2", "--scale", "laptop"), "study table2 --scale laptop needs a recipe"),
+        (("table3", "--tune"), "--tune is for table2, which compares models; leave it out for table3"),
         (("table4", "--scale", "paper"), "such as recipes/paper-parsing-wsj.toml"),
         (("table1", "--dry-run"), "--rows, --processes and --dry-run are for table2, table3, table4"),
         (("all", "--rows", "base"), "leave them out for all"),

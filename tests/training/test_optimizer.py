@@ -183,22 +183,30 @@ class TestMovingAverage:
 # Muon
 
 
-def test_orthogonalise_keeps_directions_and_equalises_singular_values() -> None:
+@pytest.mark.parametrize("columns", [24, 30, 40, 96])  # square, nearly square, wide: two ways to iterate
+def test_orthogonalise_keeps_directions_and_equalises_singular_values(columns: int) -> None:
     torch.manual_seed(1)
-    matrices = torch.randn(3, 40, 24) * torch.tensor([1e-3, 1.0, 1e3]).view(3, 1, 1)
-    left, _, right = torch.linalg.svd(matrices, full_matrices=False)
+    left, _, right = torch.linalg.svd(torch.randn(3, 24, columns), full_matrices=False)
+    values = torch.logspace(-1.5, 0.0, 24)  # the largest is 30 times the smallest
+    matrices = left * values @ right * torch.tensor([1e-12, 1.0, 1e15]).view(3, 1, 1)
+    scaled = orthogonalise(matrices[1:])
     lengths = (left.mT @ orthogonalise(matrices) @ right.mT).diagonal(dim1=1, dim2=2)  # in the original directions
-    assert ((lengths > 0.6) & (lengths < 1.3)).all()
-    assert torch.allclose(
-        orthogonalise(matrices), torch.stack([orthogonalise(one[None])[0] for one in matrices]), atol=1e-5
-    )
+    assert ((lengths[1:] > 0.85) & (lengths[1:] < 1.1)).all()
+    assert ((lengths[0] >= 0.0) & (lengths[0] < 1.1)).all()  # next to nothing: no direction is trusted
+    assert torch.allclose(scaled, left[1:] @ right[1:], atol=0.1)
+    assert torch.allclose(scaled, torch.stack([orthogonalise(one[None])[0] for one in matrices[1:]]), atol=1e-5)
     assert torch.allclose(orthogonalise(matrices.mT), orthogonalise(matrices).mT, atol=1e-6)
+    assert torch.equal(orthogonalise(torch.zeros(1, 24, columns)), torch.zeros(1, 24, columns))
 
 
 @pytest.mark.parametrize("decay", [0.0, 0.3])
 def test_muon_moves_matrices_like_pytorchs_and_everything_else_like_adam(decay: float) -> None:
     model, matrix, vector = small_model(), small_model(), small_model()
-    theirs = torch.optim.Muon([matrix.weight], lr=0.0, weight_decay=decay, adjust_lr_fn="match_rms_adamw")
+    # Their one polynomial, applied so often, gives singular values of 1 too.
+    theirs = torch.optim.Muon(
+        [matrix.weight], lr=0.0, weight_decay=decay, adjust_lr_fn="match_rms_adamw",
+        ns_coefficients=(1.875, -1.25, 0.375), ns_steps=20,
+    )  # fmt: skip
     adam = make_optimizer(vector, TrainConfig(weight_decay=decay))
     muon = make_optimizer(model, TrainConfig(optimizer="muon", weight_decay=decay))
     for step in range(1, 6):
@@ -209,7 +217,7 @@ def test_muon_moves_matrices_like_pytorchs_and_everything_else_like_adam(decay: 
         theirs.step()
     assert torch.equal(model.bias, vector.bias)
     moved = (model.weight - small_model().weight).norm()
-    assert (model.weight - matrix.weight).norm() < 0.02 * moved  # theirs is rounded to bfloat16
+    assert (model.weight - matrix.weight).norm() < 0.1 * moved  # ours stops after three rounds
 
 
 def test_muon_continues_where_it_was_saved() -> None:

@@ -131,11 +131,6 @@ def test_the_direction_follows_the_text_and_the_locale(
 @pytest.mark.parametrize(
     ("text", "given", "sentence"),
     [
-        (
-            "Wo ist der Bahnhof?",
-            ("", "fr"),
-            "no built-in model translates from German to French; from German you can choose --to",
-        ),
         ("Where is the station?", ("", "en"), "the text seems to be English already; name its language with --from"),
         ("x", ("en", "en"), "the text is English already"),
         ("x", ("", "es"), "--to es: no built-in model has this language; available: de (German), en (English), fr"),

@@ -77,7 +77,8 @@ class Attention:
     """All attention weights of one sentence pair, one array per layer. Kinds that the model does not have are empty.
 
     Each row of `decoder` and `cross` belongs to the position that produced a target piece. The columns of `decoder` are
-    the inputs: the start symbol, then all target pieces except the last.
+    the inputs: the start symbol, then all target pieces except the last. A model without an encoder reads source and
+    target as one text, so both its rows and its columns begin with the source; it has no start symbol.
     """
 
     encoder: tuple[HeadWeights, ...]
@@ -133,9 +134,10 @@ def force_decode(
 
 def _extract_sentence(record: AttentionRecord, sentence: int, source: int, target: int) -> Attention:
     """The weights of one sentence, without padding."""
+    read = target if any(kind == "cross" for kind, _ in record.calls) else source + target - 1
     sizes: dict[Kind, tuple[int, int]] = {
         "encoder": (source, source),
-        "decoder": (target, target),
+        "decoder": (read, read),
         "cross": (target, source),
     }
     layers: dict[Kind, list[HeadWeights]] = {kind: [] for kind in sizes}

@@ -25,7 +25,7 @@ from heedful.cli.serve import key, serve
 from heedful.cli.study import study
 from heedful.cli.train import train
 from heedful.cli.translate import translate
-from heedful.errors import HeedfulError, did_you_mean, out_of_memory
+from heedful.errors import HeedfulError, did_you_mean, missing_library, out_of_memory
 
 INTERRUPTED = 130
 OUT_OF_SPACE = 5
@@ -114,6 +114,10 @@ def _explain(error: Exception) -> int:
         case _ if out_of_memory(error):
             complain("out of memory; lower train.batch_tokens (or raise train.accumulate), --beam, or split long lines")
             return OUT_OF_SPACE
+        case ModuleNotFoundError() if error.name and not error.name.startswith("heedful"):
+            missing = missing_library("this command", error.name)
+            complain(str(missing))
+            return missing.exit_code
         case OSError() if error.errno in (errno.ENOSPC, errno.EDQUOT):
             complain(f"the disk is full{f' while writing {error.filename}' if error.filename else ''}; free some space")
             return OUT_OF_SPACE

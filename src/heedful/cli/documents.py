@@ -9,17 +9,16 @@ from typing import TYPE_CHECKING
 
 from heedful.cli import console
 from heedful.cli.common import check_output
+from heedful.cli.loaded_model import LoadedModel
 from heedful.cli.low_confidence import warn_of_low_confidence
-from heedful.errors import ConfigError, DataError
+from heedful.errors import ConfigError, DataError, extra, is_installed
 
 if TYPE_CHECKING:
     from heedful.config import SearchConfig
     from heedful.documents.document import Document
     from heedful.documents.segmentation import TranslatedSentence
-    from heedful.storage.run_folder import RunFolder
     from heedful.text.constraints import Constraints
     from heedful.translation.result import Translation
-    from heedful.translation.translator import Translator
 
 _DETECTION_PASSAGES = 50  # passages to detect the language by
 _MAX_BYTES = 50 << 20
@@ -143,8 +142,7 @@ def read_document_beginning(document: "Document") -> Iterator[str]:
 
 def translate_document(
     document: "Document",
-    run: "RunFolder",
-    translator: "Translator",
+    model: LoadedModel,
     search: "SearchConfig",
     constraints: "Constraints",
     target: Path,
@@ -152,16 +150,15 @@ def translate_document(
     """Write the translated document to `target`, and print what could not be kept."""
     from heedful.documents.segmentation import SegmentedDocument
     from heedful.storage.files import write_atomically
-    from heedful.translation.word_alignment import can_align, find_aligner
 
-    languages = run.experiment().data
-    segmented = SegmentedDocument(document, languages.source_language)
+    source_language, target_language = model.languages
+    segmented = SegmentedDocument(document, source_language)
     total = len(segmented.plain) + len(segmented.mixed)
     with console.display() as display:
         # Alignments say where inline mark-up belongs.
-        aligner = find_aligner(run, translator, display) if segmented.mixed and can_align(translator) else None
+        align = bool(segmented.mixed) and _can_align(model, display)
         plain = list(
-            translator.translate_lines(
+            model.translate_with(display, align=False)(
                 segmented.plain,
                 search=search,
                 constraints=constraints,
@@ -169,20 +166,26 @@ def translate_document(
             )
         )
         mixed = list(
-            translator.translate_lines(
+            model.translate_with(display, align=align)(
                 segmented.mixed,
                 search=search,
                 constraints=constraints,
                 split_sentences=False,
-                aligner=aligner,
                 done=lambda count: display.progress("translating", len(plain) + count, total),
             )
         )
         of_plain, of_mixed = ([_make_sentence(one) for one in some] for some in (plain, mixed))
-        write_atomically(target, segmented.write(of_plain, of_mixed, languages.target_language))
+        write_atomically(target, segmented.write(of_plain, of_mixed, target_language))
         warn_of_low_confidence(display, plain + mixed)
         for note in segmented.list_notes(of_mixed):
             display.say(f"{target}: {note}")
+
+
+def _can_align(model: LoadedModel, display: console.Display) -> bool:
+    if not is_installed("torch"):
+        display.say(f"words are not aligned, because that needs torch, which is not installed; {extra('train')}")
+        return False
+    return model.can_align()
 
 
 def _make_sentence(found: "Translation") -> "TranslatedSentence":

@@ -18,7 +18,6 @@ from heedful.cli.common import (
     override_search,
     parse_device,
 )
-from heedful.cli.serve import check_serve_extra
 from heedful.cli.translate import one_line
 from heedful.errors import ConfigError, HeedfulError, did_you_mean
 
@@ -72,8 +71,6 @@ def heads(
     out = out or Path("heads.html")
     _check_suffix("--out", out, _SUFFIXES)
     _check_suffix("--report", report or Path("report.html"), _REPORT_SUFFIXES)
-    if serve:
-        check_serve_extra("--serve")
     from heedful.device import use_threads
     from heedful.inspection.attention_view import AttentionViewer
     from heedful.storage.model_names import find_model, is_built_in
@@ -140,7 +137,7 @@ def _render(viewer: "AttentionViewer", inspection: "Inspection", off: Sequence[s
     """The file in the format that its suffix asks for."""
     match suffix:
         case ".html":
-            from heedful.inspection.attention_view import make_attention_page
+            from heedful.inspection.attention_page import make_attention_page
 
             return make_attention_page(viewer.document(inspection, off))
         case ".json":
@@ -158,7 +155,7 @@ def _render(viewer: "AttentionViewer", inspection: "Inspection", off: Sequence[s
 
 def _serve(viewer: "AttentionViewer", text: str, off: Sequence[str], n_best: int, port: int, show: bool) -> None:
     """Serve the interactive page until Ctrl-C."""
-    from heedful.inspection.attention_view import make_attention_page
+    from heedful.inspection.attention_page import make_attention_page
     from heedful.serve.app import create_attention_app
     from heedful.serve.server import Server, listen, url_of
 
@@ -183,7 +180,7 @@ def _open(url: str) -> None:
 
 def _show_figures(viewer: "AttentionViewer", folder: Path, as_json: bool) -> None:
     """Write a page for each sentence of the paper, and print the heads that make its links."""
-    from heedful.inspection.attention_view import make_attention_page
+    from heedful.inspection.attention_page import make_attention_page
     from heedful.inspection.paper_figures import find_figures
     from heedful.storage.files import disk_errors, write_atomically
 

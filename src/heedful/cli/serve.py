@@ -8,7 +8,7 @@ import typer
 
 from heedful.cli import console
 from heedful.cli.common import DeviceOption, EngineOption, parse_device, parse_engine
-from heedful.errors import ConfigError, extra
+from heedful.errors import ConfigError
 from heedful.process_memory import keep_freed_memory, share_freed_memory
 
 ModelsArgument = Annotated[
@@ -48,7 +48,6 @@ def serve(
 
     SIGTERM or Ctrl-C stops the server once all accepted requests are answered. SIGHUP reloads weights and keys.
     """
-    check_serve_extra("serving")
     from heedful.serve.api_keys import ApiKeys
     from heedful.serve.app import create_app
     from heedful.serve.batcher import SHARED_LANES
@@ -91,17 +90,6 @@ def serve(
         if worker:
             worker.report_ready()
         server.run([listener])
-
-
-def check_serve_extra(purpose: str) -> None:
-    """Refuse to go on without the libraries of the `serve` extra."""
-    try:
-        import fastapi  # noqa: F401
-        import httptools  # noqa: F401
-        import prometheus_client  # noqa: F401
-        import uvicorn  # noqa: F401
-    except ImportError as error:
-        raise ConfigError(f"{purpose} needs {error.name}, which is not installed; {extra('serve')}") from error
 
 
 def _find_built_in_models() -> list[Path]:

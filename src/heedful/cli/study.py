@@ -9,7 +9,7 @@ from heedful.cli import console
 from heedful.cli.common import JsonOption
 from heedful.cli.signals import code_of, signals
 from heedful.config import load_recipe, merge, parse_setting
-from heedful.errors import ConfigError, did_you_mean
+from heedful.errors import ConfigError, did_you_mean, require_library
 
 if TYPE_CHECKING:
     from heedful.studies.study import Scale, StudyPlan, StudyResult
@@ -37,6 +37,12 @@ def study(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="List what would be trained, and by which commands.")
     ] = False,
+    tune: Annotated[
+        bool,
+        typer.Option(
+            "--tune", help="table2: choose optimizer, rate and dropout of every model, and give all the same time."
+        ),
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Run one of the paper's comparisons, and show our figures next to the paper's.
@@ -51,19 +57,22 @@ def study(
             f"--rows, --processes and --dry-run are for {', '.join(_TRAINED)}, which train rows; "
             f"leave them out for {name}"
         )
+    if tune and name != "table2":
+        raise ConfigError(f"--tune is for table2, which compares models; leave it out for {name}")
     if name == "all" and recipe:
         raise ConfigError(
             f"no recipe fits all studies, so {recipe} cannot be used; name one study, or leave the recipe out"
         )
     tables = merge(load_recipe(recipe) if recipe else {}, *map(parse_setting, settings or []))
     wanted = tuple(part.strip() for part in rows.split(",") if part.strip())
+    require_library(f"the study {name}", "torch")  # before there is a folder
     from heedful.studies.study import StudyPlan
 
     for each in names:
         folder = _folder(name, each, scale, out)
         with signals() as interrupted, console.display() as shown:
             plan = StudyPlan(
-                cast("Scale", scale), folder, tables or None, shown, wanted, processes, dry_run, interrupted
+                cast("Scale", scale), folder, tables or None, shown, wanted, processes, dry_run, interrupted, tune
             )
             code = _run(each, plan, as_json)
         if code:

@@ -21,7 +21,6 @@ from heedful.cli.common import (
     SearchOption,
     WithOption,
     check_output,
-    load_translator,
     override_search,
     write_output,
 )
@@ -36,16 +35,15 @@ from heedful.cli.documents import (
     require_catalogue,
     translate_document,
 )
+from heedful.cli.loaded_model import LoadedModel, load_model
 from heedful.cli.low_confidence import LowConfidenceWarnings
 from heedful.errors import ConfigError, did_you_mean
 
 if TYPE_CHECKING:
     from heedful.data.stream import TextStream
     from heedful.metrics.alignment import Link
-    from heedful.storage.run_folder import RunFolder
     from heedful.text.constraints import Constraints
-    from heedful.translation.result import Translation
-    from heedful.translation.translator import Translator
+    from heedful.translation.result import Alternative, Translation
 
 _DETECTION_LINES = 50  # lines of a file to detect its language by
 _LOCALE_VARIABLES = ("LC_ALL", "LC_MESSAGES", "LANG")  # the first that is set counts
@@ -119,8 +117,6 @@ def translate(
 
     Line breaks and white space are kept. Low-confidence translations are flagged on standard error.
     """
-    from heedful.storage.run_folder import RunFolder
-
     choice, texts = _split_arguments(arguments or [], source_language, target_language)
     if texts and source:
         raise ConfigError("give either texts or --input, not both")
@@ -139,10 +135,8 @@ def translate(
         if final:
             require_catalogue(source)
         document = read_document_file(source, final=final)
-        run = RunFolder.open(choice.find_folder(lambda: read_document_beginning(document)))
-        translator = load_translator(run, device, engine, others)
-        search = override_search(translator.search, beam, options)
-        translate_document(document, run, translator, search, constraints, path)
+        model = load_model(choice.find_folders(lambda: read_document_beginning(document)), device, engine, others)
+        translate_document(document, model, override_search(model.search, beam, options), constraints, path)
         return
     if final:
         require_catalogue(source)
@@ -151,24 +145,16 @@ def translate(
     if draw:
         lines = _require_one(lines)
     constraints = _make_constraints(glossary, keep, prefix)
-    run = RunFolder.open(choice.find_folder(lambda: _read_beginning(lines, source)))
-    translator = load_translator(run, device, engine, others)
+    model = load_model(choice.find_folders(lambda: _read_beginning(lines, source)), device, engine, others)
     if draw:
-        _check_writes_trees(run, translator)
-    search = override_search(translator.search, beam, options)
+        _check_writes_trees(model)
+    search = override_search(model.search, beam, options)
     total = _count(texts, source)
     with console.display(bars=not texts) as display:
-        if alignments:
-            from heedful.translation.word_alignment import find_aligner
-
-            aligner = find_aligner(run, translator, display)
-        else:
-            aligner = None
-        translations = translator.translate_lines(
+        translations = model.translate_with(display, align=alignments)(
             lines,
             search=search,
             n_best=n_best,
-            aligner=aligner,
             constraints=constraints,
             confidence=confidence,
             split_sentences=not no_split,
@@ -193,12 +179,12 @@ class _ModelChoice:
     source: str
     target: str
 
-    def find_folder(self, beginning: Callable[[], Iterable[str]]) -> Path:
-        """The folder of the model; `beginning` is called only if the language must be detected."""
+    def find_folders(self, beginning: Callable[[], Iterable[str]]) -> list[Path]:
+        """The folder of the model, or of two models; `beginning` is called only if the language must be detected."""
         from heedful.storage.model_names import built_in_models, find_model
 
         if self.name:
-            return find_model(self.name)
+            return [find_model(self.name)]
         from heedful.translation.direction import choose_direction
 
         known = built_in_models()
@@ -206,7 +192,7 @@ class _ModelChoice:
         found = choose_direction(known, texts, self.source, self.target, _read_locale())
         if found.reason:
             console.say(found.reason)
-        return known[found.name]
+        return [known[name] for name in found.models]
 
 
 def _split_arguments(arguments: Sequence[str], source: str, target: str) -> tuple[_ModelChoice, list[str]]:
@@ -249,9 +235,12 @@ def _check_outputs(
         raise ConfigError(f"--draw {draw}: the picture is an SVG; give the file a name that ends in .svg")
 
 
-def _check_writes_trees(run: "RunFolder", translator: "Translator") -> None:
-    if not translator.task.writes_trees:
-        raise ConfigError(f"--draw draws parse trees, but {run.path} is a model for {translator.task.name}")
+def _check_writes_trees(model: LoadedModel) -> None:
+    from heedful.tasks import find_task
+
+    task = find_task(model.runs[0].experiment().task)
+    if not task.writes_trees:
+        raise ConfigError(f"--draw draws parse trees, but {model.runs[0].path} is a model for {task.name}")
 
 
 def _list_settings(method: str, seed: int | None) -> list[str]:
@@ -343,14 +332,16 @@ def _format(number: int, translation: "Translation", n_best: int, aligned: bool,
 def _fields(translation: "Translation", aligned: bool) -> dict[str, object]:
     """All fields of a translation; alignments and confidence only if they were requested."""
     fields = {field.name: getattr(translation, field.name) for field in dataclasses.fields(translation)}
-    fields["alternatives"] = [dataclasses.asdict(alternative) for alternative in translation.alternatives]
-    for alternative in fields["alternatives"]:
-        for key in ("alignment", "confidence"):
-            if alternative[key] is None:  # not requested
-                del alternative[key]
+    fields["alternatives"] = [_alternative_fields(alternative) for alternative in translation.alternatives]
     fields["sentences"] = [_fields(sentence, aligned) for sentence in translation.sentences]
     fields["unsure"] = translation.unsure
     return fields | {"alignment": translation.alignment} if aligned else fields
+
+
+def _alternative_fields(alternative: "Alternative") -> dict[str, object]:
+    """All fields that were requested, and those of the text that it went through."""
+    fields = dataclasses.asdict(alternative) | {"pivot": alternative.pivot and _alternative_fields(alternative.pivot)}
+    return {key: value for key, value in fields.items() if value is not None}
 
 
 def _links(alignment: "Iterable[Link] | None") -> str:

@@ -3,11 +3,11 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
-Family = Literal["transformer", "recurrent", "convolutional"]
+Family = Literal["transformer", "recurrent", "convolutional", "gpt"]
 Cell = Literal["lstm", "gru"]
 AttentionKind = Literal["none", "additive", "multiplicative"]
 Norm = Literal["post", "pre"]
-Activation = Literal["relu", "gelu", "swish"]
+Activation = Literal["relu", "gelu", "gelu-tanh", "swish"]
 Positions = Literal["sinusoidal", "learned", "relative"]
 Sharing = Literal["all", "target", "none"]
 TokenizerKind = Literal["bpe", "unigram", "wordpiece", "characters", "words", "symbols", "bytes"]

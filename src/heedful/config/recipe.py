@@ -289,6 +289,8 @@ def _check_model(model: ModelConfig) -> None:
             _check_recurrent(model)
         case "convolutional":
             _check_convolutional(model)
+        case "gpt":
+            _check_gpt(model)
         case _:
             assert_never(model.family)
 
@@ -303,6 +305,19 @@ def _check_transformer(model: ModelConfig) -> None:
         )
     for key, layers in (("encoder", "encoder"), ("decoder", "decoder"), ("cross", "decoder")):
         _check_heads(f"model.{key}_heads", getattr(model, f"{key}_heads"), layers, getattr(model, f"{layers}_layers"))
+
+
+def _check_gpt(model: ModelConfig) -> None:
+    _check_transformer(model)
+    for key, wanted in (("norm", "pre"), ("sharing", "all"), ("window", 0), ("output_bias", False)):
+        if (value := getattr(model, key)) != wanted:
+            raise ConfigError(
+                f"model.{key} is {value!r} but model.family is 'gpt', which has {wanted!r}; leave the key out"
+            )
+    if model.positions == "sinusoidal":
+        raise ConfigError(
+            "model.positions is 'sinusoidal' but model.family is 'gpt'; set model.positions to 'learned' or 'relative'"
+        )
 
 
 # Keys that only a Transformer uses. Its sizes are not listed: presets of other families leave them at their defaults.

@@ -7,7 +7,7 @@ from pathlib import PurePath
 
 from heedful.documents.document import Document
 from heedful.documents.safe_parsing import DEFAULT_LIMITS, TOO_DEEP, DocumentLimits
-from heedful.errors import ConfigError, DataError, extra
+from heedful.errors import DataError, missing_library
 
 SUFFIXES = (".txt", ".html", ".htm", ".md", ".srt", ".vtt", ".po", ".pot", ".xliff", ".xlf", ".json", ".docx", ".odt")
 
@@ -53,7 +53,7 @@ def _is_json(text: bytes) -> bool:
 
 
 def libraries_installed() -> bool:
-    """Whether the libraries of the `documents` extra are installed."""
+    """Whether the libraries that read documents are installed."""
     return all(find_spec(name) for name in ("lxml", "polib", "markdown_it"))
 
 
@@ -74,7 +74,7 @@ def read_document(
     except RecursionError as error:
         raise DataError(TOO_DEEP) from error
     except ImportError as error:
-        raise ConfigError(f"documents need {error.name}, which is not installed; {extra('documents')}") from error
+        raise missing_library(f"a {suffix_of(name)} document", error.name) from error
 
 
 def _read(content: bytes, suffix: str, limits: DocumentLimits, final: bool) -> Document:

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 
 from heedful.config import BleuTokens, Device, SearchConfig, change_search
 from heedful.data.pairs import AnyPath, Paths, guess_language, list_files
-from heedful.errors import ConfigError, HeedfulError
+from heedful.errors import ConfigError, HeedfulError, require_library
 from heedful.metrics import Score
 from heedful.progress import LoggingReporter, Reporter
 from heedful.storage.model_names import find_model, is_built_in
@@ -56,6 +56,7 @@ def evaluate(
     >>> import heedful
     >>> heedful.evaluate("en-de", "test.en", "test.de").scores  # doctest: +SKIP
     """
+    require_library("scoring translations", "sacrebleu")  # and do not find out after translating
     reporter = reporter or LoggingReporter()
     run = RunFolder.open(find_model(model))
     experiment, files = run.experiment(), find_test_files(run, source, reference)

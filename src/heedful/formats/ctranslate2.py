@@ -97,7 +97,7 @@ def _spec(model: Transformer) -> Any:
 def _activation(activation: Activation) -> Any:
     from ctranslate2.specs.common_spec import Activation as Theirs
 
-    return {"relu": Theirs.RELU, "gelu": Theirs.GELU, "swish": Theirs.SWISH}[activation]
+    return {"relu": Theirs.RELU, "gelu": Theirs.GELU, "gelu-tanh": Theirs.GELUTanh, "swish": Theirs.SWISH}[activation]
 
 
 def _positions(encoding: Encoding, device: torch.device) -> Tensor:

@@ -5,6 +5,7 @@ The graphs are built node by node, without tracing.
 
 import dataclasses
 import json
+import math
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -389,5 +390,10 @@ def _activate(graph: Graph, x: str, activation: Activation) -> str:
             return graph.node("Mul", x, graph.node("Sigmoid", x))
         case "gelu":
             half = graph.node("Erf", graph.node("Mul", x, graph.scalar(0.5**0.5)))
+            share = graph.node("Mul", graph.node("Add", half, graph.scalar(1.0)), graph.scalar(0.5))
+            return graph.node("Mul", x, share)
+        case "gelu-tanh":
+            cube = graph.node("Mul", graph.node("Mul", x, graph.node("Mul", x, x)), graph.scalar(0.044715))
+            half = graph.node("Tanh", graph.node("Mul", graph.node("Add", x, cube), graph.scalar((2 / math.pi) ** 0.5)))
             share = graph.node("Mul", graph.node("Add", half, graph.scalar(1.0)), graph.scalar(0.5))
             return graph.node("Mul", x, share)

@@ -4,6 +4,7 @@ from typing import assert_never
 
 from heedful.config import ModelConfig
 from heedful.models.convolutional import Convolutional
+from heedful.models.gpt import GPT
 from heedful.models.recurrent import Recurrent
 from heedful.models.seq2seq import AnySeq2Seq
 from heedful.models.size import Vocabulary
@@ -19,5 +20,7 @@ def build_model(config: ModelConfig, vocabulary: Vocabulary) -> AnySeq2Seq:
             return Recurrent(config, vocabulary.source, vocabulary.target, vocabulary.pad_id)
         case "convolutional":
             return Convolutional(config, vocabulary.source, vocabulary.target, vocabulary.pad_id)
+        case "gpt":
+            return GPT(config, vocabulary.target, vocabulary.pad_id)
         case _:
             assert_never(config.family)

@@ -40,6 +40,8 @@ def forward_flops(config: ModelConfig, target_vocabulary: int, source_lengths: L
             return 2 * (_recurrent(config, counts) + output)
         case "convolutional":
             return 2 * (_convolutional(config, counts) + output)
+        case "gpt":
+            return 2 * (_gpt(config, source_lengths, target_lengths) + output)
         case _:
             assert_never(config.family)
 
@@ -100,6 +102,15 @@ def _transformer(config: ModelConfig, counts: _Counts) -> int:
     cross = cross_heads * ((counts.target + counts.source) * d * (d_k + d_v) + counts.cross_pairs * pair)
     inner = 2 * d * config.d_ff * (counts.source * config.encoder_layers + counts.target * config.decoder_layers)
     return encoder + decoder + cross + inner
+
+
+def _gpt(config: ModelConfig, source: Lengths, target: Lengths) -> int:
+    """The prompt and all of its continuation but the last token pass through the blocks as one text."""
+    lengths = source.astype(np.int64) + target - 1
+    d, heads = config.d_model, sum(config.decoder_heads) or config.num_heads * config.decoder_layers
+    d_k, d_v = config.d_k or d // config.num_heads, config.d_v or d // config.num_heads
+    rows, pairs = int(lengths.sum()), count_attention_pairs(lengths, causal=True)
+    return heads * (rows * 2 * d + pairs) * (d_k + d_v) + 2 * d * config.d_ff * rows * config.decoder_layers
 
 
 def _recurrent(config: ModelConfig, counts: _Counts) -> int:

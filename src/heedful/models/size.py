@@ -52,6 +52,9 @@ def model_size(config: ModelConfig, source_vocabulary: int, target_vocabulary: i
             return Size(rows * config.d_model + bias, *_recurrent(config))
         case "convolutional":
             return Size((rows + 2 * config.max_positions) * config.d_model + bias, *_convolutional(config))
+        case "gpt":
+            learned = config.max_positions if config.positions == "learned" else 0
+            return Size((target_vocabulary + learned) * config.d_model, 0, _gpt(config))
         case _:
             assert_never(config.family)
 
@@ -61,7 +64,7 @@ def match_size(config: ModelConfig, source_vocabulary: int, target_vocabulary: i
 
     `d_model` is a multiple of 8, and of the number of heads if their width follows from it; `d_ff` stays in proportion.
     """
-    divided = config.family == "transformer" and not (config.d_k and config.d_v)
+    divided = config.family in ("transformer", "gpt") and not (config.d_k and config.d_v)
     step = math.lcm(_STEP, config.num_heads) if divided else _STEP
 
     def widen(d_model: int) -> ModelConfig:
@@ -97,6 +100,11 @@ def _transformer(config: ModelConfig) -> tuple[int, int]:
         encoder + config.encoder_layers * (feed_forward + 2 * norm) + last_norm,
         decoder + cross + config.decoder_layers * (feed_forward + 3 * norm) + last_norm,
     )
+
+
+def _gpt(config: ModelConfig) -> int:
+    """The parameters of the blocks, which are encoder layers, and of the final norm."""
+    return _transformer(replace(config, encoder_layers=config.decoder_layers, encoder_heads=config.decoder_heads))[0]
 
 
 def _recurrent(config: ModelConfig) -> tuple[int, int]:

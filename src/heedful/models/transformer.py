@@ -1,6 +1,6 @@
 """The Transformer (section 3)."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, assert_never, cast
@@ -11,13 +11,14 @@ from torch import Tensor, nn
 from heedful.config import ModelConfig
 from heedful.models.kv_cache import KVCache, PooledKVCache, start_cache
 from heedful.models.seq2seq import EncoderDecoder, SentenceKeys
-from heedful.nn.attention import CrossAttention, SelfAttention
+from heedful.nn.attention import CrossAttention, KeepKeyValues, SelfAttention
 from heedful.nn.dropout import Dropout, number_sites
 from heedful.nn.feed_forward import FeedForward
+from heedful.nn.key_values import HeadRows, KeyValues
 from heedful.nn.layout import Layout, Rows
 from heedful.nn.multi_head import Kind, MultiHeadAttention
 from heedful.nn.positions import DistanceBias, LearnedPositions, SinusoidalPositions
-from heedful.nn.residual import Residual, layer_norm
+from heedful.nn.residual import NORM_EPSILON, Residual, layer_norm
 
 Encoding = SinusoidalPositions | LearnedPositions
 
@@ -31,19 +32,27 @@ class Memory:
 
 
 class EncoderLayer(nn.Module):
-    """Self-attention, then the feed-forward network."""
+    """Self-attention, then the feed-forward network. If it is causal, no position attends to later ones."""
 
-    def __init__(self, config: ModelConfig, heads: int) -> None:
+    def __init__(
+        self, config: ModelConfig, heads: int, causal: bool = False, norm_epsilon: float = NORM_EPSILON
+    ) -> None:
         super().__init__()
+        self.causal = causal
         self.attention = make_self_attention(config, heads)
-        self.attention_residual = make_residual(config)
+        self.attention_residual = make_residual(config, norm_epsilon)
         self.feed_forward = make_feed_forward(config)
-        self.feed_forward_residual = make_residual(config)
+        self.feed_forward_residual = make_residual(config, norm_epsilon)
 
-    def forward(self, x: Rows, layout: Layout) -> Rows:
+    def forward(self, x: Rows, layout: Layout, keep: KeepKeyValues | None = None) -> Rows:
         dropout_keys = layout.dropout_keys
-        x = self.attention_residual(x, dropout_keys, lambda y: self.attention(y, layout, causal=False))
+        x = self.attention_residual(x, dropout_keys, lambda y: self.attention(y, layout, self.causal, keep))
         return self.feed_forward_residual(x, dropout_keys, lambda y: self.feed_forward(y, dropout_keys))
+
+    def step(self, x: Rows, cache: Callable[[HeadRows, HeadRows], KeyValues]) -> Rows:
+        """One more position of each row of a causal layer; see `SelfAttention.step`."""
+        x = self.attention_residual(x, None, lambda y: self.attention.step(y, cache))
+        return self.feed_forward_residual(x, None, self.feed_forward)
 
     if TYPE_CHECKING:
         __call__ = forward
@@ -185,9 +194,9 @@ def make_feed_forward(config: ModelConfig) -> FeedForward:
     return FeedForward(config.d_model, config.d_ff, config.activation, config.activation_dropout)
 
 
-def make_residual(config: ModelConfig) -> Residual:
+def make_residual(config: ModelConfig, norm_epsilon: float = NORM_EPSILON) -> Residual:
     """The residual connection around a sub-layer, with its norm and dropout."""
-    return Residual(config.d_model, config.dropout, config.norm)
+    return Residual(config.d_model, config.dropout, config.norm, norm_epsilon)
 
 
 def make_positions(config: ModelConfig) -> Encoding | None:

@@ -32,6 +32,8 @@ from heedful.nn.multi_head import HeadSizes, ScaledDotProductAttention, Weights,
 from heedful.nn.noise import HEAD_STRIDE, keep_mask
 from heedful.nn.positions import DistanceBias
 
+KeepKeyValues = Callable[[HeadRows, HeadRows], None]
+
 
 def attend(
     q: Float[Tensor, "*batch query d_k"],
@@ -181,8 +183,11 @@ class SelfAttention(ScaledDotProductAttention):
         self.output = glorot_linear(num_heads * d_v, d_model)
         self.dropout = Dropout(dropout)
 
-    def forward(self, x: Rows, layout: Layout, causal: bool) -> Rows:
+    def forward(self, x: Rows, layout: Layout, causal: bool, keep: KeepKeyValues | None = None) -> Rows:
+        """`keep` gets the keys and values, so that `step` can continue from them."""
         queries = self.query_key_value(x)
+        if keep is not None:
+            keep(*queries.split(self.sizes, dim=1)[1:])
         return self.output(attend_heads(self, queries, PackedKeyValues(None, layout, layout, causal)))
 
     def step(self, x: Rows, cache: Callable[[HeadRows, HeadRows], KeyValues]) -> Rows:

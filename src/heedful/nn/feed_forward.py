@@ -37,6 +37,8 @@ def activate(x: Float[Tensor, "*shape"], activation: Activation) -> Float[Tensor
             return F.relu(x)
         case "gelu":
             return F.gelu(x)
+        case "gelu-tanh":
+            return F.gelu(x, approximate="tanh")
         case "swish":
             return F.silu(x)
         case _:

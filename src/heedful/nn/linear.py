@@ -48,3 +48,10 @@ def glorot_linear(inputs: int, outputs: int) -> Linear:
     nn.init.xavier_uniform_(layer.weight)
     nn.init.zeros_(layer.bias)
     return layer
+
+
+def draw_normal_weights(module: nn.Module, std: float) -> None:
+    """Draw the weights of all linear layers in a module from N(0, std) instead; their biases stay zero."""
+    for part in module.modules():
+        if isinstance(part, Linear):
+            nn.init.normal_(part.weight, std=std)

@@ -28,17 +28,17 @@ class _LayerNorm(nn.LayerNorm):
         )
 
 
-def layer_norm(d_model: int) -> nn.LayerNorm:
+def layer_norm(d_model: int, epsilon: float = NORM_EPSILON) -> nn.LayerNorm:
     """Layer normalisation as in the paper's code: biased variance, epsilon 1e-6 inside the root."""
-    return _LayerNorm(d_model, eps=NORM_EPSILON)
+    return _LayerNorm(d_model, eps=epsilon)
 
 
 class Residual(nn.Module):
     """The paper's post-norm: LayerNorm(x + Dropout(Sublayer(x))). Pre-norm: x + Dropout(Sublayer(LayerNorm(x)))."""
 
-    def __init__(self, d_model: int, dropout: float, norm: Norm) -> None:
+    def __init__(self, d_model: int, dropout: float, norm: Norm, epsilon: float = NORM_EPSILON) -> None:
         super().__init__()
-        self.norm = layer_norm(d_model)
+        self.norm = layer_norm(d_model, epsilon)
         self.dropout = Dropout(dropout)
         self.place = norm
 

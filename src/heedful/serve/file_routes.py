@@ -25,11 +25,12 @@ from heedful.serve.batcher import QueueFull
 from heedful.serve.http_errors import RequestError
 from heedful.serve.jobs import TranslationJob
 from heedful.serve.libretranslate_routes import detect_source, find_model_between
-from heedful.serve.model_registry import ServedModel
+from heedful.serve.model_registry import PivotModel, ServedModel
 from heedful.serve.openapi import EVENT_STREAM, describe_errors
 from heedful.serve.request_body import MULTIPART, media_type_of, parse_multipart, read_content
 from heedful.serve.schemas import FileAnswer, Terms
 from heedful.serve.service import Service, can_translate_files, cancel_on_disconnect
+from heedful.text.languages import language_name
 from heedful.translation.result import Translation
 
 Result = TypeVar("Result")
@@ -166,7 +167,7 @@ class FileJob:
 
     desk: FileDesk
     deadline: FileDeadline
-    model: ServedModel
+    model: ServedModel | PivotModel
     name: str
     document: SegmentedDocument
     glossary: Terms
@@ -180,8 +181,9 @@ class FileJob:
 
     @property
     def notes(self) -> list[str]:
-        """Notes on what the translated file does not keep, complete once it is written."""
-        return self.document.list_notes(self.mixed)
+        """How it was translated if not directly, and what the file does not keep; complete once it is written."""
+        through = [f"translated through {language_name(self.model.via)}"] if self.model.via else []
+        return through + self.document.list_notes(self.mixed)
 
     async def run(self) -> AsyncIterator[int | bytes]:
         """Yield the number of translated sentences as it grows, and at the end the file."""

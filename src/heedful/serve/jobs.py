@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 
 from heedful.config import SearchConfig
 from heedful.data.pairs import Pair
+from heedful.errors import require_library
 from heedful.evaluation.score_pairs import PairScore, TokenizedPair, score_tokenized_pairs, tokenize_pairs
-from heedful.inspection.attention_view import AttentionViewer
 from heedful.serve.batcher import JobItem
 from heedful.serve.http_errors import RequestError
-from heedful.serve.model_registry import ServedModel
+from heedful.serve.model_registry import PivotModel, ServedModel
 from heedful.text.constraints import Constraints
 from heedful.translation.pipeline import TokenizedText
 from heedful.translation.result import Translation
@@ -27,7 +27,7 @@ _ATTENTION_COST, _ATTENTION_TOKEN_COST = 100, 8  # of a sentence and of each tok
 class TranslationJob:
     """Sentences in, translations out."""
 
-    model: ServedModel
+    model: ServedModel | PivotModel
     n_best: int = 1
     beam: int | None = None
     confidence: bool = False
@@ -38,7 +38,7 @@ class TranslationJob:
 
     @property
     def search(self) -> SearchConfig:
-        """The search of the model, widened as far as the request needs."""
+        """The search of the model, of two the second, widened as far as the request needs."""
         own = self.model.translator.search
         if self.diverse:
             return replace(own, beam=2 * self.n_best, groups=self.n_best, diversity=_DIVERSITY)
@@ -56,30 +56,18 @@ class TranslationJob:
 
     def make_items(self, texts: Sequence[str]) -> list[JobItem]:
         """One item per sentence; its cost is its number of tokens."""
-        return [JobItem(text, len(text.source)) for text in self.model.translator.tokenize(texts)]
+        return [JobItem(text, len(text.source)) for text in self.model.tokenize(texts)]
 
     def run(self, items: Sequence[TokenizedText]) -> list[Translation]:
         """Translate the sentences as one batch, in this thread."""
-        constraints = Constraints(dict(self.glossary), self.prefix)
-        if not self.alignments:
-            return self.model.translator.translate(
-                items,
-                search=self.search,
-                n_best=self.n_best,
-                constraints=constraints,
-                confidence=self.confidence,
-                workers=1,
-            )
-        with self.model.exclusive:
-            return self.model.exclusive_translator.translate(
-                items,
-                search=self.search,
-                n_best=self.n_best,
-                aligner=self.model.aligner,
-                constraints=constraints,
-                confidence=self.confidence,
-                workers=1,
-            )
+        return self.model.translate(
+            items,
+            search=self.search,
+            n_best=self.n_best,
+            constraints=Constraints(dict(self.glossary), self.prefix),
+            confidence=self.confidence,
+            alignments=self.alignments,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +118,9 @@ class AttentionJob:
 
     def run(self, items: Sequence[TokenizedText]) -> list[bytes]:
         """Translate each sentence with some heads switched off, in a model that nobody else uses meanwhile."""
+        require_library("looking at attention heads", "torch")
+        from heedful.inspection.attention_view import AttentionViewer
+
         model = self.model
         with model.exclusive:
             translator = model.exclusive_translator

@@ -12,7 +12,7 @@ from heedful.documents.segmentation import TranslatedSentence
 from heedful.serve.batcher import JobItem
 from heedful.serve.http_errors import RequestError
 from heedful.serve.jobs import TranslationJob
-from heedful.serve.model_registry import ServedModel
+from heedful.serve.model_registry import PivotModel, ServedModel
 from heedful.serve.openapi import describe_body, describe_errors
 from heedful.serve.request_body import Parameters
 from heedful.serve.schemas import (
@@ -61,17 +61,20 @@ async def translate(
     sources = [found.language for found in detected] if detected else [body.source] * len(texts)
     found = await _translate_by_source(service, request, body, list(zip(texts, sources, strict=True)))
     answers = [next(found[source]) for source in sources]
+    through = [_find_via(service, source, body.target) for source in sources]
     if isinstance(body.q, str):
         (best, *others) = answers[0]
         return LibreAnswer(
             translatedText=best,
             detectedLanguage=detected[0] if detected else None,
             alternatives=others if body.alternatives else None,
+            via=through[0],
         )
     return LibreAnswer(
         translatedText=[best for best, *_ in answers],
         detectedLanguage=detected,
         alternatives=[others for _, *others in answers] if body.alternatives else None,
+        via=through if any(through) else None,
     )
 
 
@@ -147,7 +150,7 @@ async def _translate_by_source(
 class _LanguageGroup:
     """The texts of a request that are in one language."""
 
-    def __init__(self, model: ServedModel, texts: Sequence[str], body: LibreRequest) -> None:
+    def __init__(self, model: ServedModel | PivotModel, texts: Sequence[str], body: LibreRequest) -> None:
         self.model = model
         self.size = sum(map(len, texts))
         self.job = TranslationJob(model, n_best=body.alternatives + 1)
@@ -216,8 +219,14 @@ def _detect(service: Service, text: str, possible: Sequence[str]) -> list[Detect
     ]
 
 
-def find_model_between(service: Service, source: str, target: str) -> ServedModel:
-    """The model for these languages, or an error in LibreTranslate's words."""
+def _find_via(service: Service, source: str, target: str) -> str | None:
+    """The language that two models go through."""
+    model = service.registry.find(source, target)
+    return (model and model.via) or None
+
+
+def find_model_between(service: Service, source: str, target: str) -> ServedModel | PivotModel:
+    """The model or the two models for these languages, or an error in LibreTranslate's words."""
     known = service.registry.targets
     for code in (source, target):
         if code not in known:

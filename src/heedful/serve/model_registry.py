@@ -1,4 +1,7 @@
-"""The served models: loaded once, shared by all workers, and reloaded while requests are running."""
+"""The served models: loaded once, shared by all workers, and reloaded while requests are running.
+
+Two models that share English also translate one after the other, between languages that no model translates directly.
+"""
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -9,14 +12,20 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
 
+from heedful.config import SearchConfig
 from heedful.data.pairs import Pair
-from heedful.errors import ConfigError, HeedfulError
+from heedful.errors import ConfigError, HeedfulError, is_installed, require_library
 from heedful.serve.batcher import SHARED_LANES
 from heedful.serve.http_errors import RequestError
 from heedful.storage.model_names import find_model
 from heedful.storage.run_folder import RunFolder
 from heedful.tasks import find_task
+from heedful.text.constraints import Constraints
 from heedful.text.languages import count_trigrams, known_languages
+from heedful.translation.direction import PIVOT, find_pivots
+from heedful.translation.pipeline import TokenizedText
+from heedful.translation.pivot import join_legs, prepare_second_leg
+from heedful.translation.result import Translation
 from heedful.translation.translator import Translator
 
 if TYPE_CHECKING:
@@ -39,6 +48,8 @@ class ModelLocation:
 
 class ServedModel:
     """One version of a model. A request that has started with it finishes with it."""
+
+    via = ""  # it translates directly
 
     def __init__(self, location: ModelLocation, translator: Translator, load: Load) -> None:
         self.name, self.source, self.target = location.name, location.source, location.target
@@ -65,12 +76,44 @@ class ServedModel:
             message = f"{self.name} has new weights that are not loaded yet; send SIGHUP to the server to load them"
             raise RequestError(503, message, _RETRY)
 
+    def tokenize(self, texts: Sequence[str]) -> list[TokenizedText]:
+        """The texts with their source ids."""
+        return self.translator.tokenize(texts)
+
+    def translate(
+        self,
+        texts: Sequence[str | TokenizedText],
+        *,
+        search: SearchConfig,
+        n_best: int = 1,
+        constraints: Constraints | None = None,
+        confidence: bool = False,
+        alignments: bool = False,
+    ) -> list[Translation]:
+        """Translate as one batch, in this thread; with alignments, in a copy that nobody else uses meanwhile."""
+        if not alignments:
+            return self.translator.translate(
+                texts, search=search, n_best=n_best, constraints=constraints, confidence=confidence, workers=1
+            )
+        with self.exclusive:
+            return self.exclusive_translator.translate(
+                texts,
+                search=search,
+                n_best=n_best,
+                aligner=self.aligner,
+                constraints=constraints,
+                confidence=confidence,
+                workers=1,
+            )
+
     def can_align(self) -> bool:
         """Whether the model can align words. The first call may take long, so call this in a thread."""
         return self._can_align
 
     @cached_property
     def _can_align(self) -> bool:
+        if not is_installed("torch"):
+            return False
         from heedful.translation.word_alignment import can_align
 
         with self.exclusive:
@@ -79,10 +122,57 @@ class ServedModel:
     @cached_property
     def aligner(self) -> "Aligner":
         """The word aligner of this model; hold `exclusive` while you use it."""
+        require_library("aligning words", "torch")
         from heedful.progress import SilentReporter
         from heedful.translation.word_alignment import find_aligner
 
         return find_aligner(self.run, self.exclusive_translator, SilentReporter())
+
+
+class PivotModel:
+    """Two models that translate one after the other, through the language that they share."""
+
+    def __init__(self, first: ServedModel, second: ServedModel) -> None:
+        self.first, self.second = first, second
+        self.name = f"{first.name}+{second.name}"
+        self.source, self.via, self.target = first.source, second.source, second.target
+
+    @property
+    def translator(self) -> Translator:
+        """The model that makes the alternatives."""
+        return self.second.translator
+
+    def tokenize(self, texts: Sequence[str]) -> list[TokenizedText]:
+        """The texts with their source ids."""
+        return self.first.tokenize(texts)
+
+    def translate(
+        self,
+        texts: Sequence[str | TokenizedText],
+        *,
+        search: SearchConfig,
+        n_best: int = 1,
+        constraints: Constraints | None = None,
+        confidence: bool = False,
+        alignments: bool = False,
+    ) -> list[Translation]:
+        """Translate as one batch, in this thread. The options are for the second model."""
+        pivots = self.first.translate(
+            texts, search=self.first.translator.search, confidence=confidence, alignments=alignments
+        )
+        found = self.second.translate(
+            prepare_second_leg(self.second.translator, pivots, constraints),
+            search=search,
+            n_best=n_best,
+            constraints=constraints,
+            confidence=confidence,
+            alignments=alignments,
+        )
+        return join_legs(pivots, found, self.via)
+
+    def can_align(self) -> bool:
+        """Whether both models can align words. The first call may take long, so call this in a thread."""
+        return self.first.can_align() and self.second.can_align()
 
 
 class ModelRegistry:
@@ -92,6 +182,7 @@ class ModelRegistry:
         self._locations = locations
         self._load = load
         self._models = {location.name: ServedModel(location, load(location.folder), load) for location in locations}
+        self._pivots = self._find_pivots()
         self._sharing = ExitStack()
 
     @property
@@ -99,17 +190,34 @@ class ModelRegistry:
         """All models, in the order of the command line."""
         return list(self._models.values())
 
-    def find(self, source: str, target: str) -> ServedModel | None:
-        """The first model for these languages."""
-        return next((model for model in self.models if (model.source, model.target) == (source, target)), None)
+    @property
+    def pivots(self) -> list[PivotModel]:
+        """Pairs of models, for the languages that no model translates directly."""
+        return self._pivots
+
+    def find(self, source: str, target: str) -> ServedModel | PivotModel | None:
+        """The first model for these languages, or else two."""
+        return next((model for model in self._every if (model.source, model.target) == (source, target)), None)
+
+    @property
+    def _every(self) -> list[ServedModel | PivotModel]:
+        return [*self.models, *self.pivots]
+
+    def _find_direct(self, source: str, target: str) -> ServedModel:
+        return next(model for model in self.models if (model.source, model.target) == (source, target))
+
+    def _find_pivots(self) -> list[PivotModel]:
+        pairs = find_pivots((model.source, model.target) for model in self.models)
+        return [
+            PivotModel(self._find_direct(source, PIVOT), self._find_direct(PIVOT, target)) for source, target in pairs
+        ]
 
     @property
     def targets(self) -> dict[str, list[str]]:
-        """Each language, and the languages it can be translated into."""
+        """Each language, and the languages it can be translated into: first those that need only one model."""
+        every = self._every
         codes = dict.fromkeys(code for model in self.models for code in (model.source, model.target))
-        return {
-            code: list(dict.fromkeys(model.target for model in self.models if model.source == code)) for code in codes
-        }
+        return {code: list(dict.fromkeys(model.target for model in every if model.source == code)) for code in codes}
 
     def share_engines(self) -> int:
         """Prepare every engine for the workers of the batcher, and return how many each lane should have."""
@@ -129,6 +237,7 @@ class ModelRegistry:
                 if _fingerprint_weights(RunFolder.open(location.folder)) != self._models[location.name].weights:
                     model = ServedModel(location, self._load(location.folder), self._load)
                     self._models[location.name] = model
+                    self._pivots = self._find_pivots()
                     _LOG.info("%s: now using weights %s", location.name, model.weights)
             except Exception as error:  # whatever is wrong, the old model keeps working
                 unexpected = not isinstance(error, HeedfulError)

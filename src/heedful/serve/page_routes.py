@@ -13,7 +13,7 @@ from fastapi import APIRouter, Depends, Request, Response
 from pydantic import BaseModel, Field
 
 from heedful.errors import HeedfulError
-from heedful.inspection.attention_view import load_explorer
+from heedful.inspection.attention_page import load_explorer
 from heedful.pages.inline import asset, load_modules
 from heedful.serve.http_errors import RequestError
 from heedful.serve.request_body import media_type_of, read_body

@@ -43,6 +43,7 @@ class LibreAnswer(BaseModel):
     translatedText: str | list[str]  # noqa: N815
     detectedLanguage: DetectedLanguage | list[DetectedLanguage] | None = Field(None)  # noqa: N815
     alternatives: list[str] | list[list[str]] | None = None
+    via: str | list[str | None] | None = Field(None, description="the language that two models went through")
 
 
 class FileAnswer(BaseModel):
@@ -161,6 +162,7 @@ class SentenceAnswer(BaseModel):
     end: int
     text: str
     redone: bool = Field(description="true: the first translation looped or did not end, and was replaced")
+    pivot: str | None = Field(None, description="the sentence in the language that two models went through")
     alternatives: list[AlternativeAnswer]
 
 
@@ -174,8 +176,9 @@ class TextAnswer(BaseModel):
 class TranslateAnswer(BaseModel):
     """The translations of all texts."""
 
-    model: str
+    model: str = Field(description="its name, or the names of two that translated one after the other: fr-en+en-de")
     source: str
+    via: str | None = Field(None, description="the language that two models went through; not there: one translated")
     target: str
     texts: list[TextAnswer]
 
@@ -214,10 +217,20 @@ class ModelAnswer(BaseModel):
     weights: str = Field(description="the beginning of their checksum; it changes when a new version is loaded")
 
 
+class PivotAnswer(BaseModel):
+    """Two models that translate one after the other, through the language that they share."""
+
+    source: str
+    via: str
+    target: str
+    models: list[str]
+
+
 class ModelsAnswer(BaseModel):
-    """All loaded models."""
+    """All loaded models, and the pairs of languages for which there are two."""
 
     models: list[ModelAnswer]
+    pivots: list[PivotAnswer]
 
 
 class AttentionRequest(ModelSelector):

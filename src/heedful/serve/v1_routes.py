@@ -13,7 +13,7 @@ from heedful.serve import schemas
 from heedful.serve.batcher import JobItem, PendingJob
 from heedful.serve.http_errors import RequestError
 from heedful.serve.jobs import AttentionJob, ScoringJob, TranslationJob
-from heedful.serve.model_registry import ServedModel
+from heedful.serve.model_registry import PivotModel, ServedModel
 from heedful.serve.openapi import EVENT_STREAM, describe_body, describe_errors
 from heedful.serve.request_body import Body
 from heedful.serve.segments import SegmentedTexts
@@ -43,7 +43,7 @@ async def translate(
     """
     texts = [body.text] if isinstance(body.text, str) else body.text
     service.check_texts(texts, [body.prefix, *body.glossary, *body.glossary.values()])
-    job = _make_translation_job(_select_model(service, body), body)
+    job = _make_translation_job(_select_any_model(service, body), body)
     size = sum(map(len, texts))
     segmented, items = await run_in_thread_if_long(size, _segment, texts, job)
     service.check_items(items, job.search.beam)
@@ -110,7 +110,7 @@ async def attention(
 
 @router.get("/models", responses=describe_errors())
 async def models(service: ServiceDependency) -> schemas.ModelsAnswer:
-    """List the loaded models."""
+    """List the loaded models, and the languages between which two of them translate, one after the other."""
     return schemas.ModelsAnswer(
         models=[
             schemas.ModelAnswer(
@@ -121,11 +121,32 @@ async def models(service: ServiceDependency) -> schemas.ModelsAnswer:
                 weights=model.weights,
             )
             for model in service.registry.models
-        ]
+        ],
+        pivots=[
+            schemas.PivotAnswer(
+                source=model.source, via=model.via, target=model.target, models=[model.first.name, model.second.name]
+            )
+            for model in service.registry.pivots
+        ],
     )
 
 
+def _select_any_model(service: Service, selector: schemas.ModelSelector) -> ServedModel | PivotModel:
+    """The selected model, or two that translate between the selected languages."""
+    return _find_pivot(service, selector) or _select_model(service, selector)
+
+
+def _find_pivot(service: Service, selector: schemas.ModelSelector) -> PivotModel | None:
+    if selector.model or not selector.source or not selector.target:
+        return None
+    found = service.registry.find(selector.source, selector.target)
+    return found if isinstance(found, PivotModel) else None
+
+
 def _select_model(service: Service, selector: schemas.ModelSelector) -> ServedModel:
+    if pivot := _find_pivot(service, selector):
+        message = f"{pivot.first.name} and {pivot.second.name} translate one after the other; name one of them"
+        raise RequestError(400, f"Invalid request: {message}")
     fitting = [
         model
         for model in service.registry.models
@@ -141,7 +162,7 @@ def _select_model(service: Service, selector: schemas.ModelSelector) -> ServedMo
     return fitting[0]
 
 
-def _make_translation_job(model: ServedModel, body: schemas.TranslateRequest) -> TranslationJob:
+def _make_translation_job(model: ServedModel | PivotModel, body: schemas.TranslateRequest) -> TranslationJob:
     glossary = tuple(sorted(body.glossary.items()))
     return TranslationJob(
         model, body.n_best, body.beam, body.confidence, body.alignments, glossary, body.prefix, body.diverse
@@ -154,7 +175,7 @@ def _segment(texts: Sequence[str], job: TranslationJob) -> tuple[SegmentedTexts,
 
 
 def _make_answer(
-    model: ServedModel, segmented: SegmentedTexts, translations: Sequence[Translation]
+    model: ServedModel | PivotModel, segmented: SegmentedTexts, translations: Sequence[Translation]
 ) -> schemas.TranslateAnswer:
     joined = segmented.join([translation.text for translation in translations], model.target)
     left = iter(translations)
@@ -162,15 +183,19 @@ def _make_answer(
         schemas.TextAnswer(text=text, sentences=[_make_sentence(span, next(left)) for span in sentences.spans])
         for text, sentences in zip(joined, segmented.by_text, strict=True)
     ]
-    return schemas.TranslateAnswer(model=model.name, source=model.source, target=model.target, texts=texts)
+    return schemas.TranslateAnswer(
+        model=model.name, source=model.source, via=model.via or None, target=model.target, texts=texts
+    )
 
 
 def _make_sentence(span: tuple[int, int], translation: Translation) -> schemas.SentenceAnswer:
+    pivot = translation.alternatives[0].pivot if translation.alternatives else None
     return schemas.SentenceAnswer(
         start=span[0],
         end=span[1],
         text=translation.text,
         redone=translation.redone,
+        pivot=pivot.text if pivot else None,
         alternatives=[_make_alternative(alternative) for alternative in translation.alternatives],
     )
 
@@ -206,7 +231,9 @@ def _make_score(pair: PairScore) -> schemas.ScoreAnswer:
 class _EventStream(StreamingResponse):
     """Events of a translation. When the client disconnects, even before the first event, its work is dropped."""
 
-    def __init__(self, service: Service, job: PendingJob, model: ServedModel, segmented: SegmentedTexts) -> None:
+    def __init__(
+        self, service: Service, job: PendingJob, model: ServedModel | PivotModel, segmented: SegmentedTexts
+    ) -> None:
         super().__init__(_write_events(service, job, model, segmented), media_type="text/event-stream")
         self._job = job
 
@@ -216,7 +243,7 @@ class _EventStream(StreamingResponse):
 
 
 async def _write_events(
-    service: Service, job: PendingJob, model: ServedModel, segmented: SegmentedTexts
+    service: Service, job: PendingJob, model: ServedModel | PivotModel, segmented: SegmentedTexts
 ) -> AsyncIterator[str]:
     """Write each sentence as soon as it and all before it are translated, within the time of the request."""
     translations: list[Translation] = []

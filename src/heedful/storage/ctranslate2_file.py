@@ -25,7 +25,7 @@ _SPECIFICATION, _REVISION = "TransformerSpec", 7
 _MOST_VARIABLES = 100_000  # a thousand layers have a third of them
 _MOST_POSITIONS = 1 << 16
 _LARGEST = 1 << 15  # number and width of heads are 16-bit numbers
-_ACTIVATIONS: Mapping[Activation, int] = {"relu": 0, "swish": 2, "gelu": 3}
+_ACTIVATIONS: Mapping[Activation, int] = {"relu": 0, "gelu-tanh": 1, "swish": 2, "gelu": 3}
 _MODEL, _CONFIG, _MANIFEST = "model.bin", "config.json", "manifest.json"
 _SHARED, _SEPARATE = "shared_vocabulary.json", ("source_vocabulary.json", "target_vocabulary.json")
 

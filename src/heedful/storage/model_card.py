@@ -13,6 +13,7 @@ _KINDS: Mapping[Family, str] = {
     "transformer": "Transformer",
     "recurrent": "recurrent model",
     "convolutional": "convolutional model",
+    "gpt": "GPT",
 }
 
 

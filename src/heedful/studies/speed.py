@@ -3,13 +3,14 @@
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from itertools import product, repeat
 from statistics import median
 
 import torch
 
-from heedful.config import ModelConfig, TrainConfig
+from heedful.config import ModelConfig, OptimizerKind, TrainConfig
 from heedful.data.batch import Batch, Position
 from heedful.kernels.threads import divide_threads
 from heedful.models.build import build_model
@@ -58,11 +59,13 @@ def measure_training_speed(
     batch_tokens: int,
     repeats: int,
     device: torch.device,
+    optimizers: Mapping[str, OptimizerKind] | None = None,
 ) -> dict[tuple[str, int], float]:
     """Measure source and target tokens per second for each model and sentence length.
 
-    A step is a complete training step (forward, backward and Adam) with `batch_tokens` source and as many target
-    tokens, on one CPU thread or on a GPU. The models take turns, so other load on the machine slows all of them alike.
+    A step is a complete training step (forward, backward, and Adam or the model's own of `optimizers`) with
+    `batch_tokens` source and as many target tokens, on one CPU thread or on a GPU. The models take turns, so other load
+    on the machine slows all of them alike.
     The result is the median; the first round does not count.
     """
     torch.manual_seed(1)
@@ -70,7 +73,8 @@ def measure_training_speed(
     updates = {length: _update(length, vocabulary, batch_tokens, device) for length in lengths}
     steps = {}
     for name, config in configs.items():
-        learner, gradients = _learner(config, vocabulary, device)
+        train = replace(_TRAIN, optimizer=(optimizers or {}).get(name, "adam"))
+        learner, gradients = _learner(config, train, vocabulary, device)
         for length, update in updates.items():
             steps[name, length] = training_steps(learner, repeat(update), gradients, config.d_model, _TRAIN)
     took: dict[tuple[str, int], list[float]] = {key: [] for key in steps}
@@ -81,12 +85,14 @@ def measure_training_speed(
     return {key: updates[key[1]].tokens / median(rounds[1:]) for key, rounds in took.items()}
 
 
-def _learner(config: ModelConfig, vocabulary: int, device: torch.device) -> tuple[TrainingState, Gradients]:
+def _learner(
+    config: ModelConfig, train: TrainConfig, vocabulary: int, device: torch.device
+) -> tuple[TrainingState, Gradients]:
     """Set up a model as `heedful train` does for one worker."""
     model = build_model(config, Vocabulary(vocabulary, vocabulary, _PAD, _EOS)).to(device)
-    precision = Precision.of(_TRAIN.precision, device)
-    objective = Objective(_TRAIN.label_smoothing, 1, precision)
-    return TrainingState(model, make_optimizer(model, _TRAIN), None, precision=precision), SequentialGradients(
+    precision = Precision.of(train.precision, device)
+    objective = Objective(train.label_smoothing, 1, precision)
+    return TrainingState(model, make_optimizer(model, train), None, precision=precision), SequentialGradients(
         model, objective
     )
 

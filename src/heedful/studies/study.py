@@ -38,6 +38,7 @@ class StudyPlan:
     processes: int = 1  # processes that train one row together
     dry_run: bool = False  # only list what would be trained
     interrupted: Callable[[], str] = _never  # the name of a received signal, or ""
+    tune: bool = False  # choose the settings of each row first
 
 
 def claim(folder: Path) -> None:

@@ -1,4 +1,7 @@
-"""Choose a built-in model if none is named, by the requested languages and the language of the text."""
+"""Choose a built-in model if none is named, by the requested languages and the language of the text.
+
+If no model translates between two languages, two models translate through English.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -6,15 +9,29 @@ from dataclasses import dataclass
 from heedful.errors import ConfigError, DataError, did_you_mean
 from heedful.text.languages import Detector, known_languages, language_name
 
+PIVOT = "en"  # the language that two models can share
 _DEFAULT_TARGET = "fr"  # for English texts: it has the most speakers of the languages here
 
 
 @dataclass(frozen=True, slots=True)
 class Direction:
-    """The name of a model, and the reason for the choice; empty if both languages were given."""
+    """A pair of languages, the names of the models for it, and the reason for the choice.
+
+    The reason is empty if both languages were given and one model translates between them.
+    """
 
     name: str
+    models: tuple[str, ...]
     reason: str = ""
+
+
+def find_pivots(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """The pairs of languages that only two of the models in a row, which share English, can translate between."""
+    direct = list(dict.fromkeys(pairs))
+    sources = [source for source, target in direct if target == PIVOT]
+    targets = [target for source, target in direct if source == PIVOT]
+    both = ((source, target) for source in sources for target in targets if source != target)
+    return [pair for pair in both if pair not in direct]
 
 
 def choose_direction(
@@ -29,13 +46,18 @@ def choose_direction(
     _check_language("--to", target, targets)
     found, doubt = (source, "") if source else _detect_language(" ".join(texts), sources)
     reasons = [] if source else [f"the text seems to be {language_name(found)}{doubt}"]
-    possible = [other for one, other in pairs if one == found]
+    direct = [other for one, other in pairs if one == found]
+    through = [other for one, other in find_pivots(pairs) if one == found]
     if not target:
-        target, reason = _choose_target(possible, locale)
+        # Only the user's own language is worth two models.
+        target, reason = _choose_target(direct + [code for code in through if code == locale], locale)
         reasons += [reason] if reason else []
-    _check_pair(found, target, possible, guessed=not source)
+    _check_pair(found, target, direct + through, guessed=not source)
     name = f"{found}-{target}"
-    return Direction(name, f"{name}: {'; '.join(reasons)}" if reasons else "")
+    models = (name,) if target in direct else (f"{found}-{PIVOT}", f"{PIVOT}-{target}")
+    if target in through:
+        reasons.append(f"through {language_name(PIVOT)}, with {' and '.join(models)}")
+    return Direction(name, models, f"{name}: {'; '.join(reasons)}" if reasons else "")
 
 
 def _check_language(option: str, code: str, known: Sequence[str]) -> None:
@@ -80,5 +102,5 @@ def _check_pair(source: str, target: str, possible: Sequence[str], *, guessed: b
         raise ConfigError(f"the text {'seems to be' if guessed else 'is'} {ours} already; {way}")
     raise ConfigError(
         f"no built-in model translates from {ours} to {theirs}; from {ours} you can choose "
-        f"{', '.join(f'--to {code}' for code in possible)}, and translate the result once more"
+        f"{', '.join(f'--to {code}' for code in possible)}"
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from heedful.config import Device, SearchConfig
 from heedful.decoding.engine import Engine, EngineName
 from heedful.decoding.token_constraints import UNCONSTRAINED, TokenConstraints
-from heedful.errors import ConfigError
+from heedful.errors import ConfigError, require_library
 from heedful.storage.run_folder import RunFolder, require_compatible
 
 if TYPE_CHECKING:  # other engines do not wait for PyTorch
@@ -61,7 +61,9 @@ class Engines:
         return self._use_torch(limitation) if limitation else self.preferred
 
     def _use_torch(self, limitation: str) -> "TorchEngine":
-        self._on_limitation(f"{limitation}, which the {self.preferred.name} engine cannot do")
+        sentence = f"{limitation}, which the {self.preferred.name} engine cannot do"
+        require_library(f"{sentence}; the torch engine", "torch")
+        self._on_limitation(sentence)
         return self.torch
 
 
@@ -86,6 +88,7 @@ def load_engines(
     """
 
     def load_torch() -> "TorchEngine":
+        require_library("the torch engine", "torch")
         from heedful.device import choose_device
 
         return load_torch_engine(run, choose_device(device), others)

@@ -65,6 +65,7 @@ class TokenizedText:
 
     text: str
     source: list[int]
+    terms: tuple[str, ...] | None = None  # that its translation must contain; None: those of the glossary for the text
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +90,7 @@ class EncodedText:
     text: str
     source: Ids
     constraints: TokenConstraints
+    terms: tuple[str, ...] | None = None  # those of its `TokenizedText`
 
     @property
     def is_empty(self) -> bool:
@@ -191,7 +193,10 @@ class Pipeline:
                 raise DataError(f"text {number} has {pieces} pieces, over {_MAX_PIECES}; split it into sentences")
         return [
             EncodedText(
-                text.text, text.source, options.encoder.encode(text.text, prefix=starts is None or position in starts)
+                text.text,
+                text.source,
+                options.encoder.encode(text.text, text.terms, prefix=starts is None or position in starts),
+                text.terms,
             )
             for position, text in enumerate(tokenized)
         ]
@@ -239,7 +244,9 @@ class Pipeline:
             EncodedText(
                 text.text,
                 text.source,
-                options.encoder.encode(text.text, prefix=bool(encoded[number].constraints.prefix)),
+                options.encoder.encode(
+                    text.text, encoded[number].terms, prefix=bool(encoded[number].constraints.prefix)
+                ),
             )
             for number, text in zip(numbers, sources, strict=True)
         ]
@@ -419,9 +426,13 @@ class ConstraintEncoder:
         # Encode all of them now, so that an impossible term is refused before any work is done.
         self._phrases = {term: self._encode_phrase(term) for term in constraints.glossary.values()}
 
-    def encode(self, text: str, *, prefix: bool = True) -> TokenConstraints:
-        """The constraints on the translation of a text; `prefix` says whether it has to begin with the prefix."""
-        phrases = tuple(self._phrases[term] for term in self._constraints.find_terms(text))
+    def encode(self, text: str, terms: Sequence[str] | None = None, *, prefix: bool = True) -> TokenConstraints:
+        """The constraints on the translation of a text; `prefix` says whether it has to begin with the prefix.
+
+        `terms` of the glossary replace those that it has for the text.
+        """
+        found = self._constraints.find_terms(text) if terms is None else terms
+        phrases = tuple(self._phrases[term] for term in found)
         leaves = self._trees.encode(text.split()) if self._trees else None
         return TokenConstraints(self._prefix if prefix else (), phrases, leaves)
 

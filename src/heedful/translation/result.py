@@ -64,11 +64,12 @@ class Alternative:
     alignment: tuple[Link, ...] | None = None  # which source word each word comes from; None: not requested
     repeats: bool = False  # True: it says the same thing many times in a row, and the source does not
     confidence: tuple[WordConfidence, ...] | None = None  # the model's confidence in each word; None: not requested
+    pivot: "Alternative | None" = None  # the text in a third language that this was translated from, if there is one
 
     @property
     def unsure(self) -> bool:
-        """Whether the model's confidence is so low that you should check this."""
-        return is_low_confidence(self.log_prob, len(self.pieces))
+        """Whether the confidence of the model, or of the one before it, is so low that you should check this."""
+        return is_low_confidence(self.log_prob, len(self.pieces)) or (self.pivot is not None and self.pivot.unsure)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +83,7 @@ class Translation:
     alternatives: tuple[Alternative, ...]
     redone: bool = False  # True: the first output looped or did not end, and this is the result of a retry
     sentences: tuple["Translation", ...] = ()  # of a text that was split; empty if it was translated as one
+    via: str = ""  # the language that two models went through; empty: one model translated directly
 
     @property
     def unsure(self) -> bool:
@@ -107,7 +109,10 @@ def join_sentences(sentences: Sentences, parts: Sequence[Translation], language:
     Alternative n joins the nth alternatives of all sentences; its score and its log-probability are their sums.
     """
     ranks = range(max((len(part.alternatives) for part in parts), default=0))
-    alternatives = tuple(_join_alternatives(sentences, parts, rank, language) for rank in ranks)
+    via = next((part.via for part in parts if part.via), "")
+    alternatives = tuple(
+        _join_alternatives(sentences, [_pick_rank(part, rank) for part in parts], language, via) for rank in ranks
+    )
     return Translation(
         source=sentences.text,
         text=alternatives[0].text if alternatives else sentences.join(["" for _ in parts], language),
@@ -116,12 +121,18 @@ def join_sentences(sentences: Sentences, parts: Sequence[Translation], language:
         alternatives=alternatives,
         redone=any(part.redone for part in parts),
         sentences=tuple(parts) if len(parts) > 1 else (),
+        via=via,
     )
 
 
-def _join_alternatives(sentences: Sentences, parts: Sequence[Translation], rank: int, language: str) -> Alternative:
-    # A sentence with fewer alternatives repeats its last; one with nothing in it has none.
-    chosen = [part.alternatives[min(rank, len(part.alternatives) - 1)] if part.alternatives else None for part in parts]
+def _pick_rank(part: Translation, rank: int) -> Alternative | None:
+    """The alternative of this rank, or else the last; None if there was nothing to translate."""
+    return part.alternatives[min(rank, len(part.alternatives) - 1)] if part.alternatives else None
+
+
+def _join_alternatives(
+    sentences: Sentences, chosen: Sequence[Alternative | None], language: str, via: str
+) -> Alternative:
     joined, places = sentences.place([one.text if one else "" for one in chosen], language)
     known = [one for one in chosen if one]
     return Alternative(
@@ -135,6 +146,7 @@ def _join_alternatives(sentences: Sentences, parts: Sequence[Translation], rank:
         confidence=None
         if any(one.confidence is None for one in known)
         else tuple(word for one in known for word in one.confidence or ()),
+        pivot=_join_alternatives(sentences, [one and one.pivot for one in chosen], via, "") if via else None,
     )
 
 

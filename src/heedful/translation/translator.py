@@ -10,7 +10,7 @@ from heedful.config import Device, SearchConfig
 from heedful.data.stream import TextStream
 from heedful.decoding.engine import Engine, Ids
 from heedful.decoding.hypothesis import Hypothesis, length_penalty
-from heedful.errors import ConfigError, DataError
+from heedful.errors import ConfigError, DataError, require_library
 from heedful.storage.model_names import find_model
 from heedful.storage.run_folder import RunFolder, Tokenizers
 from heedful.tasks import Task, find_task
@@ -150,7 +150,7 @@ class Translator:
         confidence in each word. `workers` threads decode at the same time (0: one per core); pass 1 if you call this
         from several threads. Texts may be tokenized already, by `tokenize`.
         """
-        _require_several(texts)
+        require_several(texts)
         search = search or self.search
         search = search if beam is None else replace(search, beam=beam)
         encoder = self._encoder(constraints)
@@ -173,7 +173,7 @@ class Translator:
 
         Texts of a `TextStream` are translated as they arrive, without waiting for more.
         """
-        _require_several(texts)
+        require_several(texts)
         options = TranslationOptions(
             search or self.search,
             n_best,
@@ -197,10 +197,16 @@ class Translator:
 
         A given `translation`, whoever made it, is the first of the alternatives; the search finds the others.
         """
+        require_library("looking at attention heads", "torch")
         from heedful.attention.record import force_decode
 
         if not self.model.attentions:
             raise ConfigError("this model has no attention, so there are no heads to inspect; it can only translate")
+        if "cross" not in self.model.attentions:
+            raise ConfigError(
+                "this model has no attention to the source, and pages show only models that have; "
+                "read its weights in Python with record_attention"
+            )
         options = TranslationOptions(search or self.search, n_best, self._encoder(constraints))
         (encoded,) = self._pipeline.encode([text], options)
         if not encoded.text.strip():
@@ -237,6 +243,7 @@ class Translator:
     @contextmanager
     def switch_off_heads(self, names: Iterable[str]) -> Iterator[None]:
         """Within this context, the model runs without these heads, such as `["cross.1.2"]`."""
+        require_library("switching off heads", "torch")
         from heedful.attention.head_names import find_heads
         from heedful.attention.pruning import switch_off_heads
 
@@ -264,6 +271,7 @@ class Translator:
         return ConstraintEncoder(self.tokenizers.target, constraints or Constraints(), self._trees)
 
 
-def _require_several(texts: Iterable[str | TokenizedText] | TextStream) -> None:
+def require_several(texts: Iterable[str | TokenizedText] | TextStream) -> None:
+    """Refuse a single string."""
     if isinstance(texts, str):  # a string is an iterable too, of its characters
         raise DataError("translate() takes a list of texts, but got one string; write translate([text])")

@@ -54,9 +54,14 @@ export class Languages {
     byId('swap', HTMLButtonElement).disabled = this.from !== AUTO && !this.targetsOf(this.into).includes(this.from);
   }
 
-  /** @param {string[]} sources @returns {string} the one with the most target languages */
+  /**
+   * @param {string[]} sources
+   * @returns {string} the one with the most target languages; of several, the one that most others come first to
+   */
   defaultSource(sources) {
-    const count = (/** @type {string} */ code) => this.targetsOf(code).length;
+    const all = [...this.known.values()];
+    const count = (/** @type {string} */ code) =>
+      this.targetsOf(code).length + all.filter((each) => each.targets[0] === code).length / (all.length + 1);
     return sources.reduce((best, code) => (count(code) > count(best) ? code : best), '');
   }
 

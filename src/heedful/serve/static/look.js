@@ -4,17 +4,20 @@ import { clearExplorer, exploreText, startExplorer } from './explorer.js';
 import { ask } from './api.js';
 
 /** @typedef {import('./glossary.js').Terms} Terms */
-/** @typedef {{text: string, translation: string, source: string, target: string, terms: Terms}} Explained */
+/** @typedef {{text: string, translation: string, source: string, target: string, terms: Terms}} Step by one model */
+/** @typedef {Step & {steps: Step[]}} Explained a sentence; if two models translated it, it has two steps */
 
 const CHANGE_PAUSE = 600; // milliseconds after the translation has changed before it is explained again
 
 const look = {
   /** @type {Explained[]} */ sentences: [],
   number: -1, // -1: closed
+  step: 0,
   head: '',
   timer: 0,
   isExploring: false,
   /** @type {(isNew: boolean) => void} */ onChange: () => {},
+  /** @type {(step: Step) => string} */ nameOf: () => '',
 };
 
 /** @returns {{sentence: number, head: string}} the number of the sentence from 1, or 0 if none is explained */
@@ -50,7 +53,7 @@ export function updateLook(sentences) {
 
 export function closeLook() {
   clearTimeout(look.timer);
-  Object.assign(look, { number: -1, head: '' });
+  Object.assign(look, { number: -1, step: 0, head: '' });
   byId('inside').hidden = true;
   clearExplorer();
 }
@@ -61,24 +64,38 @@ function showSentences(sentences, number) {
   const select = byId('which', HTMLSelectElement);
   select.replaceChildren(...sentences.map(({ text }, i) => make('option', { value: i }, text)));
   select.value = String(number);
+  const { steps } = sentences[number];
+  const step = byId('step', HTMLSelectElement);
+  byId('step-box').hidden = steps.length < 2;
+  step.replaceChildren(...steps.map((each, i) => make('option', { value: i }, `${i + 1}: ${look.nameOf(each)}`)));
+  look.step = Math.min(look.step, steps.length - 1);
+  step.value = String(look.step);
+}
+
+/** @returns {Step} the one that is explained */
+function currentStep() {
+  return look.sentences[look.number].steps[look.step];
 }
 
 /** @param {string} head @param {boolean} [isNew] whether the explorer was closed before */
 async function explore(head, isNew = false) {
   byId('inside').hidden = false;
   look.isExploring = true;
-  await exploreText(look.sentences[look.number].text, head);
+  await exploreText(currentStep().text, head);
   look.isExploring = false;
   byId('inside').classList.remove('outdated');
   look.onChange(isNew);
 }
 
-/** @param {(isNew: boolean) => void} onChange called when another sentence or head is shown, or none */
-export function listenToLook(onChange) {
-  look.onChange = onChange;
+/**
+ * @param {(isNew: boolean) => void} onChange called when another sentence or head is shown, or none
+ * @param {(step: Step) => string} nameOf
+ */
+export function listenToLook(onChange, nameOf) {
+  Object.assign(look, { onChange, nameOf });
   startExplorer(
     async (text, off, signal) => {
-      const { translation, source, target, terms } = look.sentences[look.number];
+      const { translation, source, target, terms } = currentStep();
       const content = { text, translation: translation || null, source, target, glossary: terms, heads_off: off, n_best: 3 };
       return { ...(await ask('v1/attention', content, signal)), shown: translation };
     },
@@ -91,7 +108,12 @@ export function listenToLook(onChange) {
   );
   const select = byId('which', HTMLSelectElement);
   select.addEventListener('change', () => {
-    look.number = Number(select.value);
+    showSentences(look.sentences, Number(select.value));
+    explore(look.head);
+  });
+  const step = byId('step', HTMLSelectElement);
+  step.addEventListener('change', () => {
+    look.step = Number(step.value);
     explore(look.head);
   });
   byId('close-inside').addEventListener('click', () => {

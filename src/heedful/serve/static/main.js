@@ -36,6 +36,7 @@ const current = {
   startedAt: 0,
   retries: 0,
   source: '',
+  via: '', // the language that two models go through
   target: '',
   text: '',
   /** @type {Map<string, Alternative>} */ chosen: new Map(), // translations of sentences that the user has chosen
@@ -122,8 +123,10 @@ async function translate(text, languages, signal) {
       output.show([...withChosen(done), ...stale]);
       continue;
     }
-    Object.assign(current, { source, target, text });
+    const { via = '' } = event.content;
+    Object.assign(current, { source, via, target, text });
     byId('detected').textContent = note;
+    byId('via').textContent = via && `Through ${languages.nameOf(via)}`;
     byId('target').lang = target;
     showGlossaryCount({ source, target });
     const [whole] = event.content.texts;
@@ -181,7 +184,7 @@ function showNothing() {
   setReady(false);
   showProblem('');
   byId('undo').hidden = true;
-  byId('detected').textContent = '';
+  byId('detected').textContent = byId('via').textContent = '';
   if (readAddress(location.hash)?.text) showAddress(true);
 }
 
@@ -219,9 +222,20 @@ function followAddress() {
 
 /** @returns {import('./look.js').Explained[]} */
 function explained() {
-  const { source, target } = current;
+  const { source, via, target } = current;
   const terms = glossary({ source, target });
-  return output.sentences.map((each) => ({ text: each.source, translation: each.text, source, target, terms }));
+  return output.sentences.map((each) => {
+    const whole = { text: each.source, translation: each.text, source, target, terms };
+    if (!via || each.pivot === undefined) return { ...whole, steps: [whole] };
+    const first = { ...whole, translation: each.pivot, target: via, terms: {} };
+    const second = { ...whole, text: each.pivot, source: via, terms: {} };
+    return { ...whole, steps: [first, second] };
+  });
+}
+
+/** @param {import('./look.js').Step} step @returns {string} such as "French to English" */
+function nameStep({ source, target }) {
+  return languages ? `${languages.nameOf(source)} to ${languages.nameOf(target)}` : '';
 }
 
 /** @param {number} number @param {number} start @param {HTMLElement} word */
@@ -421,7 +435,7 @@ function start() {
   showConfidence(localStore.get('confidence') === 'true');
   listen();
   listenToAlternatives();
-  listenToLook(showAddress);
+  listenToLook(showAddress, nameStep);
   listenToHistory((entry) => {
     sourceBox.value = entry.text;
     languages?.select(entry.from, entry.into);

@@ -6,7 +6,8 @@ import { byId, findAll, make, moveByArrowKeys } from './dom.js';
 /** @typedef {import('./api.js').Word} Word */
 /**
  * @typedef {{source: string, text: string, alternative: Alternative | undefined, gap: string,
- *            isStale?: boolean}} ShownSentence a sentence, its translation, and the white space before that
+ *            pivot?: string, isStale?: boolean}} ShownSentence a sentence, its translation, the white space before
+ *            that, and the sentence that it went through
  */
 
 const SHADES = [0.25, 0.5, 0.8]; // probabilities; a word below the first has the strongest shade
@@ -20,7 +21,7 @@ const SHADES = [0.25, 0.5, 0.8]; // probabilities; a word below the first has th
  */
 export function joinSentences(characters, sentences, joined) {
   let [last, lastJoined] = [0, 0];
-  const shown = sentences.map(({ start, end, text, alternatives }) => {
+  const shown = sentences.map(({ start, end, text, pivot, alternatives }) => {
     let gap = characters.slice(last, start).join('');
     if (joined !== undefined) {
       const at = Math.max(lastJoined, joined.indexOf(text, lastJoined)); // an empty translation has no place
@@ -28,7 +29,7 @@ export function joinSentences(characters, sentences, joined) {
       lastJoined = at + text.length;
     }
     last = end;
-    return { source: characters.slice(start, end).join(''), text, alternative: alternatives[0], gap };
+    return { source: characters.slice(start, end).join(''), text, alternative: alternatives[0], gap, pivot };
   });
   return { sentences: shown, end: joined === undefined ? '' : joined.slice(lastJoined) };
 }
