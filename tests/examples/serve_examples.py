@@ -20,8 +20,9 @@ from fastapi import FastAPI
 
 from heedful.serve.api_keys import ApiKeys
 from heedful.serve.app import create_app
+from heedful.serve.listener import listen, url_of
 from heedful.serve.model_registry import ModelRegistry, locate_models
-from heedful.serve.server import Server, listen, url_of
+from heedful.serve.server import Server
 from heedful.serve.service import Service, ServiceLimits
 from heedful.translation.translator import Translator
 

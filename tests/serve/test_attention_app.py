@@ -18,7 +18,7 @@ from serve_examples import listening_app
 
 from heedful.errors import ConfigError, DataError
 from heedful.serve.app import create_attention_app
-from heedful.serve.server import listen
+from heedful.serve.listener import listen
 
 HEADERS = {"Content-Type": "application/json", "X-Heedful": "1"}
 REQUEST = {"text": "a sentence", "off": ["encoder.1.2"], "n_best": 3}

@@ -33,8 +33,9 @@ from heedful.serve.api_keys import add_key
 from heedful.serve.app import create_app
 from heedful.serve.batcher import Batcher, BatchJob, JobItem, PendingJob
 from heedful.serve.jobs import ScoringJob, TranslationJob
+from heedful.serve.listener import listen
 from heedful.serve.middleware import check_origin, own_hosts
-from heedful.serve.server import Server, listen
+from heedful.serve.server import Server
 from heedful.serve.service import Service, ServiceLimits
 from heedful.storage.model_names import built_in_models
 from heedful.storage.run_folder import RunFolder

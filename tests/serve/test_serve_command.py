@@ -5,6 +5,7 @@ import json
 import shutil
 import signal
 import socket
+import subprocess
 import sys
 from contextlib import ExitStack
 from pathlib import Path
@@ -18,6 +19,8 @@ for needed in ("fastapi", "uvicorn", "httptools", "prometheus_client", "httpx"):
 
 import httpx
 import psutil
+
+from heedful.serve.supervisor import Worker
 
 
 def test_a_server_reloads_on_sighup_and_stops_on_sigterm(trained: Path, tmp_path: Path) -> None:
@@ -82,23 +85,56 @@ def test_a_killed_worker_is_replaced(trained: Path, tmp_path: Path, monkeypatch:
 def test_a_bad_option_is_refused_before_anything_is_loaded(
     trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("heedful.serve.monitoring.log_to_stderr", lambda _: None)
+    monkeypatch.setattr("heedful.serve.request_log.log_to_stderr", lambda _: None)
     run = trained / "run"
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         for arguments, sentence in (
             ((run, "--host", "0.0.0.0"), "--host 0.0.0.0 serves other machines; give --keys FILE, or --anyone"),
             ((run, "--port", port), f"cannot listen on 127.0.0.1, port {port} (Address already in use)"),
-            ((run, run, "--languages", "en-de"), "--languages: 1 given for 2 models; give the option once per model"),
-            ((run, "--keys", tmp_path / "none.json"), "No such file or directory; make a key with: heedful key"),
-            ((run, "--cors", "*"), "--cors * is not an origin as browsers send it; name each one"),
-            ((run, "--cors", "https://a.example/"), "--cors https://a.example/ is not an origin"),
-            ((run, "--cors", "https://a.example:443"), "--cors https://a.example:443 is not an origin"),
-            ((run, "--engine", "fast"), "--engine must be one of auto, torch, ctranslate2, but is fast"),
-            ((tmp_path,), f"{tmp_path} is not a run folder"),
         ):
             ran = toy.run("serve", *arguments)
             assert (ran.code, sentence in ran.err) == (2, True), ran.err
+    refused: tuple[tuple[tuple[object, ...], str], ...] = (
+        ((run, run, "--languages", "en-de"), "--languages: 1 given for 2 models; give the option once per model"),
+        ((run, "--keys", tmp_path / "none.json"), "No such file or directory; make a key with: heedful key"),
+        ((run, "--cors", "*"), "--cors * is not an origin as browsers send it; name each one"),
+        ((run, "--cors", "https://a.example/"), "--cors https://a.example/ is not an origin"),
+        ((run, "--cors", "https://a.example:443"), "--cors https://a.example:443 is not an origin"),
+        ((run, "--engine", "fast"), "--engine must be one of auto, torch, ctranslate2, but is fast"),
+        ((tmp_path,), f"{tmp_path} is not a run folder"),
+    )
+    for given, sentence in refused:
+        with socket.create_server(("127.0.0.1", 0)) as listener, monkeypatch.context() as patch:
+            inherited = Worker(listener, 0)
+            patch.setattr(Worker, "inherit", lambda inherited=inherited: inherited)  # this process is the worker
+            ran = toy.run("serve", *given)
+        assert (ran.code, sentence in ran.err) == (2, True), ran.err
+
+
+def test_a_mistake_that_the_worker_finds_ends_the_command_with_one_sentence(tmp_path: Path) -> None:
+    with toy.start("serve", tmp_path, "--port", 0) as server:
+        _, said = server.communicate(timeout=60)
+    assert (server.returncode, said.decode().count("\n")) == (2, 1)
+    assert f"heedful: {tmp_path} is not a run folder" in said.decode()
+
+
+def test_the_supervisor_loads_no_framework_and_no_model() -> None:
+    """It would be as large as its worker otherwise, and the first request would wait for two imports."""
+    code = """
+import subprocess
+import sys
+from heedful.serve import supervisor
+supervisor.supervise = lambda listener: print(*sys.modules) or 0
+sys.argv = ["heedful", "serve", "--port", "0"]
+from heedful.cli import main
+main()
+"""
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = {name.partition(".")[0] for name in process.stdout.split()}
+    assert "heedful" in loaded
+    heavy = {"fastapi", "starlette", "uvicorn", "prometheus_client", "ctranslate2", "tokenizers", "numpy", "torch"}
+    assert not loaded & heavy
 
 
 def test_a_key_file_contains_no_key(tmp_path: Path) -> None:

@@ -157,7 +157,8 @@ def _serve(viewer: "AttentionViewer", text: str, off: Sequence[str], n_best: int
     """Serve the interactive page until Ctrl-C."""
     from heedful.inspection.attention_page import make_attention_page
     from heedful.serve.app import create_attention_app
-    from heedful.serve.server import Server, listen, url_of
+    from heedful.serve.listener import listen, url_of
+    from heedful.serve.server import Server
 
     def explain(text: str, off: Sequence[str], n_best: int) -> dict[str, object]:
         return viewer.document(viewer.inspect(text, off, n_best), off, live=True)

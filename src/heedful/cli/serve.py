@@ -48,22 +48,30 @@ def serve(
 
     SIGTERM or Ctrl-C stops the server once all accepted requests are answered. SIGHUP reloads weights and keys.
     """
+    from heedful.serve.listener import is_loopback, listen, raise_descriptor_limit, url_of
+    from heedful.serve.request_log import log_to_stderr
+    from heedful.serve.supervisor import Worker, supervise
+
+    is_local = is_loopback(host)
+    if not is_local and not keys and not anyone:
+        raise ConfigError(
+            f"--host {host} serves other machines; give --keys FILE, or --anyone to serve them without keys"
+        )
+    worker = None if sys.platform == "win32" else Worker.inherit()
+    if not worker and sys.platform != "win32":
+        with listen(host, port) as own:  # the supervisor leaves everything else to its worker, and so stays small
+            log_to_stderr(json_log)
+            raise typer.Exit(supervise(own))
+
     from heedful.serve.api_keys import ApiKeys
     from heedful.serve.app import create_app
     from heedful.serve.batcher import SHARED_LANES
     from heedful.serve.middleware import check_origin, own_hosts
     from heedful.serve.model_registry import ModelRegistry, locate_models
-    from heedful.serve.monitoring import log_to_stderr
-    from heedful.serve.server import Server, is_loopback, listen, raise_descriptor_limit, url_of
+    from heedful.serve.server import Server
     from heedful.serve.service import Service, ServiceLimits
-    from heedful.serve.supervisor import Worker, supervise
     from heedful.translation.translator import Translator
 
-    hosts = own_hosts(host) if is_loopback(host) else ()
-    if not hosts and not keys and not anyone:
-        raise ConfigError(
-            f"--host {host} serves other machines; give --keys FILE, or --anyone to serve them without keys"
-        )
     origins = [check_origin(origin) for origin in cors or ()]
     where, choice = parse_device(device), parse_engine(engine)
 
@@ -76,14 +84,10 @@ def serve(
     api_keys = ApiKeys(keys)
     locations = locate_models(runs or _find_built_in_models(), languages or ())
     log_to_stderr(json_log)
-    worker = None if sys.platform == "win32" else Worker.inherit()
-    if not worker and sys.platform != "win32":
-        with listen(host, port) as own:
-            raise typer.Exit(supervise(own))
     with worker.listener if worker else listen(host, port) as listener:
         limits = ServiceLimits(characters=characters, seconds=seconds)
         service = Service(ModelRegistry(locations, load), limits, api_keys)
-        server = Server(create_app(service, hosts=hosts, origins=origins), service.reload)
+        server = Server(create_app(service, hosts=own_hosts(host) if is_local else (), origins=origins), service.reload)
         for location in locations:
             console.say(f"{location.name}: {location.source} to {location.target}")
         console.say(f"{url_of(listener)} is ready; stop it with Ctrl-C")

@@ -11,7 +11,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from heedful.errors import ConfigError
 from heedful.serve.http_errors import error_response
-from heedful.serve.monitoring import CURRENT_REQUEST
+from heedful.serve.request_log import CURRENT_REQUEST
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")  # the names of this machine
 _LOG = logging.getLogger("heedful.serve")

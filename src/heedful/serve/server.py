@@ -9,7 +9,6 @@ import sys
 from asyncio import Task, TimerHandle, Transport
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
-from ipaddress import ip_address
 from math import inf
 from threading import current_thread, main_thread
 from typing import Any
@@ -19,17 +18,14 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from heedful.errors import ConfigError
 from heedful.process_memory import freeze_loaded_objects
+from heedful.serve.listener import BACKLOG, count_allowed_connections
 from heedful.serve.supervisor import unblock_signal
 
 _MOST_HEAD_BYTES = 65_536  # before the body of a request
 _HEAD_SECONDS = 10.0  # until all of them have arrived
 _IDLE_SECONDS = 75  # longer than any Retry-After, so that a client that waits for it finds its connection open
-_BACKLOG = 2048  # connections that wait to be accepted
 _ACCEPTED_AT_ONCE = 100  # connections
-_RESERVED_DESCRIPTORS = 256  # for files, and for connections that are accepted at once
-_MOST_CONNECTIONS = 10_000
 _REPORT_SECONDS = 60.0  # between two log lines about a lack of descriptors
 _LOG = logging.getLogger("heedful.serve")
 _NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
@@ -62,7 +58,7 @@ class Server(uvicorn.Server):
         asyncio.get_running_loop().set_exception_handler(self._handle_loop_error)
         await super().startup(sockets)
         for listener in sockets or ():
-            listener.listen(_BACKLOG)  # uvicorn has set it to what it accepts at once
+            listener.listen(BACKLOG)  # uvicorn has set it to what it accepts at once
 
     def _handle_loop_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """Log one line if descriptors run out; asyncio would log a traceback for each connection that waits."""
@@ -228,60 +224,3 @@ class TimeLimitedProtocol(HttpToolsProtocol):
             self.transport.abort()
         else:
             self._read_check = self.loop.call_later(_STUCK_SECONDS, self._check_reading, unsent)
-
-
-def listen(host: str, port: int) -> socket.socket:
-    """A listening socket at this address; port 0 means any free port."""
-    try:
-        (family, *_, address) = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        # With IPPROTO_TCP, asyncio disables Nagle's algorithm, which would delay every response by 40 ms.
-        listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listener.bind(address)
-            listener.listen(_BACKLOG)  # clients that connect before the server is ready wait
-        except OSError:
-            listener.close()
-            raise
-        return listener
-    except (OSError, UnicodeError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise ConfigError(
-            f"cannot listen on {host}, port {port} ({reason}); give another --port, or 0 for any free one"
-        ) from error
-
-
-def raise_descriptor_limit() -> None:
-    """Allow this process as many connections as the system does."""
-    if sys.platform != "win32":
-        import resource
-
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        wanted = _MOST_CONNECTIONS + _RESERVED_DESCRIPTORS
-        if 0 <= soft < wanted:  # negative: there is no limit
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted if hard < 0 else min(wanted, hard), hard))
-
-
-def count_allowed_connections() -> int:
-    """The number of connections for which there are descriptors, with some left for other things."""
-    if sys.platform == "win32":
-        return _MOST_CONNECTIONS
-    import resource
-
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return _MOST_CONNECTIONS if soft < 0 else max(1, min(_MOST_CONNECTIONS, soft - _RESERVED_DESCRIPTORS))
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach this address."""
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
-def url_of(listener: socket.socket) -> str:
-    """The address of a listening socket."""
-    address: Any = listener.getsockname()
-    host = f"[{address[0]}]" if ":" in address[0] else address[0]
-    return f"http://{host}:{address[1]}"

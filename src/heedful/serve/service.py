@@ -17,8 +17,8 @@ from heedful.process_memory import release_freed_memory
 from heedful.serve.api_keys import ApiKeys
 from heedful.serve.batcher import Batcher, BatchJob, JobItem, PendingJob, QueueFull
 from heedful.serve.http_errors import RequestError
+from heedful.serve.metrics import ServiceMetrics
 from heedful.serve.model_registry import ModelRegistry
-from heedful.serve.monitoring import ServiceMetrics
 from heedful.text.languages import Detector
 
 Result = TypeVar("Result")
