@@ -50,7 +50,7 @@ def card(name: str, path: Path) -> str:
     """Return the card of one model."""
     source, target = map(language_name, name.split("-"))
     way = (_INTO_ENGLISH if name.endswith("-en") else _FROM_ENGLISH).format(source=source, target=target)
-    text = make_model_card(RunFolder.open(path), name, _ENDING.format(way=way, name=name))
+    text = make_model_card(RunFolder.open(path), ending=_ENDING.format(way=way, name=name))
     return text.replace("---\n", "---\nlicense: cc-by-2.0\n", 1)
 
 

@@ -413,3 +413,14 @@ def test_a_built_in_model_is_exported_by_its_name_and_never_into_itself(tmp_path
     proof = heedful.export("en-de", "ctranslate2", tmp_path / "out")
     assert proof.same == proof.sentences
     assert Translator.load(tmp_path / "out").translate(["Two dogs play."])[0].text
+
+
+@pytest.mark.usefixtures("fast")
+def test_the_card_of_an_export_names_its_final_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = untrained_run(tmp_path / "run")
+    monkeypatch.chdir(tmp_path)
+    for out, named in ((Path("made/en de"), "'made/en de'"), (tmp_path / "away", "PATH/TO/away")):
+        export(run, "ctranslate2", out)
+        card = (out / "README.md").read_text(encoding="utf-8")
+        assert f'\nheedful translate {named} "..."\n' in card
+        assert ".tmp-" not in card

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from heedful.errors import FolderError
 from heedful.storage.files import write_manifest
-from heedful.storage.run_folder import RunFolder, fill_model
+from heedful.storage.run_folder import RunAtCheckpoint, RunFolder, WeightsValidation, fill_model
 from heedful.tasks import make_experiment
 from heedful.training.model_selection import average_weights
 from heedful.translation.translator import Translator
@@ -91,7 +91,7 @@ def test_the_card_has_a_hub_header_and_no_local_path(trained: Path) -> None:
     assert head == "library_name: heedful\npipeline_tag: translation\nlanguage:\n- en\n- de\n"
     assert body.startswith("# run: en to de\n")
     assert "2,000 sentence pairs, 60 for validation" in body
-    assert "best validation BLEU on the way (greedy): " in body
+    assert "\n- validation BLEU of these weights (greedy): " in body
     assert str(trained) not in card
     assert not re.search(r"(?<![\w.])/\w", card)
 
@@ -152,9 +152,31 @@ def test_entries_of_about_json_are_merged(moved: Path) -> None:
     run.add_scores("b.en", {"beam": 2})
     run.add_scores("a.en", {"beam": 3})
     run.write_about({"x": "ü"})
-    assert run.about()["scores"] == {"a.en": {"beam": 3}, "b.en": {"beam": 2}}
+    weights = run.weights_id
+    assert run.about()["scores"] == {"a.en": {"weights": weights, "beam": 3}, "b.en": {"weights": weights, "beam": 2}}
     assert run.about()["x"] == "ü"
     assert run.about()["data"] == json.loads((moved / "about.json").read_text())["data"]
+
+
+def test_scores_of_other_weights_are_not_those_of_the_model(moved: Path) -> None:
+    run = RunFolder.open(moved)
+    earlier = {"beam": 4, "scores": []}
+    run.write_about({"scores": {"earlier version": earlier}})
+    run.add_scores("test.en", {"beam": 1})
+    RunAtCheckpoint(moved, 350).add_scores("test.en", {"beam": 2})
+    assert list(run.about()["scores"]) == ["earlier version", "test.en", "test.en at step 350"]  # type: ignore[call-overload]
+    assert {name: entry["beam"] for name, entry in run.scores().items()} == {"earlier version": 4, "test.en": 1}
+    assert list(RunAtCheckpoint(moved, 350).scores()) == ["earlier version", "test.en at step 350"]
+    run.write_weights(toy.weights(moved), "trained on")
+    assert run.scores() == {"earlier version": earlier}
+
+
+def test_a_validation_that_is_not_one_is_refused(moved: Path) -> None:
+    run, weights = RunFolder.open(moved), toy.weights(moved)
+    run.write_weights(weights, "", WeightsValidation(2.0, "high", "BLEU"))  # type: ignore[arg-type]
+    with pytest.raises(FolderError, match=r"model\.safetensors is damaged: its validation is '.*high.*'; restore it"):
+        run.validation()
+    assert "its validation is" in toy.run("info", moved).err
 
 
 def test_settings_of_a_resumed_run_are_stored_separately(moved: Path) -> None:

@@ -25,7 +25,8 @@ from heedful.data.pairs import Pair
 from heedful.errors import ConfigError, DataError, Diverged, FolderError
 from heedful.metrics import Score
 from heedful.progress import SilentReporter, report_progress
-from heedful.storage.run_folder import RunFolder
+from heedful.storage.model_names import ModelScore, list_models
+from heedful.storage.run_folder import RunFolder, WeightsValidation
 from heedful.tasks import make_experiment
 from heedful.text import learn_tokenizer
 from heedful.training import prepare as preparing
@@ -177,6 +178,39 @@ def test_the_best_can_be_chosen_by_bleu(pairs: Path, tmp_path: Path, monkeypatch
     validated = [event for event in events if isinstance(event, Validated)]
     assert [(event.score, event.brevity_penalty) for event in validated] == [(10.0, 0.9), (30.0, 0.9), (20.0, 0.9)]
     assert last(events).model == "best validation, step 6"
+
+
+@pytest.mark.parametrize(("average", "score"), [(1, 20.0), (2, 25.0)])
+def test_the_score_that_is_shown_is_that_of_the_weights_that_are_kept(
+    pairs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, average: int, score: float
+) -> None:
+    """By its loss the second validation is the best, or the mean of the checkpoints; by its score the third is."""
+    monkeypatch.setattr("heedful.training.model_selection.compute_validation_loss", Script(3.0, 2.0, 2.5, 1.5))
+    scores = Script(*map(bleu, (10.0, 20.0, 30.0, 25.0)))
+    monkeypatch.setattr("heedful.training.model_selection.compute_validation_score", scores)
+    run = tmp_path / "run"
+    more = ("train.best_by=loss", "train.validate_bleu=true", f"train.average_checkpoints={average}")
+    trained_in(run, wanted(pairs, *more))
+    perplexity = math.exp(2.0 if average == 1 else 1.5)
+    assert RunFolder(run).validation() == WeightsValidation(perplexity, score, "BLEU")
+    (model,) = list_models(tmp_path, tmp_path / "nowhere")
+    assert model.score == ModelScore("BLEU", score, "validation")
+    assert f"- validation BLEU of these weights (greedy): {score:.2f}\n" in (run / "README.md").read_text()
+
+
+def test_a_run_of_an_earlier_version_shows_the_validation_of_its_best_step(pairs: Path, tmp_path: Path) -> None:
+    run = RunFolder(tmp_path / "run")
+    trained_in(run.path, wanted(pairs, "train.average_checkpoints=1", "train.validate_bleu=true"))
+    validation, weights = run.validation(), toy.weights(run.path)
+    assert validation
+    run.write_weights(weights, run.note())
+    found = run.validation()
+    assert found
+    assert found.perplexity == pytest.approx(validation.perplexity)
+    assert found.score == pytest.approx(validation.score)
+    assert found.metric == "BLEU"
+    run.write_weights(weights, "mean of the checkpoints of steps 8, 9")
+    assert run.validation() is None
 
 
 def bleu(value: float) -> Score:

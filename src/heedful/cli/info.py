@@ -71,6 +71,7 @@ def _run_facts(path: Path) -> dict[str, Any]:
     return {
         "run": str(path),
         "weights": folder.note() or ("exported" if folder.ctranslate2.is_dir() else "none yet"),
+        **({"validation": asdict(validation)} if (validation := folder.validation()) else {}),
         **({"card": str(card)} if (card := folder.path / "README.md").exists() else {}),
         **_model_facts(experiment, tokenizers.vocabulary.source, tokenizers.vocabulary.target),
         "vocabulary": {

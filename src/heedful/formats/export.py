@@ -57,7 +57,7 @@ def _export_run(run: RunFolder, to: Format, out: Path | None, numbers: Numbers) 
         case "ctranslate2" if out:
             with new_folder(out) as folder:
                 proof = _to_ctranslate2(run, translator, RunFolder(folder).ctranslate2, numbers)
-                _describe(run, RunFolder(folder), out.name, numbers, proof)
+                _describe(run, RunFolder(folder), out, numbers, proof)
         case "ctranslate2":
             if isinstance(run, RunAtCheckpoint):
                 raise ConfigError("give the export of a checkpoint a folder: heedful export CHECKPOINT OUT")
@@ -97,14 +97,14 @@ def _prove(run: RunFolder, translator: Translator, theirs: ComparableModel, tole
     return prove(translator.engine, theirs, samples(run, translator), eos_id, tolerance)
 
 
-def _describe(run: RunFolder, folder: RunFolder, name: str, numbers: Numbers, proof: Proof) -> None:
+def _describe(run: RunFolder, folder: RunFolder, out: Path, numbers: Numbers, proof: Proof) -> None:
     """Write everything that translating needs besides the weights, so that the folder works like a run folder."""
     experiment = run.experiment()
     folder.begin(experiment)
     folder.describe(experiment, run.tokenizers())
     exported = {"parent": str(run.path), "parent_weights": run.note(), "numbers": numbers, **dataclasses.asdict(proof)}
     folder.write_about({"data": run.about().get("data", {}), "versions": software_versions(), "exported": exported})
-    write_atomically(folder.path / "README.md", make_model_card(folder, name))
+    write_atomically(folder.path / "README.md", make_model_card(folder, out))
 
 
 def _pieces(tokenizers: Tokenizers) -> Pieces:

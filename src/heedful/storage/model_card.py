@@ -1,11 +1,13 @@
 """The model card: a page about the model, in the form that model hubs read."""
 
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from heedful.config import Family
 from heedful.models.size import model_size
-from heedful.storage.model_names import is_built_in
+from heedful.storage.model_names import BUILT_IN
 from heedful.storage.run_folder import RunFolder
 from heedful.tasks import find_task
 
@@ -20,18 +22,18 @@ _KINDS: Mapping[Family, str] = {
 _LICENCE = "The licence of the model follows from the data it was trained on."
 
 
-def make_model_card(folder: RunFolder, name: str = "", ending: str = _LICENCE) -> str:
-    """Markdown with a YAML header; `name` defaults to the folder's."""
+def make_model_card(folder: RunFolder, place: Path | None = None, ending: str = _LICENCE) -> str:
+    """Markdown with a YAML header; `place` is where the folder will be, if it has a temporary name for now."""
     experiment, about, vocabulary = folder.experiment(), folder.about(), folder.tokenizers().vocabulary
-    name = name or folder.path.resolve().name
+    place = place or folder.path
+    name = place.resolve().name
     data = about.get("data")
     facts = data if isinstance(data, dict) else {}
     source, target = facts.get("source_language") or "source", facts.get("target_language") or "target"
     model = experiment.model
     size = model_size(model, vocabulary.source, vocabulary.target)
     languages = "".join(f"- {code}\n" for code in (source, target) if code not in ("source", "target"))
-    validations = folder.read_events("Validated")
-    best = max((v["score"] for v in validations if v["score"] is not None), default=None)
+    validation = folder.validation()
     match about.get("parent"):
         case {"model": str(parent), "weights": str(weights)}:
             origin = [f"- started from the weights of {Path(parent).name} ({weights})"]
@@ -52,14 +54,14 @@ def make_model_card(folder: RunFolder, name: str = "", ending: str = _LICENCE) -
         *origin,
         f"- weights: {_describe_weights(folder)}",
         *(
-            [f"- best validation {validations[-1]['metric']} on the way (greedy): {best:.2f}"]
-            if best is not None
+            [f"- validation {validation.metric} of these weights (greedy): {validation.score:.2f}"]
+            if validation and validation.score is not None
             else []
         ),
-        *_describe_scores(about.get("scores")),
+        *_describe_scores(folder.scores()),
         "",
         "```",
-        f'heedful translate {_model_argument(folder, name)} "..."',
+        f'heedful translate {_model_argument(place)} "..."',
         "```",
         "",
         "Every option of the training is in `experiment.toml`"
@@ -70,11 +72,11 @@ def make_model_card(folder: RunFolder, name: str = "", ending: str = _LICENCE) -
     return "\n".join(lines)
 
 
-def _model_argument(folder: RunFolder, name: str) -> str:
+def _model_argument(place: Path) -> str:
     """The name of a built-in model, or the folder; an absolute path means nothing on other machines."""
-    if is_built_in(folder.path):
-        return name
-    return f"PATH/TO/{name}" if folder.path.is_absolute() else str(folder.path)
+    if place.resolve().parent == BUILT_IN:
+        return place.name
+    return f"PATH/TO/{place.name}" if place.is_absolute() else shlex.quote(str(place))
 
 
 def _describe_weights(folder: RunFolder) -> str:
@@ -85,10 +87,10 @@ def _describe_weights(folder: RunFolder) -> str:
             return folder.note() or "none yet"
 
 
-def _describe_scores(scores: object) -> list[str]:
+def _describe_scores(scores: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """A line for each test set, named without its path."""
     found = []
-    for test_set, result in scores.items() if isinstance(scores, dict) else ():
+    for test_set, result in scores.items():
         values = ", ".join(
             f"{one['metric']} {one['value']:.2f} ({one['low']:.2f} to {one['high']:.2f})" for one in result["scores"]
         )

@@ -111,15 +111,19 @@ def _find_runs(folder: Path, deeper: int = 1) -> Iterator[Path]:
 
 
 def _summarise(name: str, kind: Literal["built-in", "local"], folder: Path) -> ModelSummary:
+    try:
+        return _summarise_intact(name, kind, folder)
+    except HeedfulError as error:  # a damaged model must not hide the others
+        return ModelSummary(name, kind, str(folder), problem=str(error))
+
+
+def _summarise_intact(name: str, kind: Literal["built-in", "local"], folder: Path) -> ModelSummary:
     from heedful.models.size import model_size
     from heedful.storage.files import read_json
     from heedful.storage.run_folder import RunFolder
 
-    try:
-        run = RunFolder.open(folder)
-        experiment, config = run.experiment(), read_json(folder / "config.json")
-    except HeedfulError as error:  # a damaged model must not hide the others
-        return ModelSummary(name, kind, str(folder), problem=str(error))
+    run = RunFolder.open(folder)
+    experiment, config = run.experiment(), read_json(folder / "config.json")
     sizes: dict[str, Any] = config if isinstance(config, dict) else {}
     vocabulary = (sizes.get("source_vocab_size", 0), sizes.get("vocab_size", 0))
     return ModelSummary(
@@ -142,13 +146,14 @@ def _size_of_weights(run: "RunFolder") -> int:
 
 
 def _find_score(run: "RunFolder") -> ModelScore | None:
-    """The score on the last test set that it was evaluated on, or else the best validation score."""
-    match list((scores if isinstance(scores := run.about().get("scores"), dict) else {}).items()):
+    """The weights' score on the last test set that they were evaluated on, or else in their own validation."""
+    match list(run.scores().items()):
         case [*_, (str(test_set), {"scores": [{"metric": str(metric), "value": float(value)}, *_]})]:
             return ModelScore(metric, value, test_set)
-    validated = [event for event in run.read_events("Validated") if event["score"] is not None]
-    best = max(validated, key=lambda event: event["score"], default=None)
-    return ModelScore(best["metric"], best["score"], "validation") if best else None
+    validation = run.validation()
+    if not validation or validation.score is None:
+        return None
+    return ModelScore(validation.metric, validation.score, "validation")
 
 
 def _describe(run: "RunFolder") -> str:

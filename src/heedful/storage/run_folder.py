@@ -46,7 +46,7 @@ from heedful.storage.files import (
     write_manifest,
 )
 from heedful.storage.lock import LOCK
-from heedful.storage.untrusted_files import check_file, read_bytes
+from heedful.storage.untrusted_files import check_file, parse_json, read_bytes
 from heedful.tasks import make_experiment
 from heedful.text import Tokenizer
 
@@ -79,6 +79,15 @@ class Tokenizers:
         """The sizes and special ids that a model is built with."""
         sizes = (self.source.vocabulary_size, self.target.vocabulary_size)
         return Vocabulary(*sizes, self.target.pad_id, self.target.eos_id)
+
+
+@dataclass(frozen=True, slots=True)
+class WeightsValidation:
+    """The validation of one set of weights."""
+
+    perplexity: float
+    score: float | None  # by `metric`; None if it was not scored
+    metric: str  # BLEU, F1, accuracy
 
 
 class RunFolder:
@@ -136,6 +145,10 @@ class RunFolder:
     def ctranslate2(self) -> Path:
         """The folder of the model in CTranslate2's format, if it was exported."""
         return self.path / "ctranslate2"
+
+    @property
+    def _has_weights(self) -> bool:
+        return self.has_model or self.ctranslate2.is_dir()
 
     @property
     def has_fresh_ctranslate2(self) -> bool:
@@ -226,9 +239,13 @@ class RunFolder:
         check_manifest(self.ctranslate2, required=("model.bin", "config.json"))
         check_ctranslate2_model(self.ctranslate2, self.experiment().model, self._vocabulary())
 
-    def write_weights(self, weights: "Mapping[str, Tensor]", note: str) -> None:
+    def write_weights(
+        self, weights: "Mapping[str, Tensor]", note: str, validation: WeightsValidation | None = None
+    ) -> None:
         """Make these the folder's model, atomically; `note` says where they come from."""
         metadata = {"format": "pt", "heedful": str(FORMAT), "note": note}
+        if validation:  # in the same file, so that no crash can give the weights another's score
+            metadata["validation"] = json.dumps(dataclasses.asdict(validation))
         path = self.path / "model.safetensors"
         save_tensors(path, weights, metadata | {"sha256": _digest(weights, metadata)})
 
@@ -281,6 +298,27 @@ class RunFolder:
         """Where the weights come from, in a few words."""
         return _metadata(self.path / "model.safetensors").get("note", "") if self.has_model else ""
 
+    def validation(self) -> WeightsValidation | None:
+        """The validation of the weights in this folder; None if they were not validated."""
+        if not self.has_model:
+            return None
+        metadata = _metadata(self.path / "model.safetensors")
+        if "validation" in metadata:
+            return _parse_validation(metadata["validation"], self.path)
+        match metadata.get("note", "").removeprefix("best validation, step ").split(",")[0]:  # of an earlier version
+            case step if step.isdecimal():
+                return self._validation_at(int(step))
+        return None
+
+    def _validation_at(self, step: int) -> WeightsValidation | None:
+        """The last logged validation after this step."""
+        for event in reversed(self.read_events("Validated")):
+            match event:
+                case {"step": int(found), "perplexity": float(perplexity), "metric": str(metric)} if found == step:
+                    score = event.get("score")
+                    return WeightsValidation(perplexity, score if isinstance(score, float) else None, metric)
+        return None
+
     def write_about(self, about: Mapping[str, object]) -> None:
         """Write these entries into about.json; the others stay."""
         write_atomically(self.path / "about.json", json.dumps(self.about() | dict(about), indent=1) + "\n")
@@ -288,7 +326,20 @@ class RunFolder:
     def add_scores(self, test_set: str, scores: Mapping[str, object]) -> None:
         """Store the scores on a test set beside those on others."""
         before = self.about().get("scores", {})
-        self.write_about({"scores": (before if isinstance(before, dict) else {}) | {test_set: dict(scores)}})
+        entry = {"weights": self.weights_id, **scores}
+        self.write_about({"scores": (before if isinstance(before, dict) else {}) | {test_set: entry}})
+
+    def scores(self) -> dict[str, dict[str, Any]]:
+        """The stored scores of the weights in this folder, by test set; not those of a checkpoint or of former weights.
+
+        Earlier versions did not store which weights they scored.
+        """
+        stored, weights = self.about().get("scores"), self.weights_id if self._has_weights else ""
+        return {
+            test_set: entry
+            for test_set, entry in (stored.items() if isinstance(stored, dict) else ())
+            if isinstance(entry, dict) and entry.get("weights", weights) == weights
+        }
 
     def about(self) -> dict[str, object]:
         """The entries of about.json: data, versions, languages, scores; empty if it is not written yet."""
@@ -360,6 +411,10 @@ class RunAtCheckpoint(RunFolder):
     def note(self) -> str:
         """See `RunFolder`."""
         return f"checkpoint of step {self.step}"
+
+    def validation(self) -> WeightsValidation | None:
+        """See `RunFolder`."""
+        return self._validation_at(self.step)
 
     def add_scores(self, test_set: str, scores: Mapping[str, object]) -> None:
         """Store them beside those of the run's own model, under a name with the step."""
@@ -500,6 +555,16 @@ def _metadata(path: Path) -> dict[str, str]:
         raise
     except Exception as error:  # as in `load_tensors`: whatever is raised, the file is not as written
         raise FolderError(f"{path} is damaged ({error}); copy it again, or train --resume to remake it") from error
+
+
+def _parse_validation(text: str, path: Path) -> WeightsValidation:
+    try:
+        match parse_json(text.encode()):
+            case {"perplexity": float(perplexity), "score": float() | None as score, "metric": str(metric)}:
+                return WeightsValidation(perplexity, score, metric)
+    except ValueError:
+        pass
+    raise FolderError(f"{path}/model.safetensors is damaged: its validation is {text[:80]!r}; restore it from a copy")
 
 
 def _digest(weights: "Mapping[str, Tensor]", metadata: Mapping[str, str]) -> str:

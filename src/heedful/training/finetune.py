@@ -113,15 +113,15 @@ def warn_about_vocabulary(run: RunFolder, data: Facts) -> str:
 
 
 def describe_gain(run: RunFolder) -> str:
-    """The first and the best validation of a fine-tuning; empty for other trainings."""
-    validations = run.read_events("Validated")
-    if not run.has_parent or not validations or validations[0]["step"]:
+    """The validation of a fine-tuning before its first step and of the weights that it keeps; empty for others."""
+    validations, kept = run.read_events("Validated"), run.validation()
+    if not run.has_parent or not kept or not validations or validations[0]["step"]:
         return ""
-    before, best = validations[0], [event for event in validations if event["best"]][-1]
-    if best is before:
+    before = validations[0]
+    if run.note().startswith("best validation, step 0,"):
         return (
             "no validation was better than before the first step, so the model is unchanged; "
             "more text may help, or a lower train.learning_rate"
         )
-    score = f", {best['metric']} {before['score']:.2f} -> {best['score']:.2f}" if best["score"] is not None else ""
-    return f"validation before and after: perplexity {before['perplexity']:.2f} -> {best['perplexity']:.2f}{score}"
+    score = f", {kept.metric} {before['score']:.2f} -> {kept.score:.2f}" if kept.score is not None else ""
+    return f"validation before and after: perplexity {before['perplexity']:.2f} -> {kept.perplexity:.2f}{score}"

@@ -27,7 +27,7 @@ from heedful.models.seq2seq import AnySeq2Seq
 from heedful.nn.loss import smoothed_loss
 from heedful.progress import Reporter
 from heedful.storage.checkpoint import Checkpoints
-from heedful.storage.run_folder import RunFolder, fill_model
+from heedful.storage.run_folder import RunFolder, WeightsValidation, fill_model
 from heedful.storage.sharded_tensors import gather_tensor, is_sharded
 from heedful.tasks import find_task
 from heedful.training.checkpointing import RunProgress
@@ -188,14 +188,13 @@ class ModelSelection:
         if best:
             progress.best, progress.best_step, progress.waited = value, step, 0
             unchanged = "" if step else f", unchanged from {Path(self._config.init).name}"
-            self._write(weights, f"best validation, step {step}{unchanged}")
+            self._write(weights, f"best validation, step {step}{unchanged}", self._validation(loss, score))
         else:
             progress.waited += 1
-        perplexity = math.exp(min(loss, 700.0))
         return Validated(
             step,
             loss,
-            perplexity,
+            _perplexity(loss),
             score,
             self._task.quick_metric,
             best,
@@ -219,9 +218,10 @@ class ModelSelection:
         note = self._run.note()
         if wanted > 1 and len(steps) > 1:
             mean, steps = self._average_checkpoints(checkpoints, steps, reporter)
-            if len(steps) > 1 and self._is_as_good(mean):
+            as_good, validation = self._is_as_good(mean) if len(steps) > 1 else (False, None)
+            if as_good:
                 note = f"mean of the checkpoints of steps {', '.join(map(str, steps))}"
-                self._run.write_weights(mean, note)
+                self._run.write_weights(mean, note, validation)
         if not self._run.has_model or (not self._validator.has_pairs and wanted <= 1):
             note = f"last, step {step}"
             self._run.write_weights(last, note)
@@ -246,11 +246,15 @@ class ModelSelection:
 
         return average_weights(load_intact()), read
 
-    def _is_as_good(self, weights: dict[str, Tensor]) -> bool:
+    def _is_as_good(self, weights: dict[str, Tensor]) -> tuple[bool, WeightsValidation | None]:
+        """Whether the weights validate at least as well as the best so far, and their validation."""
         if not self._validator.has_pairs or self._progress.best is None:
-            return True
+            return True, None
         loss, score, _ = self._validator.score(weights)
-        return self._value(loss, score) <= self._progress.best
+        return self._value(loss, score) <= self._progress.best, self._validation(loss, score)
+
+    def _validation(self, loss: float, score: float | None) -> WeightsValidation:
+        return WeightsValidation(_perplexity(loss), score, self._task.quick_metric)
 
     def _value(self, loss: float, score: float | None) -> float:
         """The number by which models are compared; lower is better."""
@@ -273,8 +277,12 @@ class ModelSelection:
     def _is_sharded(self) -> bool:
         return is_sharded(next(self._state.model.parameters()))
 
-    def _write(self, weights: Mapping[str, Tensor], note: str) -> None:
-        self._group.run_on_first(lambda: self._run.write_weights(weights, note))
+    def _write(self, weights: Mapping[str, Tensor], note: str, validation: WeightsValidation | None = None) -> None:
+        self._group.run_on_first(lambda: self._run.write_weights(weights, note, validation))
+
+
+def _perplexity(loss: float) -> float:
+    return math.exp(min(loss, 700.0))
 
 
 def average_weights(several: Iterable[Mapping[str, Tensor]]) -> dict[str, Tensor]:

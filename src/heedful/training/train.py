@@ -37,9 +37,9 @@ class TrainingResult:
     reason: str  # why training ended: a limit, no better validation, or the name of a signal
     minutes: float
     weights: str  # which weights the run folder keeps; empty if a signal ended the training early
-    perplexity: float | None  # of the best validation; None if there was none
-    score: float | None  # of the best validation, by `metric`; None if it was not scored
-    metric: str  # BLEU, F1 or accuracy; empty if there was no validation
+    perplexity: float | None  # of these weights in validation; None if they were not validated
+    score: float | None  # of these weights in validation, by `metric`; None if they were not scored
+    metric: str  # BLEU, F1 or accuracy; empty if they were not validated
     interrupted: bool  # whether a signal ended it early; `resume` continues
 
 
@@ -244,16 +244,16 @@ def _describe_validation(event: Validated) -> str:
 
 
 def _make_result(finished: Finished, folder: Path) -> TrainingResult:
-    best = next((event for event in reversed(RunFolder(folder).read_events("Validated")) if event["best"]), None)
+    kept = RunFolder(folder).validation()
     return TrainingResult(
         folder,
         finished.step,
         finished.reason,
         finished.minutes,
         finished.model,
-        best["perplexity"] if best else None,
-        best["score"] if best else None,
-        best["metric"] if best else "",
+        kept.perplexity if kept else None,
+        kept.score if kept else None,
+        kept.metric if kept else "",
         finished.interrupted,
     )
 
