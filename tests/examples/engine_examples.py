@@ -14,7 +14,7 @@ from heedful.decoding.torch_engine import TorchEngine
 from heedful.formats.ctranslate2 import Numbers, Pieces, export_ctranslate2
 from heedful.models.build import build_model
 from heedful.storage.run_folder import RunFolder, Tokenizers
-from heedful.text import learn_tokenizer
+from heedful.text.tokenizer_training import learn_tokenizer
 
 POST = ModelConfig(d_model=16, d_ff=24, num_heads=2, encoder_layers=1, decoder_layers=2, dropout=0.0)
 
@@ -36,9 +36,11 @@ def engines(
     return TorchEngine(model, EOS), CTranslate2Engine(folder, workers=1)
 
 
-def untrained_run(folder: Path, config: ModelConfig = POST, *, joint: bool = True, seed: int = 5) -> RunFolder:
+def untrained_run(
+    folder: Path, config: ModelConfig = POST, *, joint: bool = True, seed: int = 5, beam: int = 3
+) -> RunFolder:
     """A run folder with random weights, which nothing was trained for."""
-    experiment = Experiment(model=config, search=SearchConfig(beam=3, max_extra=4))
+    experiment = Experiment(model=config, search=SearchConfig(beam=beam, max_extra=4))
     experiment = replace(experiment, text=replace(experiment.text, kind="words", vocabulary_size=300))
     words = toy.dictionary()
     both = [learn_tokenizer(side, experiment.text) for side in (list(words), list(words.values()))]

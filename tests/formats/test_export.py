@@ -2,10 +2,11 @@
 
 import json
 import math
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from unittest import mock
 
@@ -16,6 +17,7 @@ from engine_examples import POST, untrained_run
 from model_examples import EOS, SMALL, SOURCE_TYPES, sentences, shaken
 
 import heedful
+from heedful.cli.export import describe_rounding
 from heedful.config import ModelConfig, Positions, SearchConfig
 from heedful.decoding.ctranslate2_engine import CTranslate2Engine
 from heedful.decoding.engine import Ids
@@ -25,9 +27,9 @@ from heedful.errors import ConfigError, FolderError, HeedfulError
 from heedful.formats.ctranslate2 import Numbers
 from heedful.formats.export import export
 from heedful.formats.huggingface import import_model
-from heedful.formats.parity import prove
+from heedful.formats.parity import RoundingLoss, measure_rounding, prove
 from heedful.storage.files import write_manifest
-from heedful.storage.run_folder import RunFolder
+from heedful.storage.run_folder import RunFolder, read_valid_pairs
 from heedful.text.constraints import Constraints
 from heedful.translation.pipeline import Pipeline
 from heedful.translation.translator import Translator
@@ -224,8 +226,13 @@ def test_a_conversion_that_fails_leaves_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "config",
-    [POST, replace(POST, sharing="target", activation="gelu"), replace(POST, sharing="none", cross_heads=(1, 2))],
-    ids=["all", "target", "none"],
+    [
+        POST,
+        replace(POST, activation="gelu-tanh"),
+        replace(POST, sharing="target", activation="gelu"),
+        replace(POST, sharing="none", cross_heads=(1, 2)),
+    ],
+    ids=["all", "all, gelu-tanh", "target", "none"],
 )
 def test_plain_transformers_gives_the_same_translations(config: ModelConfig, tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers")
@@ -253,9 +260,9 @@ def test_plain_transformers_gives_the_same_translations(config: ModelConfig, tmp
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"norm": "pre"}, "has model.norm post, but this one has pre"),
+        ({"norm": "pre"}, "has model.norm post, but this one has pre; .*=post --set model.positions=sinusoidal$"),
         ({"positions": "learned"}, "has model.positions sinusoidal, but this one has learned"),
-        ({"d_k": 3}, "has model.d_k 8, but this one has 3"),
+        ({"d_k": 3}, "has model.d_k 8, but this one has 3; .* --set model.positions=sinusoidal --set model.d_k=8$"),
     ],
 )
 def test_models_that_marian_cannot_represent_are_refused(
@@ -295,7 +302,7 @@ def test_models_that_heedful_cannot_represent_are_not_imported(tmp_path: Path) -
         assert not (tmp_path / "again").exists()
 
     refused({"model_type": "bart"}, "is a model of type bart; only marian can be imported")
-    refused({"activation_function": "tanh"}, "has activation_function tanh, but our models have relu or gelu or swish")
+    refused({"activation_function": "tanh"}, "has activation_function tanh, but our models have relu or gelu or gelu_pytorch_tanh or swish")
     refused({"scale_embedding": False}, "has scale_embedding False, but our models have True")
     refused({"eos_token_id": 3}, r"padding and end are \(0, 3\) in config.json, but \(0, 1\) in its tokenizer")
     refused({"encoder_layers": 2}, r"has no weight \S+; it belongs to a different model")
@@ -424,3 +431,102 @@ def test_the_card_of_an_export_names_its_final_folder(tmp_path: Path, monkeypatc
         card = (out / "README.md").read_text(encoding="utf-8")
         assert f'\nheedful translate {named} "..."\n' in card
         assert ".tmp-" not in card
+
+
+# What rounding costs
+
+
+def test_a_rounded_model_is_scored_on_validation_pairs(trained: Path) -> None:
+    """The toy model makes no mistakes; its copy writes everything backwards."""
+    run = RunFolder.open(trained / "run")
+    translator = Translator.on_device(run, torch.device("cpu"))
+    assert isinstance(translator.engine, TorchEngine)
+    same = measure_rounding(run, translator, Otherwise(translator.engine, 0.0))
+    original = same.original
+    assert original is not None
+    assert original > 90.0
+    assert same == RoundingLoss(60, 0, "BLEU", original, original)
+    assert not same.is_much
+    worse = measure_rounding(run, translator, Otherwise(translator.engine, 0.0, backwards=True))
+    several = sum(len(set(pair.target.split())) > 1 for pair in read_valid_pairs(run))
+    assert worse.original == original
+    assert 0 < worse.different <= several
+    assert worse.rounded < original - 1
+    assert worse.is_much
+
+
+def test_a_rounded_model_without_validation_pairs_is_compared_with_the_original(tmp_path: Path) -> None:
+    run = untrained_run(tmp_path / "run")
+    translator = Translator.on_device(run, torch.device("cpu"))
+    assert isinstance(translator.engine, TorchEngine)
+    assert measure_rounding(run, translator, Otherwise(translator.engine, 0.0)) == RoundingLoss(
+        16, 0, "chrF", None, 100.0
+    )
+    worse = measure_rounding(run, translator, Otherwise(translator.engine, 0.0, backwards=True))
+    assert (worse.original, worse.is_much) == (None, worse.rounded < 50)
+    assert worse.different
+    assert worse.rounded < 100.0
+
+
+def test_a_loss_is_much_if_it_is_over_a_point_or_most_translations_differ() -> None:
+    few = RoundingLoss(31, 15, "BLEU", 30.0, 29.0)
+    assert not few.is_much
+    assert replace(few, rounded=28.9).is_much
+    assert replace(few, different=16).is_much
+    assert replace(few, original=None).is_much
+    assert not replace(few, original=None, rounded=50.0, different=31).is_much
+    assert (
+        describe_rounding(few)
+        == "15 of 31 translations of validation sentences differ, with BLEU 29.00 instead of 30.00"
+    )
+    assert describe_rounding(replace(few, original=None)) == (
+        "15 of 31 translations of random pieces differ, with BLEU 29.0 against those of the original"
+    )
+
+
+@pytest.mark.usefixtures("fast")
+def test_the_command_says_what_rounding_costs_and_warns_if_it_is_much(tmp_path: Path) -> None:
+    run = untrained_run(tmp_path / "run")
+
+    def export_with(loss: RoundingLoss, numbers: str, *more: str) -> toy.Ran:
+        with mock.patch("heedful.formats.export.measure_rounding", return_value=loss):
+            return toy.run("export", run.path, "--to", "ctranslate2", "--numbers", numbers, *more)
+
+    little, much = RoundingLoss(31, 15, "BLEU", 30.0, 29.5), RoundingLoss(31, 19, "BLEU", 30.0, 21.25)
+    said = "19 of 31 translations of validation sentences differ, with BLEU 21.25 instead of 30.00"
+    quiet, warned = export_with(little, "int8"), export_with(much, "int8")
+    assert (quiet.code, quiet.err, warned.code) == (0, "", 0)
+    assert "; 15 of 31 translations of validation sentences differ, with BLEU 29.50 instead of 30.00\n" in quiet.out
+    assert f"; {said}\n" in warned.out
+    assert warned.err == (
+        f"warning: with weights as int8, {said}; --numbers float16 is more exact, or train the model longer\n"
+    )
+    assert "; --numbers float32 is more exact, " in export_with(much, "float16").err
+    assert json.loads(export_with(much, "int8", "--json").out)["rounding"] == asdict(much)
+    exact = toy.run("export", run.path, "--to", "ctranslate2", "--json")
+    assert (json.loads(exact.out)["rounding"], exact.err) == (None, "")
+
+
+# Without heedful
+
+
+@pytest.mark.usefixtures("fast")
+@pytest.mark.parametrize("joint", [True, False])
+def test_the_snippet_of_the_card_translates_without_heedful(
+    joint: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It runs as it is written. The search is greedy, which is the same in all programs."""
+    monkeypatch.chdir(tmp_path)
+    run = untrained_run(tmp_path / "run", replace(POST, sharing="all" if joint else "none"), joint=joint, beam=1)
+    translator, text = Translator.load(run.path), "A man rides a horse."
+    length = len(translator.encode([text])[0])
+    search = SearchConfig(beam=1, max_extra=256 - length, guard=False)  # CTranslate2 writes at most 256 pieces
+    (expected,) = translator.translate([text], search=search)
+    assert expected.text
+    for out in (Path("made/it's ours"), tmp_path / "away"):
+        export(run, "ctranslate2", out)
+        card = (out / "README.md").read_text(encoding="utf-8")
+        (code,) = re.findall(r"^```python\n(.*?)^```", card, re.MULTILINE | re.DOTALL)
+        alone = "import sys\nsys.modules['heedful'] = None\n"
+        ran = subprocess.run([sys.executable, "-c", alone + code], capture_output=True, text=True, check=True)
+        assert ran.stdout == expected.text + "\n"

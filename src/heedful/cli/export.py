@@ -14,7 +14,7 @@ from heedful.errors import ConfigError, did_you_mean
 if TYPE_CHECKING:
     from heedful.formats.ctranslate2 import Numbers
     from heedful.formats.export import Format
-    from heedful.formats.parity import Proof
+    from heedful.formats.parity import Proof, RoundingLoss
 
 _FORMATS = ("ctranslate2", "huggingface", "onnx")
 _NUMBERS = ("float32", "float16", "int8")
@@ -40,15 +40,34 @@ def export(
     use_threads(0)
     proof = write(run, cast("Format", to), out, cast("Numbers", numbers))
     console.out(describe_proof(proof, out or run, as_json))
+    if proof.rounding and proof.rounding.is_much:
+        console.say(
+            f"warning: with weights as {numbers}, {describe_rounding(proof.rounding)}; "
+            f"--numbers {'float16' if numbers == 'int8' else 'float32'} is more exact, or train the model longer"
+        )
 
 
 def describe_proof(proof: "Proof", out: Path, as_json: bool) -> str:
     """Describe the proof of a conversion."""
     if as_json:
         return json.dumps(dataclasses.asdict(proof))
+    rounding = f"; {describe_rounding(proof.rounding)}" if proof.rounding else ""
     return (
         f"{out}: {proof.same} of {proof.sentences} sample sentences have the same greedy translation; "
-        f"the log-probabilities of {proof.tokens} tokens differ by at most {proof.largest:.2g}"
+        f"the log-probabilities of {proof.tokens} tokens differ by at most {proof.largest:.2g}{rounding}"
+    )
+
+
+def describe_rounding(loss: "RoundingLoss") -> str:
+    """Say how many translations differ and what they score."""
+    if loss.original is None:
+        return (
+            f"{loss.different} of {loss.sentences} translations of random pieces differ, "
+            f"with {loss.metric} {loss.rounded:.1f} against those of the original"
+        )
+    return (
+        f"{loss.different} of {loss.sentences} translations of validation sentences differ, "
+        f"with {loss.metric} {loss.rounded:.2f} instead of {loss.original:.2f}"
     )
 
 

@@ -12,7 +12,7 @@ from heedful.errors import ConfigError, DataError, FolderError
 from heedful.formats.ctranslate2 import Numbers, Pieces, export_ctranslate2
 from heedful.formats.huggingface import MarianCopy, export_huggingface
 from heedful.formats.onnx import OnnxCopy, export_onnx
-from heedful.formats.parity import ComparableModel, Proof, prove, samples
+from heedful.formats.parity import ComparableModel, Proof, measure_rounding, prove, samples
 from heedful.storage.ctranslate2_file import check_ctranslate2_model
 from heedful.storage.files import disk_errors, new_folder, write_atomically, write_manifest
 from heedful.storage.model_card import make_model_card
@@ -78,7 +78,11 @@ def _to_ctranslate2(run: RunFolder, translator: Translator, out: Path, numbers: 
             export_ctranslate2(translator.model, _pieces(translator.tokenizers), folder, numbers, run.weights_id)
         write_manifest(folder, sorted(path.name for path in folder.iterdir()))
         check_ctranslate2_model(folder, run.experiment().model, translator.tokenizers.vocabulary)
-        return _prove(run, translator, CTranslate2Engine(folder, workers=1), _TOLERANCE[numbers])
+        engine = CTranslate2Engine(folder, workers=1)
+        proof = _prove(run, translator, engine, _TOLERANCE[numbers])
+        if numbers == "float32":
+            return proof
+        return dataclasses.replace(proof, rounding=measure_rounding(run, translator, engine))
 
 
 def _to_huggingface(run: RunFolder, translator: Translator, folder: Path) -> Proof:

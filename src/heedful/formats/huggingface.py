@@ -37,7 +37,9 @@ from heedful.translation.translator import Translator
 
 POSITIONS = 1024  # size of the table of positions, which Marian computes when it loads a model
 _TOLERANCE = 1e-3  # largest difference between log-probabilities of a token
-_ACTIVATIONS: dict[str, Activation] = {"relu": "relu", "gelu": "gelu", "swish": "swish", "silu": "swish"}
+_ACTIVATIONS: dict[str, Activation] = {
+    **{"relu": "relu", "gelu": "gelu", "gelu_pytorch_tanh": "gelu-tanh", "swish": "swish", "silu": "swish"},
+}
 _MOST_PIECE_BYTES = 64 << 20
 _LAYER = re.compile(r"model\.(?P<side>encoder|decoder)\.layers\.(?P<number>[0-9]{1,9})\.")
 _TABLE = "embed_tokens.weight"
@@ -78,8 +80,9 @@ def _require_marian(model: AnySeq2Seq) -> Transformer:
     for key, value, theirs in wanted:
         if value != theirs:
             raise ConfigError(
-                f"a Hugging Face Marian model has model.{key} {theirs}, but this one has {value}; "
-                "export it --to ctranslate2, or train one with what Marian has"
+                f"a Hugging Face Marian model has model.{key} {theirs}, but this one has {value}; export it "
+                "--to ctranslate2, or train one with: --set model.norm=post --set model.positions=sinusoidal"
+                + (f" --set model.{key}={theirs}" if key not in ("norm", "positions") else "")
             )
     return model
 
@@ -97,7 +100,7 @@ def _marian_config(model: Transformer, tokenizers: Tokenizers) -> dict[str, obje
         "tie_word_embeddings": ours.sharing != "none",
         "d_model": ours.d_model,
         "max_position_embeddings": POSITIONS,
-        "activation_function": ours.activation,
+        "activation_function": next(theirs for theirs, same in _ACTIVATIONS.items() if same == ours.activation),
         "scale_embedding": True,
         "dropout": ours.dropout,
         "attention_dropout": ours.attention_dropout,

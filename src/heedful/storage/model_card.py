@@ -64,6 +64,7 @@ def make_model_card(folder: RunFolder, place: Path | None = None, ending: str = 
         f'heedful translate {_model_argument(place)} "..."',
         "```",
         "",
+        *_ctranslate2_snippet(folder, place),
         "Every option of the training is in `experiment.toml`"
         + (", its log in `events.jsonl`." if folder.events.exists() else "."),
         ending,
@@ -77,6 +78,32 @@ def _model_argument(place: Path) -> str:
     if place.resolve().parent == BUILT_IN:
         return place.name
     return f"PATH/TO/{place.name}" if place.is_absolute() else shlex.quote(str(place))
+
+
+def _ctranslate2_snippet(folder: RunFolder, place: Path) -> list[str]:
+    """How to use an export without heedful; nothing for other models."""
+    if folder.has_model or not folder.ctranslate2.is_dir():
+        return []
+    path = place.name if place.is_absolute() else place.as_posix()
+    beam, joint = folder.experiment().search.beam, (folder.path / "tokenizer.json").exists()
+    names = ("tokenizer.json",) if joint else ("tokenizer.source.json", "tokenizer.target.json")
+    files = ", ".join(f"Tokenizer.from_file({f'{path}/{name}'!r})" for name in names)
+    return [
+        "Without heedful, with the packages `ctranslate2` and `tokenizers` alone:",
+        "",
+        "```python",
+        "from ctranslate2 import Translator",
+        "from tokenizers import Tokenizer",
+        "",
+        f"source {'=' if joint else ','} target = {files}",
+        "source.encode_special_tokens = True  # a literal </s> in a text does not end it",
+        f"translator = Translator({f'{path}/ctranslate2'!r})",
+        'pieces = source.encode("A man rides a horse.").tokens  # with the end-of-sentence piece that the model needs',
+        f"(result,) = translator.translate_batch([pieces], beam_size={beam}, max_input_length=0)",
+        "print(target.decode([target.token_to_id(piece) for piece in result.hypotheses[0]]))",
+        "```",
+        "",
+    ]
 
 
 def _describe_weights(folder: RunFolder) -> str:
