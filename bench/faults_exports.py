@@ -24,7 +24,7 @@ from heedful.config import Experiment, ModelConfig, SearchConfig, Vocabularies
 from heedful.errors import HeedfulError
 from heedful.storage.files import MANIFEST, write_manifest
 from heedful.storage.run_folder import RunFolder, Tokenizers
-from heedful.text import learn_tokenizer
+from heedful.text.tokenizer_training import learn_tokenizer
 from heedful.translation.translator import Translator
 
 _TEXTS = ("one two", "seven three five two four")

@@ -136,7 +136,7 @@ def make_marian(place: Path, change: dict[str, object]) -> None:
     from heedful.formats.export import export
     from heedful.models.build import build_model
     from heedful.storage.run_folder import RunFolder, Tokenizers
-    from heedful.text import learn_tokenizer
+    from heedful.text.tokenizer_training import learn_tokenizer
 
     config = ModelConfig(d_model=16, d_ff=24, num_heads=2, encoder_layers=1, decoder_layers=1)
     text = TextConfig(kind="words", vocabulary_size=300)

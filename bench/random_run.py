@@ -37,7 +37,7 @@ def random_run(folder: Path, config: "ModelConfig", vocabulary: int) -> None:
     from heedful.config import Experiment, SearchConfig
     from heedful.models.build import build_model
     from heedful.storage.run_folder import RunFolder, Tokenizers
-    from heedful.text import learn_tokenizer
+    from heedful.text.tokenizer_training import learn_tokenizer
 
     # Outputs are no longer than the source, and none is decoded again because it has no end.
     experiment = Experiment(model=config, search=SearchConfig(max_extra=0, guard=False))

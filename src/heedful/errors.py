@@ -88,7 +88,8 @@ _TRAINING = ("torch", "numba", "llvmlite", "threadpoolctl", "sacrebleu", "sacrem
 def missing_library(purpose: str, module: str | None) -> ConfigError:
     """The error for work that imports a module which is not installed: how to install it."""
     package = (module or "a library").partition(".")[0]
-    remedy = extra("train") if package in _TRAINING else "run: pip install heedful"
+    known = "tokenizers" if package == "tokenizers" else "heedful"  # a model may need it where nothing is trained
+    remedy = extra("train") if package in _TRAINING else f"run: pip install {known}"
     return ConfigError(f"{purpose} needs {package}, which is not installed; {remedy}")
 
 

@@ -34,7 +34,7 @@ from heedful.errors import ConfigError, FolderError
 from heedful.metrics.alignment import Link, alignment_score, format_pharaoh
 from heedful.progress import SilentReporter
 from heedful.storage.run_folder import RunFolder
-from heedful.text import learn_tokenizer, reuse_tokenizer
+from heedful.text.tokenizer_training import learn_tokenizer, reuse_tokenizer
 from heedful.text.words import Words, words_of_ids, words_of_text
 from heedful.translation.translator import Translator
 from heedful.translation.word_alignment import find_aligner

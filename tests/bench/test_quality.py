@@ -10,7 +10,7 @@ from torch import Tensor
 
 from heedful.config import TextConfig
 from heedful.storage.run_folder import Tokenizers
-from heedful.text import learn_tokenizer
+from heedful.text.tokenizer_training import learn_tokenizer
 
 
 def test_a_curve_ends_when_the_score_is_reached(tmp_path: Path) -> None:

@@ -8,8 +8,11 @@ from tokenizers import Tokenizer as RustTokenizer
 
 from heedful.config.experiment import TextConfig
 from heedful.errors import ConfigError, DataError
-from heedful.text import BpeDropout, Tokenizer, learn_tokenizer
+from heedful.text import Tokenizer
 from heedful.text import bpe_dropout as module
+from heedful.text.bpe_dropout import BpeDropout
+from heedful.text.byte_level_bpe import merge
+from heedful.text.tokenizer_training import learn_tokenizer
 
 WORDS = [a + b for a in ("wasser", "strassen", "haupt", "bahn", "fuß", "volks") for b in ("fall", "hof", "ball", "s")]
 SPACES = ["  ", "\n", " \n ", "\t", "\x1c", "\x85", "\u3000", "\u200b", "'s", "!\x1f", " 's"]
@@ -90,7 +93,7 @@ def test_a_skipped_merge_is_possible_again_after_another_merge() -> None:
     # Ranks: ab, then cd. The first look at ab drops it; cd is made; ab is looked at again and made.
     answers = iter([True, False, False])
     merges = {(1, 2): (0, 9), (3, 4): (1, 8)}
-    assert module.merge([1, 2, 3, 4], merges, lambda: next(answers)) == [9, 8]
+    assert merge([1, 2, 3, 4], merges, lambda: next(answers)) == [9, 8]
 
 
 def test_a_cached_word_is_not_split_again(monkeypatch: pytest.MonkeyPatch) -> None:

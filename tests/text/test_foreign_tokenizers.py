@@ -13,7 +13,7 @@ from tokenizers import Tokenizer
 
 from heedful.errors import DataError
 from heedful.text import Tokenizer as Ours
-from heedful.text import reuse_tokenizer
+from heedful.text.tokenizer_training import reuse_tokenizer
 
 
 def saved(made: Tokenizer, folder: Path) -> Path:

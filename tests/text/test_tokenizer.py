@@ -11,8 +11,9 @@ from tokenizers import Tokenizer as RustTokenizer
 
 from heedful.config.experiment import TextConfig, TokenizerKind
 from heedful.errors import DataError
-from heedful.text import Tokenizer, learn_tokenizer
-from heedful.text.tokenizer_kinds import byte_characters
+from heedful.text import Tokenizer
+from heedful.text.byte_level_bpe import byte_characters
+from heedful.text.tokenizer_training import learn_tokenizer
 
 KINDS: tuple[TokenizerKind, ...] = get_args(TokenizerKind)
 STEMS = ("über", "gross", "hund", "läuf", "spiel", "wasser", "straße", "kind", "blau", "schnell", "berg", "stadt")

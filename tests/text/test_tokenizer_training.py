@@ -8,7 +8,8 @@ import pytest
 
 from heedful.config.experiment import TextConfig, TokenizerKind
 from heedful.errors import ConfigError, DataError
-from heedful.text import learn_tokenizer, tokenizer_training
+from heedful.text import tokenizer_training
+from heedful.text.tokenizer_training import learn_tokenizer
 
 KINDS: tuple[TokenizerKind, ...] = get_args(TokenizerKind)
 
@@ -24,7 +25,8 @@ def test_the_same_lines_give_the_same_file_in_another_process(kind: TokenizerKin
     size = {"wordpiece": 540, "unigram": 267}.get(kind, 300)
     here = learn_tokenizer(corpus(), TextConfig(kind=kind, vocabulary_size=size)).to_json()
     program = (
-        "import sys; from heedful.config.experiment import TextConfig; from heedful.text import learn_tokenizer;"
+        "import sys; from heedful.config.experiment import TextConfig;"
+        "from heedful.text.tokenizer_training import learn_tokenizer;"
         f"config = TextConfig(kind={kind!r}, vocabulary_size={size});"
         "lines = sys.stdin.buffer.read().decode().split('\\n');"
         "sys.stdout.buffer.write(learn_tokenizer(lines, config).to_json().encode())"

@@ -28,7 +28,7 @@ from heedful.progress import SilentReporter, report_progress
 from heedful.storage.model_names import ModelScore, list_models
 from heedful.storage.run_folder import RunFolder, WeightsValidation
 from heedful.tasks import make_experiment
-from heedful.text import learn_tokenizer
+from heedful.text.tokenizer_training import learn_tokenizer
 from heedful.training import prepare as preparing
 from heedful.training.autoconfig import CorpusStatistics, choose_finetuning_settings, choose_settings, measure_corpus
 from heedful.training.events import Event, Finished, StepDone, Validated

@@ -24,8 +24,8 @@ from heedful.metrics.chrf import score_agreement
 from heedful.models.seq2seq import Seq2Seq
 from heedful.storage.run_folder import RunFolder, Tokenizers
 from heedful.tasks.copying import COPY
-from heedful.text import learn_tokenizer
 from heedful.text.constraints import Constraints
+from heedful.text.tokenizer_training import learn_tokenizer
 from heedful.translation.pipeline import has_loop
 from heedful.translation.translator import Translator
 

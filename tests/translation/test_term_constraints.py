@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from heedful.config.experiment import TextConfig, TokenizerKind
 from heedful.decoding.constrained import START, PhraseAutomaton
 from heedful.errors import DataError
-from heedful.text import Tokenizer, learn_tokenizer
+from heedful.text import Tokenizer
 from heedful.text.constraints import Constraints, encode_term, find_word_boundaries, read_glossary
+from heedful.text.tokenizer_training import learn_tokenizer
 from heedful.translation.pipeline import ConstraintEncoder
 
 KINDS: tuple[TokenizerKind, ...] = get_args(TokenizerKind)

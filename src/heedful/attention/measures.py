@@ -26,7 +26,7 @@ from jaxtyping import Bool, Float
 from heedful.attention.head_names import KINDS, Head
 from heedful.attention.record import Attention, HeadWeights
 from heedful.nn.multi_head import Kind
-from heedful.text.tokenizer_kinds import EOS
+from heedful.text.byte_level_bpe import EOS
 
 RARE_SHARE = 0.1  # the share of the running pieces that count as rare
 REACH = 8  # larger offsets are counted together

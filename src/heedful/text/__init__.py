@@ -1,7 +1,8 @@
-"""Text to ids and back: the one place where they meet."""
+"""Text to ids and back: the one place where they meet.
 
-from heedful.text.bpe_dropout import BpeDropout
+`learn_tokenizer` and BPE dropout are in modules of their own, because they need the `tokenizers` library.
+"""
+
 from heedful.text.tokenizer import Tokenizer
-from heedful.text.tokenizer_training import SAMPLE_LINES, learn_tokenizer, reuse_tokenizer
 
-__all__ = ["SAMPLE_LINES", "BpeDropout", "Tokenizer", "learn_tokenizer", "reuse_tokenizer"]
+__all__ = ["Tokenizer"]

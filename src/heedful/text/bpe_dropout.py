@@ -3,15 +3,15 @@
 The dropout of the `tokenizers` library cannot be seeded, so this module applies the merges itself.
 """
 
-import heapq
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from random import Random
 
 from tokenizers import Tokenizer as RustTokenizer
 
 from heedful.errors import ConfigError
+from heedful.text.byte_level_bpe import WHITE_SPACE, merge, read_merges
 from heedful.text.tokenizer import Tokenizer, require_unicode, rust_errors
 
 # Segmentations of a word that are kept for one seed. At the paper's p = 0.1 a word has few likely ones, and a seed is
@@ -23,12 +23,8 @@ VARIANTS = 8
 MAX_WORDS = 1_000_000
 MAX_WORD_LENGTH = 64
 
-# White space as the library's regular expressions define it; Python's `\s` has four characters more. GPT-2's
-# pre-tokenizer never joins a character and the space after it, so the text can be split there.
-_SPACES = "\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
-_WORD = re.compile(f"[{_SPACES}]*[^{_SPACES}]+|[{_SPACES}]+")
-
-Merges = Mapping[tuple[int, int], tuple[int, int]]  # from two neighbouring ids to the rank and the result of the merge
+# GPT-2's pre-tokenizer never joins a character and the space after it, so the text can be split there.
+_WORD = re.compile(f"[{WHITE_SPACE}]*[^{WHITE_SPACE}]+|[{WHITE_SPACE}]+")
 
 
 class BpeDropout:
@@ -47,7 +43,7 @@ class BpeDropout:
         self._eos_id = tokenizer.eos_id
         serialised = tokenizer.to_json()
         self._pre_tokenizer = RustTokenizer.from_str(serialised).pre_tokenizer
-        self._ids, self._merges = _read_merges(serialised)
+        self._ids, self._merges = read_merges(json.loads(serialised)["model"])
         self._seed: int | None = None
         self._known: dict[str, list[list[int] | None]] = {}
 
@@ -89,50 +85,3 @@ class BpeDropout:
             for stretch, _ in stretches
             for number in merge([self._ids[character] for character in stretch], self._merges, drops)
         ]
-
-
-def merge(ids: Sequence[int], merges: Merges, drops: Callable[[], bool]) -> list[int]:
-    """Apply merges, lowest rank first and leftmost first, until none is possible or `drops()` has skipped all of them.
-
-    After each merge, all skipped merges are candidates again, as in the paper's algorithm 1.
-    """
-    pieces: list[int | None] = list(ids)
-    after = list(range(1, len(pieces) + 1))
-    before = list(range(-1, len(pieces) - 1))
-    queue: list[tuple[int, int, int, int, int]] = []
-    skipped: list[tuple[int, int, int, int, int]] = []
-
-    def offer(left: int, right: int) -> None:
-        if left >= 0 and right < len(pieces):
-            first, second = pieces[left], pieces[right]
-            if first is not None and second is not None and (found := merges.get((first, second))) is not None:
-                heapq.heappush(queue, (found[0], left, found[1], first, second))
-
-    for place in range(len(pieces) - 1):
-        offer(place, place + 1)
-    while queue:
-        candidate = heapq.heappop(queue)
-        _, left, made, first, second = candidate
-        right = after[left]
-        if pieces[left] != first or right >= len(pieces) or pieces[right] != second:
-            continue  # one of the two has been merged with another piece since
-        if drops():
-            skipped.append(candidate)
-            continue
-        pieces[left], pieces[right], after[left] = made, None, after[right]
-        if after[left] < len(pieces):
-            before[after[left]] = left
-        for dropped in skipped:
-            heapq.heappush(queue, dropped)
-        skipped.clear()
-        offer(before[left], left)
-        offer(left, after[left])
-    return [piece for piece in pieces if piece is not None]
-
-
-def _read_merges(serialised: str) -> tuple[dict[str, int], dict[tuple[int, int], tuple[int, int]]]:
-    model = json.loads(serialised)["model"]
-    ids: dict[str, int] = model["vocab"]
-    return ids, {
-        (ids[left], ids[right]): (rank, ids[left + right]) for rank, (left, right) in enumerate(model["merges"])
-    }

@@ -3,14 +3,17 @@
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tokenizers import Encoding, processors
-from tokenizers import Tokenizer as RustTokenizer
-
-from heedful.errors import DataError
+from heedful.errors import DataError, is_installed, missing_library
+from heedful.text.byte_level_bpe import EOS, PAD, BpeEncoding, ByteLevelBpe, byte_characters, find_bpe_kind
 from heedful.text.tokenizer_allowlist import check_tokenizer_json
-from heedful.text.tokenizer_kinds import CONTINUATION, EOS, PAD, byte_characters, find_kind
+
+if TYPE_CHECKING:
+    from tokenizers import Encoding
+    from tokenizers import Tokenizer as RustTokenizer
+
+CONTINUATION = "##"  # before a piece of a "wordpiece" tokenizer that does not begin a word
 
 PAD_NAMES = (PAD, "[PAD]", "<PAD>", "<|pad|>", "<|finetune_right_pad_id|>")
 EOS_NAMES = (EOS, "<eos>", "[EOS]", "<EOS>", "[SEP]", "<|endoftext|>", "<|end_of_text|>", "<|eos|>", "<|im_end|>")
@@ -30,14 +33,14 @@ class Tokenizer:
     A tokenizer from another program (`kind` "foreign") is only as exact as its normalizer.
     """
 
-    def __init__(self, rust: RustTokenizer, origin: str) -> None:
+    def __init__(self, rust: "RustTokenizer | ByteLevelBpe", origin: str) -> None:
         """Wrap a tokenizer that has a padding and an end-of-sentence piece; `origin` names it in errors."""
         self._rust = rust
         # Otherwise a literal "</s>" in a text would end the sentence. tokenizer.json does not store this setting.
         rust.encode_special_tokens = True
         self._pad_id = _id_of_one(rust, PAD_NAMES, "padding", origin)
         self._eos_id = _id_of_one(rust, EOS_NAMES, "end-of-sentence", origin)
-        self._kind = find_kind(rust)
+        self._kind = _find_kind(rust)
         pieces = rust.get_vocab(with_added_tokens=True)
         self._size = pieces.get(ELSEWHERE, 1 + max(pieces.values()))
         self._elsewhere = {name[:-1]: number for name, number in pieces.items() if name.endswith(ELSEWHERE)}
@@ -50,8 +53,8 @@ class Tokenizer:
         self._shown: dict[int, str] = {}
         self._byte_of = {character: byte for byte, character in enumerate(byte_characters())}
         self._is_byte_level = '"ByteLevel"' in json.dumps(data["decoder"])
-        eos = rust.id_to_token(self._eos_id)
-        rust.post_processor = processors.TemplateProcessing(f"$A {eos}", special_tokens=[(eos, self._eos_id)])
+        if not isinstance(rust, ByteLevelBpe):
+            _append_eos(rust, self._eos_id)
 
     def __reduce__(self) -> tuple[object, tuple[str, str]]:
         """Pickle and copy through JSON, because the Rust object loses settings that are not in its file."""
@@ -136,6 +139,12 @@ class Tokenizer:
     def from_json(cls, text: str, origin: str) -> "Tokenizer":
         """Read a tokenizer.json if all of it is on the allow-list; `origin` names it in errors."""
         data = check_tokenizer_json(text, origin)
+        if not is_installed("tokenizers"):
+            if kind := find_bpe_kind(data):
+                return cls(ByteLevelBpe(data, kind), origin)
+            raise missing_library(f"{origin}, which is not byte-level BPE,", "tokenizers")
+        from tokenizers import Tokenizer as RustTokenizer
+
         with rust_errors(f"{origin} is not a tokenizer that heedful can use"):
             rust = RustTokenizer.from_str(json.dumps(data))
         return cls(rust, origin)
@@ -152,7 +161,7 @@ class Tokenizer:
             found = [[number for number in ids if number not in self._never] for ids in found]
         return [[*ids, self._eos_id] for ids in found]
 
-    def _known(self, encoding: Encoding) -> list[int]:
+    def _known(self, encoding: "Encoding | BpeEncoding") -> list[int]:
         """The ids that the model has: an unknown piece may be one of another language, taken whole."""
         found = zip(encoding.ids, encoding.tokens, strict=True)
         return [
@@ -205,7 +214,23 @@ def first_of(names: Iterable[str], known: Iterable[str]) -> str | None:
     return next((name for name in names if name in known), None)
 
 
-def _id_of_one(rust: RustTokenizer, names: Sequence[str], role: str, origin: str) -> int:
+def _find_kind(rust: "RustTokenizer | ByteLevelBpe") -> str:
+    if isinstance(rust, ByteLevelBpe):
+        return rust.kind
+    from heedful.text.tokenizer_kinds import find_kind
+
+    return find_kind(rust)
+
+
+def _append_eos(rust: "RustTokenizer", eos_id: int) -> None:
+    """Let other programs that read the file end every sentence as the model expects it."""
+    from tokenizers import processors
+
+    eos = rust.id_to_token(eos_id)
+    rust.post_processor = processors.TemplateProcessing(f"$A {eos}", special_tokens=[(eos, eos_id)])
+
+
+def _id_of_one(rust: "RustTokenizer | ByteLevelBpe", names: Sequence[str], role: str, origin: str) -> int:
     specials = [token.content for token in rust.get_added_tokens_decoder().values() if token.special]
     number = rust.token_to_id(first_of(names, specials) or "")
     if number is None:
@@ -221,7 +246,7 @@ def _unknown(model: Mapping[str, Any]) -> str | None:
     return name if isinstance(name, str) else None
 
 
-def _special_ids(rust: RustTokenizer, unknown: str | None) -> frozenset[int]:
+def _special_ids(rust: "RustTokenizer | ByteLevelBpe", unknown: str | None) -> frozenset[int]:
     """The ids that no text may become: all special ones except the unknown id."""
     return frozenset(
         number

@@ -11,19 +11,9 @@ from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as RustTokenizer
 
 from heedful.config.experiment import TokenizerKind
+from heedful.text.byte_level_bpe import EOS, PAD
+from heedful.text.tokenizer import CONTINUATION
 from heedful.text.tokenizer_allowlist import ANY_CHARACTER, STRETCH, SYMBOL
-
-PAD = "<pad>"
-EOS = "</s>"
-CONTINUATION = "##"
-
-
-def byte_characters() -> tuple[str, ...]:
-    """The printable character that stands for each byte, as in GPT-2, in the order of the bytes."""
-    printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
-    hidden = [byte for byte in range(256) if byte not in printable]
-    shifted = {byte: 256 + place for place, byte in enumerate(hidden)}
-    return tuple(chr(shifted.get(byte, byte)) for byte in range(256))
 
 
 def make_pipeline(kind: TokenizerKind, model: Any) -> RustTokenizer:

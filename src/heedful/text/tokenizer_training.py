@@ -11,9 +11,10 @@ from tokenizers import Tokenizer as RustTokenizer
 
 from heedful.config.experiment import TextConfig, TokenizerKind
 from heedful.errors import ConfigError, DataError
-from heedful.text.tokenizer import EOS_NAMES, PAD_NAMES, Tokenizer, first_of, rust_errors
+from heedful.text.byte_level_bpe import EOS, PAD, byte_characters
+from heedful.text.tokenizer import CONTINUATION, EOS_NAMES, PAD_NAMES, Tokenizer, first_of, rust_errors
 from heedful.text.tokenizer_allowlist import STRETCH_LENGTH, check_tokenizer_json
-from heedful.text.tokenizer_kinds import CONTINUATION, EOS, PAD, byte_characters, empty_model, make_pipeline
+from heedful.text.tokenizer_kinds import empty_model, make_pipeline
 
 SAMPLE_LINES = 2_000_000  # more lines would hardly change a vocabulary
 

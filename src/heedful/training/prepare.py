@@ -23,7 +23,9 @@ from heedful.storage.files import (
 )
 from heedful.storage.run_folder import RunFolder, Tokenizers, read_valid_pairs
 from heedful.tasks import Task, find_task
-from heedful.text import SAMPLE_LINES, BpeDropout, Tokenizer, learn_tokenizer, reuse_tokenizer
+from heedful.text import Tokenizer
+from heedful.text.bpe_dropout import BpeDropout
+from heedful.text.tokenizer_training import SAMPLE_LINES, learn_tokenizer, reuse_tokenizer
 from heedful.training.autoconfig import default_hold_out
 
 _SAMPLED_PAIRS = 1000  # to see how well a vocabulary fits
