@@ -742,10 +742,8 @@ def texts_of(page: "Page", selector: str) -> list[str]:
     ("detected", "note"),
     [
         ([("en", 97.2), ("de", 2.8)], "Detected: English"),
-        ([("en", 48.0), ("de", 0.0)], "Perhaps English: a guess"),
-        ([("en", 0.0), ("de", 0.0)], "Unknown language; translated as English"),
-        ([("de", 99.0), ("en", 0.0)], "Detected: German; translated as English"),
-        ([("de", 40.0), ("en", 0.0)], "Perhaps German; translated as English"),
+        ([("en", 58.0), ("de", 0.0)], "Perhaps English: a guess"),
+        ([("de", 50.0), ("en", 20.0)], "Perhaps English: a guess"),
     ],
 )
 def test_a_language_is_called_detected_only_with_confidence(
@@ -757,6 +755,29 @@ def test_a_language_is_called_detected_only_with_confidence(
     opened.select_option("#into", "de")
     opened.fill("#source", some[0])
     expect_text(opened, "#detected", note)
+
+
+@pytest.mark.parametrize(
+    ("detected", "note"),
+    [
+        ([("en", 20.0), ("de", 10.0)], "Not a language that is known here. Choose it to translate."),
+        ([("de", 99.0), ("en", 0.0)], "Already German"),
+        ([("de", 60.0), ("en", 5.0)], "Already German"),
+    ],
+)
+def test_a_text_that_is_not_translated_is_shown_as_it_is(
+    opened: "Page", detected: list[tuple[str, float]], note: str
+) -> None:
+    answer = [{"language": code, "confidence": confidence} for code, confidence in detected]
+    opened.route("**/detect", lambda route: route.fulfill(json=answer))
+    opened.route("**/v1/translate", lambda route: route.abort())
+    opened.select_option("#from", "auto")
+    opened.select_option("#into", "de")
+    opened.fill("#source", "One two.\n  Three.")
+    expect_text(opened, "#detected", note)
+    assert opened.locator("#target").text_content() == "One two.\n  Three."
+    assert opened.locator("#look").is_disabled()
+    assert opened.locator("#problem").text_content() == ""
 
 
 # The address

@@ -17,7 +17,6 @@ from heedful.errors import ConfigError, DataError, FolderError
 from heedful.storage import model_names as names
 from heedful.storage.model_names import built_in_models, find_model, is_built_in, is_model, looks_like_model
 from heedful.storage.run_folder import RunFolder
-from heedful.text.languages import Detector, known_languages
 from heedful.translation.direction import choose_direction
 from heedful.translation.result import LOW_CONFIDENCE, is_low_confidence
 from heedful.translation.translator import Translator
@@ -131,7 +130,6 @@ def test_the_direction_follows_the_text_and_the_locale(
 @pytest.mark.parametrize(
     ("text", "given", "sentence"),
     [
-        ("Where is the station?", ("", "en"), "the text seems to be English already; name its language with --from"),
         ("x", ("en", "en"), "the text is English already"),
         ("x", ("", "es"), "--to es: no built-in model has this language; available: de (German), en (English), fr"),
         ("x", ("es", ""), "--from es: no built-in model has this language"),
@@ -139,9 +137,11 @@ def test_the_direction_follows_the_text_and_the_locale(
         (
             "Где находится вокзал?",
             ("", ""),
-            "in none of the languages of the built-in models (German, English, French); if it",
+            "the text is in no language that heedful knows; the built-in models translate German, English, French; if",
         ),
-        ("Gdzie jest dworzec kolejowy?", ("", "en"), "in none of the languages of the built-in models"),
+        ("Gdzie jest dworzec kolejowy?", ("", "en"), "the text seems to be Polish; the built-in models translate"),
+        ("¿Dónde está la estación?", ("", ""), "the text seems to be Spanish; the built-in models translate"),
+        ("for (let i = 0; i < n; i++) {", ("", ""), "the text seems to be program code; the built-in models"),
     ],
 )
 def test_a_language_that_no_model_translates_is_reported(text: str, given: tuple[str, str], sentence: str) -> None:
@@ -154,16 +154,10 @@ def test_without_built_in_models_you_have_to_name_one() -> None:
         choose_direction([], ["x"])
 
 
-def test_a_text_is_recognised_in_its_own_language() -> None:
-    detector = Detector(known_languages())
-    for code, text in (
-        ("en", "She's reading a book."),
-        ("de", "Wo ist der Bahnhof?"),
-        ("fr", "Elle lit un livre."),
-    ):
-        assert detector.detect(text)[0][0] == code
-        assert detector.recognise(text, code) == "sure"
-    assert detector.recognise("Hän lukee kirjaa ja juo kahvia.", "de") == "unknown"
+def test_a_text_in_the_target_language_needs_no_model() -> None:
+    found = choose_direction(NAMES, ["Where is the station?"], target="en")
+    assert found.models == ()
+    assert found.reason.startswith("the text seems to be English already, so it is returned as it is; if it is in")
 
 
 def test_detecting_the_language_of_a_pipe_loses_no_text() -> None:
@@ -201,6 +195,23 @@ def test_a_model_is_chosen_if_none_is_named(pointed: Path) -> None:
     assert ran.err == "fr-en: the text seems to be French\n"
     ran = toy.run("translate", "--from", "en", "--to", "de", "123")
     assert (ran.code, len(ran.lines)) == (0, 1)
+
+
+def test_a_text_in_the_target_language_is_returned_as_it_is(pointed: Path) -> None:
+    text = "Wo ist der  Bahnhof?\nIch habe ihn noch nie gesehen."
+    ran = toy.run("translate", "--to", "de", text)
+    assert (ran.code, ran.out) == (0, f"{text}\n")
+    assert ran.err.startswith("the text seems to be German already, so it is returned as it is")
+    lines = ["Wo ist der Bahnhof?", "", "Sie liest ein Buch."]
+    toy.write_lines(pointed / "in.de", lines)
+    assert toy.run("translate", "--to", "de", "--input", "in.de", "--output", "out").code == 0
+    assert toy.lines_of(pointed / "out") == lines
+    ran = toy.run("translate", "--to", "de", "--json", "--input", "in.de")
+    assert [json.loads(line)["text"] for line in ran.lines] == lines
+    assert toy.run("translate", "--to", "de", "--alignments", "Wo ist er?").out == "Wo ist er? ||| 0-0 1-1 2-2\n"
+    (pointed / "in.srt").write_text("1\n00:00:01,000 --> 00:00:02,000\nWo ist der Bahnhof?\n", encoding="utf-8")
+    assert toy.run("translate", "--to", "de", "--input", "in.srt", "--output", "out.srt").code == 0
+    assert (pointed / "out.srt").read_bytes() == (pointed / "in.srt").read_bytes()
 
 
 def test_the_language_of_a_document_is_that_of_its_passages(pointed: Path) -> None:

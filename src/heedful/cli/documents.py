@@ -140,6 +140,13 @@ def read_document_beginning(document: "Document") -> Iterator[str]:
     return ("".join(run.text for run in passage) for passage in document.passages[:_DETECTION_PASSAGES])
 
 
+def copy_document(source: Path, target: Path) -> None:
+    """Write a document that is in the target language already as it is."""
+    from heedful.storage.files import write_atomically
+
+    write_atomically(target, source.read_bytes())
+
+
 def translate_document(
     document: "Document",
     model: LoadedModel,

@@ -26,6 +26,7 @@ from heedful.cli.common import (
 )
 from heedful.cli.documents import (
     check_document_output,
+    copy_document,
     is_document,
     read_document_beginning,
     read_document_file,
@@ -135,7 +136,11 @@ def translate(
         if final:
             require_catalogue(source)
         document = read_document_file(source, final=final)
-        model = load_model(choice.find_folders(lambda: read_document_beginning(document)), device, engine, others)
+        folders = choice.find_folders(lambda: read_document_beginning(document))
+        if not folders:
+            copy_document(source, path)
+            return
+        model = load_model(folders, device, engine, others)
         translate_document(document, model, override_search(model.search, beam, options), constraints, path)
         return
     if final:
@@ -145,7 +150,12 @@ def translate(
     if draw:
         lines = _require_one(lines)
     constraints = _make_constraints(glossary, keep, prefix)
-    model = load_model(choice.find_folders(lambda: _read_beginning(lines, source)), device, engine, others)
+    folders = choice.find_folders(lambda: _read_beginning(lines, source))
+    if not folders:
+        same = _repeat(lines)
+        write_output(target, (line for n, t in enumerate(same) for line in _format(n, t, n_best, alignments, as_json)))
+        return
+    model = load_model(folders, device, engine, others)
     if draw:
         _check_writes_trees(model)
     search = override_search(model.search, beam, options)
@@ -180,7 +190,10 @@ class _ModelChoice:
     target: str
 
     def find_folders(self, beginning: Callable[[], Iterable[str]]) -> list[Path]:
-        """The folder of the model, or of two models; `beginning` is called only if the language must be detected."""
+        """The folder of the model, or of two models; none if the text is in the target language already.
+
+        `beginning` is called only if the language must be detected.
+        """
         from heedful.storage.model_names import built_in_models, find_model
 
         if self.name:
@@ -301,6 +314,17 @@ def _require_one(lines: "Iterable[str] | TextStream") -> list[str]:
     if not texts[0].strip():
         raise ConfigError("--draw draws the tree of a text, but the text is empty; give a sentence")
     return texts
+
+
+def _repeat(lines: "Iterable[str] | TextStream") -> "Iterator[Translation]":
+    """Texts that are in the target language already, as translations of themselves."""
+    from heedful.data.stream import read_windows
+    from heedful.translation.result import Alternative, Translation
+
+    for text in chain.from_iterable(read_windows(lines)):
+        links = tuple((number, number) for number in range(len(text.split())))
+        alternatives = (Alternative(text, 0.0, 0.0, (), alignment=links),) if text.strip() else ()
+        yield Translation(text, text, 0.0, (), alternatives)
 
 
 def _draw_trees(found: "Iterable[Translation]", path: Path) -> "Iterator[Translation]":

@@ -304,7 +304,7 @@ async def _start_job(desk: FileDesk, upload: _Upload) -> FileJob:
     document = await deadline.wait_for(desk.run_in_thread(read_document, upload.content, upload.name, bounds))
     if model is None:
         texts = ["".join(run.text for run in passage)[:1000] for passage in document.passages[:20]]
-        model = find_model_between(service, detect_source(service, texts, target).language, target)
+        model = find_model_between(service, detect_source(service, texts, target), target)
     segmented = await deadline.wait_for(desk.run_in_thread(SegmentedDocument, document, model.source))
     align = bool(segmented.mixed) and await deadline.wait_for(desk.run_in_thread(model.can_align))
     return FileJob(desk, deadline, model, translated_name(upload.name, model.target), segmented, glossary, align)

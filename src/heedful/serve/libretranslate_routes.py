@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request
@@ -25,11 +25,12 @@ from heedful.serve.schemas import (
     LanguageAnswer,
     LibreAnswer,
     LibreRequest,
+    Unchanged,
 )
 from heedful.serve.segments import SegmentedTexts
 from heedful.serve.service import Service, ServiceDependency, can_translate_files, run_in_thread_if_long
 from heedful.text.html_fragments import Markup
-from heedful.text.languages import language_name
+from heedful.text.languages import Detection, language_name
 from heedful.translation.result import Translation
 
 _MOST_ALIGNED = 100  # sentences; alignment takes longer than translation
@@ -57,8 +58,10 @@ async def translate(
         raise RequestError(400, f"Invalid request: alternatives parameter must be <= {limit}")
     if body.format not in (None, "", "text", "html"):
         raise RequestError(400, f"{body.format[:_SHOWN]} format is not supported")
-    detected = _detect_sources(service, texts, body.target) if body.source == "auto" else None
-    sources = [found.language for found in detected] if detected else [body.source] * len(texts)
+    guesses = _detect_sources(service, texts, body.target) if body.source == "auto" else None
+    detected = [guess.language for guess in guesses] if guesses else None
+    sources = [guess.source for guess in guesses] if guesses else [body.source] * len(texts)
+    unchanged = [guess.unchanged for guess in guesses] if guesses else []
     found = await _translate_by_source(service, request, body, list(zip(texts, sources, strict=True)))
     answers = [next(found[source]) for source in sources]
     through = [_find_via(service, source, body.target) for source in sources]
@@ -69,12 +72,14 @@ async def translate(
             detectedLanguage=detected[0] if detected else None,
             alternatives=others if body.alternatives else None,
             via=through[0],
+            unchanged=unchanged[0] if unchanged else None,
         )
     return LibreAnswer(
         translatedText=[best for best, *_ in answers],
         detectedLanguage=detected,
         alternatives=[others for _, *others in answers] if body.alternatives else None,
         via=through if any(through) else None,
+        unchanged=unchanged if any(unchanged) else None,
     )
 
 
@@ -86,10 +91,14 @@ async def translate(
 async def detect(
     request: Request, service: ServiceDependency, body: Annotated[DetectRequest, Depends(Parameters(DetectRequest))]
 ) -> list[DetectedLanguage]:
-    """Detect which of the served languages a text is in; the confidence is 0 if it seems to be in none of them."""
+    """Detect which of the served languages a text is in.
+
+    Confidence is the probability in percent. If all together have less than 50, the text is probably in none of them.
+    """
     service.admit(request, body.api_key)
     service.check_texts([body.q])
-    return _detect(service, body.q, list(service.registry.targets))
+    possible = list(service.registry.targets)
+    return _list_languages(service.detector.detect(body.q, possible), possible)
 
 
 @router.get("/languages", responses=describe_errors())
@@ -191,32 +200,62 @@ def _sanitise(page: str) -> str:
     return markup.join(markup.texts)
 
 
-def detect_source(service: Service, texts: Sequence[str], target: str) -> DetectedLanguage:
-    """The likeliest of the languages that can be translated into this one."""
-    possible = [code for code, targets in service.registry.targets.items() if target in targets]
-    if not possible:
-        raise RequestError(400, f"{target[:_SHOWN]} is not supported")
-    return _detect(service, "\n".join(texts), possible)[0]
+def detect_source(service: Service, texts: Sequence[str], target: str) -> str:
+    """The language to translate from into this one; an error if there is nothing to translate."""
+    possible = _list_sources(service, target)
+    guess = _guess_source(service, "\n".join(texts), possible, target)
+    match guess.unchanged:
+        case None:
+            return guess.source
+        case "target":
+            raise RequestError(400, f"the text seems to be {language_name(target)} already; choose its language")
+        case "unknown":
+            raise RequestError(400, "the text seems to be in none of the served languages; choose its language")
 
 
-def _detect_sources(service: Service, texts: Sequence[str], target: str) -> list[DetectedLanguage]:
-    """The language of each text; a very short text is taken to be in the language of all texts together."""
+@dataclass(frozen=True, slots=True)
+class _SourceGuess:
+    """The language that a text is translated from: that of the target if it is returned as it is."""
+
+    source: str
+    language: DetectedLanguage
+    unchanged: Unchanged | None
+    sure: bool
+
+
+def _detect_sources(service: Service, texts: Sequence[str], target: str) -> list[_SourceGuess]:
+    """The language of each text; if a very short text is not sure, the language of all texts together."""
+    possible = _list_sources(service, target)
+    together = _guess_source(service, "\n".join(texts), possible, target)
+    own = [_guess_source(service, text, possible, target) for text in texts]
+    return [
+        guess if guess.sure or len(text) > _DETECTABLE else together for guess, text in zip(own, texts, strict=True)
+    ]
+
+
+def _list_sources(service: Service, target: str) -> list[str]:
+    """The target itself and the languages that can be translated into it."""
     possible = [code for code, targets in service.registry.targets.items() if target in (code, *targets)]
     if not possible:
         raise RequestError(400, f"{target[:_SHOWN]} is not supported")
-
-    together = _detect(service, "\n".join(texts), possible)[0]
-    return [_detect(service, text, possible)[0] if len(text) > _DETECTABLE else together for text in texts]
+    return possible
 
 
-def _detect(service: Service, text: str, possible: Sequence[str]) -> list[DetectedLanguage]:
-    """The possible languages, the likeliest first, and the confidence: 90 or more if sure, at most 50 for a guess."""
-    found = service.detector.detect(text, possible) or [(possible[0], 0.0)]
-    percent = {"sure": 100, "guess": 50, "unknown": 0}
-    return [
-        DetectedLanguage(language=code, confidence=round(percent[service.detector.recognise(text, code)] * share, 1))
-        for code, share in found
-    ]
+def _guess_source(service: Service, text: str, possible: Sequence[str], target: str) -> _SourceGuess:
+    known = [code for code in possible if code != target]
+    if known and not set(known) & set(service.detector.languages):  # nothing is known about any of them
+        return _SourceGuess(known[0], DetectedLanguage(language=known[0], confidence=0.0), None, sure=False)
+    found = service.detector.detect(text, possible)
+    source = found.choose_source(target) if text.strip() else next(iter(known), target)
+    language = next(one for one in _list_languages(found, possible) if not source or one.language == source)
+    unchanged: Unchanged | None = "unknown" if not source else "target" if source == target else None
+    return _SourceGuess(source or target, language, unchanged, sure=found.recognition == "sure")
+
+
+def _list_languages(found: Detection, possible: Sequence[str]) -> list[DetectedLanguage]:
+    """The possible languages, the likeliest first; those that cannot be detected have no confidence."""
+    shares = dict(found.shares) | {code: 0.0 for code in possible if code not in dict(found.shares)}
+    return [DetectedLanguage(language=code, confidence=round(100 * share, 1)) for code, share in shares.items()]
 
 
 def _find_via(service: Service, source: str, target: str) -> str | None:

@@ -4,7 +4,7 @@ Two models that share English also translate one after the other, between langua
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,7 +13,6 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from heedful.config import SearchConfig
-from heedful.data.pairs import Pair
 from heedful.errors import ConfigError, HeedfulError, is_installed, require_library
 from heedful.serve.batcher import SHARED_LANES
 from heedful.serve.http_errors import RequestError
@@ -21,7 +20,7 @@ from heedful.storage.model_names import find_model
 from heedful.storage.run_folder import RunFolder
 from heedful.tasks import find_task
 from heedful.text.constraints import Constraints
-from heedful.text.languages import count_trigrams, known_languages
+from heedful.text.languages import LanguageTable, learn_language
 from heedful.translation.direction import PIVOT, find_pivots
 from heedful.translation.pipeline import TokenizedText
 from heedful.translation.pivot import join_legs, prepare_second_leg
@@ -243,20 +242,16 @@ class ModelRegistry:
                 unexpected = not isinstance(error, HeedfulError)
                 _LOG.error("%s: keeping the old weights: %s", location.name, error, exc_info=unexpected)
 
-    def learn_trigrams(self) -> dict[str, Mapping[str, int]]:
-        """Trigram counts of each language: of validation sentences, or the built-in table if a run has none.
-
-        Built-in languages that are not served are included, so that their texts are not taken for another language.
-        """
+    def learn_languages(self) -> dict[str, LanguageTable]:
+        """The tables of the languages of runs that have validation sentences."""
         from heedful.storage.run_folder import read_valid_pairs
 
-        samples: dict[str, list[str]] = {code: [] for code in self.targets}
+        samples: dict[str, list[str]] = {}
         for model in self.models:
-            pairs: Sequence[Pair] = read_valid_pairs(model.run) if (model.run.data / "valid.json").exists() else ()
-            samples[model.source] += [pair.source for pair in pairs]
-            samples[model.target] += [pair.target for pair in pairs]
-        own = {code: count_trigrams(texts) for code, texts in samples.items() if texts}
-        return {**known_languages(), **own}
+            for pair in read_valid_pairs(model.run) if (model.run.data / "valid.json").exists() else ():
+                samples.setdefault(model.source, []).append(pair.source)
+                samples.setdefault(model.target, []).append(pair.target)
+        return {code: learn_language(texts) for code, texts in samples.items()}
 
 
 def locate_models(folders: Sequence[Path], languages: Sequence[str] = ()) -> list[ModelLocation]:

@@ -30,8 +30,11 @@ class LibreRequest(BaseModel):
     api_key: str | None = None
 
 
+Unchanged = Literal["target", "unknown"]
+
+
 class DetectedLanguage(BaseModel):
-    """A language that a text may be in, and the confidence in percent."""
+    """A language that a text may be in, and the probability in percent."""
 
     confidence: float = Field(ge=0, le=100)
     language: str
@@ -44,6 +47,11 @@ class LibreAnswer(BaseModel):
     detectedLanguage: DetectedLanguage | list[DetectedLanguage] | None = Field(None)  # noqa: N815
     alternatives: list[str] | list[list[str]] | None = None
     via: str | list[str | None] | None = Field(None, description="the language that two models went through")
+    unchanged: Unchanged | list[Unchanged | None] | None = Field(
+        None,
+        description="why a text whose language was to be detected is returned as it is: it is in the target language "
+        "already, or in none of the served languages",
+    )
 
 
 class FileAnswer(BaseModel):

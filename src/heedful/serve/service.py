@@ -19,7 +19,7 @@ from heedful.serve.batcher import Batcher, BatchJob, JobItem, PendingJob, QueueF
 from heedful.serve.http_errors import RequestError
 from heedful.serve.metrics import ServiceMetrics
 from heedful.serve.model_registry import ModelRegistry
-from heedful.text.languages import Detector
+from heedful.text.languages import Detector, known_languages
 
 Result = TypeVar("Result")
 _LOG = logging.getLogger(__name__)
@@ -104,7 +104,7 @@ class Service:
         self.limits = limits
         self.keys = keys
         self.metrics = ServiceMetrics()
-        self.detector = Detector(registry.learn_trigrams())
+        self.detector = Detector(known_languages(), registry.learn_languages())
         most = limits.files * limits.file
         self._trusted_bodies = ArrivingBodies(most, limits.arriving)
         self._other_bodies = ArrivingBodies(most, limits.arriving)

@@ -1,99 +1,245 @@
-"""The names of languages, and a detector that recognises a few of them by letter trigrams.
+"""The names of languages, and a detector that recognises some of them and says when a text is in none.
 
-A library that knows a hundred languages takes longer to load than a sentence takes to translate. This detector knows
-only a few languages, and can tell when a text is probably in none of them.
+Each language is a model of words: a word is either one of its frequent words, or is spelt letter by letter, each
+depending on the two before it. Two more models stand for everything else: letters in any order (other languages,
+gibberish), and words among the signs of program code. Bayes' rule gives the probability of each.
 """
 
 import json
+import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
 from math import exp, log
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypedDict
+
+from heedful.text.verbatim import find_verbatim
 
 Recognition = Literal["sure", "guess", "unknown"]
 
-_LONGEST = 2000  # characters to detect by
-_PRIOR = 0.5  # the count of a trigram that is in no table, relative to the rarest one in it
-# How far the mean log-probability of a text's n trigrams may be below the mean over the language: _SURE - _SHORT / n to
-# be sure of the language, _POSSIBLE + _SLACK / n^2 to guess it. Of 7014 English, German and French sentences (Tatoeba
-# and captions), 93.8 % are sure, 5.5 % guesses and 0.7 % unknown; of 192 short sentences in 16 other languages, 3 %,
-# 10 % and 87 %; of 3000 lines of Spanish software, 1 %, 6 % and 93 %.
-_SURE, _SHORT, _POSSIBLE, _SLACK = 0.95, 3.0, 1.25, 24.0
-_CLEAR = 0.9  # the probability of a language, compared to the other known ones, to be sure of it
+_LONGEST = 1000  # characters to detect by
 _TABLE = Path(__file__).with_name("trigrams.json")
+_SURE = 0.9  # the probability of a language to be sure of it
+_LIKELY = 0.5  # the probability that it is one of the possible languages, to guess one
+_TIE = 0.8  # two languages whose probabilities have a larger ratio are equally likely
+_PLAUSIBLE = 0.1  # the probability of a language to prefer it to the target
+# The probability that a letter does not follow from the two before it; then, not from the one before it; then, that it
+# is any letter at all.
+_BACK_OFF = (0.1, 0.1, 0.01)
+_ALPHABET = 200  # letters, at most, of a language
+_FREQUENT = 0.6  # the probability that a word is one of the frequent words
+_SIGNS = re.compile(  # of code, in a part of a text between spaces
+    r"[{}\[\]=<>_;\\|^~`$#@]|\w\(|\(\)|\):|[a-z]\.[a-z]|::|[a-z][A-Z]|^(?://|/\*|--?[a-z]|[+*/%]=?$)|[+*/&][a-z]"
+    r"|^(?:try:|else:|def|elif|const|async|await|self|None|null|str|int|bool|void|func|fn|var|print|printf|np)(?!\w)"
+)
+_MOST_SIGNS = 3  # that count, of a part
+NOISE, CODE = "noise", "code"  # the classes that are no language
+
+
+class LanguageTable(TypedDict):
+    """How often letters follow the two, the one and no letters before them, and the most frequent words."""
+
+    letters: Mapping[str, Mapping[str, int]]
+    words: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Detection:
+    """The probabilities that a text is in the possible languages; the rest is for everything else."""
+
+    shares: tuple[tuple[str, float], ...]  # the likeliest first
+    other: str  # the likeliest of everything else: the code of another language, `NOISE` or `CODE`
+
+    @property
+    def recognition(self) -> Recognition:
+        """Whether the first language is sure, a guess, or the text is probably in none of them."""
+        if sum(share for _, share in self.shares) < _LIKELY:
+            return "unknown"
+        return "sure" if self.shares[0][1] >= _SURE else "guess"
+
+    def choose_source(self, target: str = "") -> str:
+        """The language to translate from; empty if the text is in none of them.
+
+        It is the likeliest, and of those that are almost as likely, English. The target itself has to be sure, because
+        "Taxi" is a word of many languages.
+        """
+        if self.recognition == "unknown":
+            return ""
+        best, most = self.shares[0]
+        if self.recognition == "sure":
+            return best
+        ranked = [(code, share) for code, share in self.shares if code != target and share >= _PLAUSIBLE]
+        if best == target:
+            if not ranked:
+                return best
+            best, most = ranked[0]
+        return "en" if any(code == "en" and share >= _TIE * most for code, share in ranked) else best
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What a text shows: its log-probability in each language, and the counts by which noise and code are weighed."""
+
+    languages: Mapping[str, float]
+    letters: int  # with one for the end of each word
+    signs: int  # of code
+    plain: int  # parts between spaces without such signs
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """The constants that turn evidence into probabilities; fitted by bench/detection.py to texts outside the tables."""
+
+    sharpness: float = 0.5  # of the evidence, because the words of a text are not independent
+    noise_cost: float = 2.9  # minus the log-probability of a letter in no language
+    other: float = 0.19  # the probability of a language that is known, but not possible
+    noise: float = 0.004  # the probability of no language
+    code: float = 0.005  # the probability of code
+    signed: float = 0.033  # the probability of a sign of code in prose
+    signed_code: float = 0.29  # the probability of a sign of code in code
+
+
+class _Words:
+    """The log-probability of words in one language."""
+
+    def __init__(self, table: LanguageTable) -> None:
+        self._letters, self._words = table["letters"], table["words"]
+        self._spoken = sum(self._words.values())
+        self._totals: dict[str, int] = {}
+        self._known: dict[str, float] = {}
+
+    def log_prob(self, word: str) -> float:
+        """Of a word in lower case, of letters alone."""
+        found = self._known.get(word)
+        if found is None:
+            spelt = exp(self._spell(word))
+            frequent = self._words.get(word, 0) / self._spoken if self._spoken else 0.0
+            share = _FREQUENT if self._spoken else 0.0
+            found = self._known[word] = log(max(share * frequent + (1 - share) * spelt, 1e-300))
+        return found
+
+    def _spell(self, word: str) -> float:
+        text = f" {word} "
+        return sum(log(self._letter(text[max(0, end - 2) : end], text[end])) for end in range(1, len(text)))
+
+    def _letter(self, before: str, letter: str) -> float:
+        """The probability of a letter, interpolated between contexts of two, one and no letters."""
+        probability = 1 / _ALPHABET
+        for context, rest in zip(("", before[-1:], before), reversed(_BACK_OFF), strict=True):
+            counts = self._letters.get(context)
+            if counts:
+                total = self._totals.get(context) or self._totals.setdefault(context, sum(counts.values()))
+                probability = (1 - rest) * counts.get(letter, 0) / total + rest * probability
+        return probability
 
 
 class Detector:
-    """Detects languages by the counts of their trigrams; a language without counts is never detected."""
+    """Detects languages by their tables; a language without a table is never detected."""
 
-    def __init__(self, counts: Mapping[str, Mapping[str, int]]) -> None:
-        self._counts = {code: count for code, count in counts.items() if count}
-        kinds = 1 + len({trigram for count in self._counts.values() for trigram in count})
-        self._prior = {code: _PRIOR * min(count.values()) for code, count in self._counts.items()}
-        self._totals = {
-            code: log(sum(count.values()) + self._prior[code] * kinds) for code, count in self._counts.items()
-        }
-        self._means = {code: self._mean_log_prob(code) for code in self._counts}
+    def __init__(self, *sources: Mapping[str, LanguageTable]) -> None:
+        """A language with a table from several sources is all of them: everyday texts, for example, and your own."""
+        self._models: dict[str, list[_Words]] = {}
+        for code, table in chain.from_iterable(tables.items() for tables in sources):
+            if table["letters"]:
+                self._models.setdefault(code, []).append(_Words(table))
 
     @property
     def languages(self) -> list[str]:
         """The languages that can be detected."""
-        return list(self._counts)
+        return list(self._models)
 
-    def detect(self, text: str, among: Iterable[str] | None = None) -> list[tuple[str, float]]:
-        """Languages and their probabilities, the likeliest first; all are equally likely if the text has no letters."""
-        known = [code for code in self._counts if among is None or code in among]
-        seen = trigrams(text[:_LONGEST])
-        logs = {code: self._log_prob(seen, code) for code in known}
-        best = max(logs.values(), default=0.0)
-        shares = {code: exp(value - best) for code, value in logs.items()}
-        total = sum(shares.values())
-        return sorted(((code, share / total) for code, share in shares.items()), key=lambda both: -both[1])
+    def detect(self, text: str, among: Collection[str] | None = None) -> Detection:
+        """Which of these languages a text is in (default: of all that are known), if it is in any of them."""
+        known = [code for code in self._models if among is None or code in among]
+        evidence = self.weigh(text)
+        if not known or not evidence.letters:
+            return Detection(tuple((code, 0.0) for code in known), NOISE)
+        return judge(evidence, known)
 
-    def recognise(self, text: str, code: str) -> Recognition:
-        """Whether a text is in this language, may be, or is in another, which need not be a known one."""
-        seen = trigrams(text[:_LONGEST])
-        if not seen or code not in self._counts:
-            return "unknown"
-        below = self._means[code] - self._log_prob(seen, code) / len(seen)
-        best, share = self.detect(text)[0]
-        if below > _POSSIBLE + _SLACK / len(seen) ** 2:
-            return "unknown"
-        if best != code:
-            return "unknown" if share >= _CLEAR else "guess"
-        return "sure" if share >= _CLEAR and below <= _SURE - _SHORT / len(seen) else "guess"
-
-    def _mean_log_prob(self, code: str) -> float:
-        """The mean over the trigrams of the language itself: its negative entropy."""
-        count, prior = self._counts[code], self._prior[code]
-        total = sum(count.values())
-        return sum(number / total * log(number + prior) for number in count.values()) - self._totals[code]
-
-    def _log_prob(self, seen: Sequence[str], code: str) -> float:
-        count, prior = self._counts[code], self._prior[code]
-        return sum(log(count.get(trigram, 0) + prior) for trigram in seen) - len(seen) * self._totals[code]
+    def weigh(self, text: str) -> Evidence:
+        """The evidence of the beginning of a text."""
+        prose = leave_out_verbatim(text[:_LONGEST])
+        words, parts = find_words(prose), prose.split()
+        signs = [len(_SIGNS.findall(part)) for part in parts]
+        languages = {
+            code: max(sum(map(model.log_prob, words)) for model in models) for code, models in self._models.items()
+        }
+        letters = sum(len(word) + 1 for word in words)
+        return Evidence(languages, letters, sum(min(count, _MOST_SIGNS) for count in signs), signs.count(0))
 
 
-def known_languages() -> dict[str, dict[str, int]]:
-    """The trigram counts of the built-in languages."""
-    table: dict[str, dict[str, int]] = json.loads(_TABLE.read_text(encoding="utf-8"))
+_FITTED = Calibration()
+
+
+def judge(evidence: Evidence, possible: Collection[str], constants: Calibration = _FITTED) -> Detection:
+    """The probabilities of the possible languages, by Bayes' rule; there is at least one."""
+    others = [code for code in evidence.languages if code not in possible]
+    elsewhere = constants.other * bool(others) + constants.noise + constants.code
+    priors = {code: (1 - elsewhere) / len(possible) for code in possible}
+    priors |= {code: constants.other / len(others) for code in others}
+    priors |= {NOISE: constants.noise, CODE: constants.code}
+    logs = {**evidence.languages, NOISE: -constants.noise_cost * evidence.letters}
+    logs[CODE] = evidence.languages.get("en", max(evidence.languages.values()))  # programs name things in English
+    weights = {name: log(priors[name]) + constants.sharpness * value for name, value in logs.items()}
+    signs = log(constants.signed_code / constants.signed), log((1 - constants.signed_code) / (1 - constants.signed))
+    weights[CODE] += evidence.signs * signs[0] + evidence.plain * signs[1]
+    best = max(weights.values())
+    shares = {name: exp(value - best) for name, value in weights.items()}
+    total = sum(shares.values())
+    ranked = sorted(possible, key=lambda name: -shares[name])
+    other = max((name for name in shares if name not in possible), key=lambda name: shares[name])
+    return Detection(tuple((name, shares[name] / total) for name in ranked), other)
+
+
+def known_languages() -> dict[str, LanguageTable]:
+    """The tables that come with heedful: of languages that it translates, and of others, in order to refuse them."""
+    table: dict[str, LanguageTable] = json.loads(_TABLE.read_text(encoding="utf-8"))
     return table
 
 
+def learn_language(texts: Sequence[str]) -> LanguageTable:
+    """The table of a language from some of its sentences."""
+    return tabulate(count_trigrams(texts), count_words(texts))
+
+
+def tabulate(trigrams: Mapping[str, int], words: Mapping[str, int]) -> LanguageTable:
+    """The table of a language from the counts of its trigrams, in which the end of a word is a space, and its words."""
+    letters: dict[str, dict[str, int]] = {}
+    for trigram, number in trigrams.items():
+        begins = [("", trigram[1]), (trigram[0], trigram[1])] if trigram[0] == " " else []
+        for context, letter in (("", trigram[2]), (trigram[1], trigram[2]), (trigram[:2], trigram[2]), *begins):
+            following = letters.setdefault(context, {})
+            following[letter] = following.get(letter, 0) + number
+    return {"letters": letters, "words": dict(words)}
+
+
 def count_trigrams(texts: Iterable[str]) -> Counter[str]:
-    """How often each trigram occurs in the texts."""
+    """How often each trigram of letters occurs in the words of the texts; the ends of words count as letters."""
     counts: Counter[str] = Counter()
-    for text in texts:
-        counts.update(trigrams(text))
+    for word, number in count_words(texts).items():
+        whole = f" {word} "
+        for place in range(len(whole) - 2):
+            counts[whole[place : place + 3]] += number
     return counts
 
 
-def trigrams(text: str) -> list[str]:
-    """The letter trigrams of a text in lower case; the ends of words count as letters."""
-    words = "".join(character if character.isalpha() else " " for character in text.lower()).split()
-    joined = f" {' '.join(words)} "
-    return [joined[place : place + 3] for place in range(len(joined) - 2)] if words else []
+def count_words(texts: Iterable[str]) -> Counter[str]:
+    """How often each word occurs, in lower case."""
+    return Counter(word for text in texts for word in find_words(text))
+
+
+def find_words(text: str) -> list[str]:
+    """The words of a text in lower case; everything but letters separates them."""
+    return "".join(character if character.isalpha() else " " for character in text.lower()).split()
+
+
+def leave_out_verbatim(text: str) -> str:
+    """The text without addresses, placeholders and the like, which are in no language."""
+    for start, end in reversed(find_verbatim(text)):
+        text = f"{text[:start]} {text[end:]}"
+    return text
 
 
 _NAMES = """

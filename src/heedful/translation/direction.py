@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from heedful.errors import ConfigError, DataError, did_you_mean
-from heedful.text.languages import Detector, known_languages, language_name
+from heedful.text.languages import CODE, NOISE, Detection, Detector, known_languages, language_name
 
 PIVOT = "en"  # the language that two models can share
 _DEFAULT_TARGET = "fr"  # for English texts: it has the most speakers of the languages here
@@ -17,7 +17,8 @@ _DEFAULT_TARGET = "fr"  # for English texts: it has the most speakers of the lan
 class Direction:
     """A pair of languages, the names of the models for it, and the reason for the choice.
 
-    The reason is empty if both languages were given and one model translates between them.
+    There are no models if the text is already in the target language. The reason is empty if both languages were given
+    and one model translates between them.
     """
 
     name: str
@@ -44,7 +45,10 @@ def choose_direction(
     sources, targets = (sorted(set(side)) for side in zip(*pairs, strict=True))
     _check_language("--from", source, sources)
     _check_language("--to", target, targets)
-    found, doubt = (source, "") if source else _detect_language(" ".join(texts), sources)
+    found, doubt = (source, "") if source else _detect_language("\n".join(texts), sources, target)
+    if found == target and not source:
+        already = f"the text seems to be {language_name(found)} already, so it is returned as it is"
+        return Direction(f"{found}-{target}", (), f"{already}; if it is in another language, name that with --from")
     reasons = [] if source else [f"the text seems to be {language_name(found)}{doubt}"]
     direct = [other for one, other in pairs if one == found]
     through = [other for one, other in find_pivots(pairs) if one == found]
@@ -52,7 +56,7 @@ def choose_direction(
         # Only the user's own language is worth two models.
         target, reason = _choose_target(direct + [code for code in through if code == locale], locale)
         reasons += [reason] if reason else []
-    _check_pair(found, target, direct + through, guessed=not source)
+    _check_pair(found, target, direct + through)
     name = f"{found}-{target}"
     models = (name,) if target in direct else (f"{found}-{PIVOT}", f"{PIVOT}-{target}")
     if target in through:
@@ -67,20 +71,27 @@ def _check_language(option: str, code: str, known: Sequence[str]) -> None:
         raise ConfigError(f"{option} {code}: no built-in model has this language; available: {there}{near}")
 
 
-def _detect_language(text: str, known: Sequence[str]) -> tuple[str, str]:
+def _detect_language(text: str, known: Sequence[str], target: str) -> tuple[str, str]:
     """The language of a text, and a remark if it is uncertain."""
     if not any(character.isalpha() for character in text):
         raise DataError("the text has no letters to detect its language by; name the language, such as --from en")
-    detector = Detector(known_languages())
-    best = detector.detect(text, known)[0][0]
-    recognition = detector.recognise(text, best)
-    if recognition == "unknown":
+    found = Detector(known_languages()).detect(text, known)
+    source = found.choose_source(target)
+    if not source:
         languages = ", ".join(map(language_name, known))
         raise DataError(
-            f"the text seems to be in none of the languages of the built-in models ({languages}); "
-            "if it is in one of them, name it with --from"
+            f"the text {_describe(found)}; the built-in models translate {languages}; if it is in one of them, name it "
+            "with --from"
         )
-    return best, "" if recognition == "sure" else ", which is not certain; name the language with --from"
+    sure = found.recognition == "sure" and source == found.shares[0][0]
+    return source, "" if sure else ", which is not certain; name the language with --from"
+
+
+def _describe(found: Detection) -> str:
+    """What a text seems to be that is in none of the possible languages."""
+    if found.other == NOISE:
+        return "is in no language that heedful knows"
+    return f"seems to be {'program code' if found.other == CODE else language_name(found.other)}"
 
 
 def _choose_target(possible: Sequence[str], locale: str) -> tuple[str, str]:
@@ -93,13 +104,12 @@ def _choose_target(possible: Sequence[str], locale: str) -> tuple[str, str]:
     return chosen, f"translating into {language_name(chosen)}{because}; {others}"
 
 
-def _check_pair(source: str, target: str, possible: Sequence[str], *, guessed: bool) -> None:
+def _check_pair(source: str, target: str, possible: Sequence[str]) -> None:
     if target in possible:
         return
     ours, theirs = language_name(source), language_name(target)
     if source == target:
-        way = "name its language with --from if that is wrong" if guessed else "--from and --to are the same"
-        raise ConfigError(f"the text {'seems to be' if guessed else 'is'} {ours} already; {way}")
+        raise ConfigError(f"the text is {ours} already; --from and --to are the same")
     raise ConfigError(
         f"no built-in model translates from {ours} to {theirs}; from {ours} you can choose "
         f"{', '.join(f'--to {code}' for code in possible)}"

@@ -3,10 +3,14 @@ import { ask } from './api.js';
 import { localStore } from './storage.js';
 
 /** @typedef {{code: string, name: string, targets: string[]}} Language */
-/** @typedef {{code: string, note: string}} SourceLanguage the language to translate from, and what detection says */
+/** @typedef {{language: string, confidence: number}} DetectedLanguage with its probability in percent */
+/** @typedef {{code: string, note: string}} SourceLanguage the language to translate from, and what detection says;
+ *           the code is empty if the text stays as it is */
 
 export const AUTO = 'auto';
-const SURE = 90; // percent; the server gives less to a guess, and 0 to a text in a language that it does not know
+const SURE = 90; // percent, to call a language detected
+const LIKELY = 50; // percent, of all languages together, to take the text for one of them
+const PLAUSIBLE = 10; // percent, to prefer a language to the one to translate into
 
 /** The two selected languages. */
 export class Languages {
@@ -81,20 +85,24 @@ export class Languages {
    */
   async sourceOf(text, signal) {
     if (this.from !== AUTO) return { code: this.from, note: '' };
-    /** @type {{language: string, confidence: number}[]} */
-    const detected = await ask('detect', { q: text }, signal);
-    const candidates = [...detected.map((each) => each.language), ...this.known.keys()];
-    const code = candidates.find((each) => this.targetsOf(each).includes(this.into)) ?? '';
-    return { code, note: this.describe(detected[0], code) };
+    return this.chooseSource(await ask('detect', { q: text }, signal));
   }
 
-  /** @param {{language: string, confidence: number} | undefined} best @param {string} code @returns {string} */
-  describe(best, code) {
-    const name = this.nameOf(code);
-    if (!best?.confidence) return `Unknown language; translated as ${name}`;
+  /** @param {DetectedLanguage[]} detected the likeliest first @returns {SourceLanguage} */
+  chooseSource(detected) {
+    const possible = detected.filter((each) => this.targetsOf(each.language).includes(this.into));
+    const [best] = detected;
+    const total = detected.reduce((sum, each) => sum + each.confidence, 0);
+    if (!best || total < LIKELY) return { code: '', note: 'Not a language that is known here. Choose it to translate.' };
+    if (best.language === this.into) {
+      const other = possible.find((each) => each.confidence >= PLAUSIBLE);
+      if (best.confidence >= SURE || !other) return { code: '', note: `Already ${this.nameOf(this.into)}` };
+      return { code: other.language, note: `Perhaps ${this.nameOf(other.language)}: a guess` };
+    }
+    const name = this.nameOf(best.language);
     const isSure = best.confidence >= SURE;
-    if (best.language === code) return isSure ? `Detected: ${name}` : `Perhaps ${name}: a guess`;
-    return `${isSure ? 'Detected:' : 'Perhaps'} ${this.nameOf(best.language)}; translated as ${name}`;
+    if (best === possible[0]) return { code: best.language, note: isSure ? `Detected: ${name}` : `Perhaps ${name}: a guess` };
+    return { code: '', note: `${isSure ? 'Detected:' : 'Perhaps'} ${name}, which cannot be translated into ${this.nameOf(this.into)}` };
   }
 
   /** The pair whose glossary applies; an undetected language is the first that can be translated. @param {string} source */

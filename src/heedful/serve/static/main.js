@@ -109,6 +109,10 @@ async function startTranslating() {
 async function translate(text, languages, signal) {
   const { code: source, note } = await languages.sourceOf(text, signal);
   const target = languages.into;
+  if (!source) {
+    showUnchanged(text, target, note);
+    return;
+  }
   const content = { text, source, target, confidence: true, glossary: glossary({ source, target }), stream: true };
   const characters = [...text];
   const before = output.sentences;
@@ -134,6 +138,17 @@ async function translate(text, languages, signal) {
     output.show(withChosen(joined.sentences), joined.end);
     showDone();
   }
+}
+
+/** Shows a text that is not translated. @param {string} text @param {string} target @param {string} note */
+function showUnchanged(text, target, note) {
+  Object.assign(current, { source: '', via: '', target, text });
+  byId('detected').textContent = note;
+  byId('via').textContent = '';
+  byId('target').lang = '';
+  output.show([], text);
+  closeLook();
+  setReady(false);
 }
 
 /** @param {ShownSentence[]} sentences @returns {ShownSentence[]} with the translations that the user has chosen */
