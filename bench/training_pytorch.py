@@ -129,12 +129,14 @@ class Marian(nn.Module):
 
 
 def multiply(seconds: float) -> Lap:
-    """The fastest product of two large matrices: the peak of this machine."""
+    """The fastest product of two large matrices, by the fastest library here: the peak of this machine."""
+    from heedful.kernels.matmul import matmul
+
     left, right = torch.randn(_GEMM_SIZE, _GEMM_SIZE), torch.randn(_GEMM_SIZE, _GEMM_SIZE)
     best, began = math.inf, time.perf_counter()
     while math.isinf(best) or time.perf_counter() - began < min(seconds, _LONGEST_GEMM):
         start = time.perf_counter()
-        torch.mm(left, right)
+        matmul(left, right)
         best = min(best, time.perf_counter() - start)
     return Lap(2.0 * _GEMM_SIZE**3, best)
 

@@ -2,7 +2,9 @@
 
 import math
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -205,24 +207,75 @@ def test_translating_compiles_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class TestProducts:
-    @pytest.mark.parametrize("faster", [True, False], ids=["numpy", "torch"])
-    def test_both_libraries_give_the_same_product(self, faster: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(matmul, "numpy_is_faster", lambda: faster)
-        left, right = random(5, 7), random(4, 7, seed=1)
+    @pytest.mark.parametrize("library", ["numpy", "torch", "onednn"])
+    @pytest.mark.parametrize("rows", [5, 700], ids=["small", "large"])
+    def test_all_libraries_give_the_same_product(
+        self, library: matmul.Library, rows: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(matmul, "fastest_library", lambda: library)
+        left, right = random(rows, 47), random(41, 47, seed=1)
         exact = left.double() @ right.double().T
-        torch.testing.assert_close(matmul.matmul(left, right.T).double(), exact, rtol=1e-5, atol=1e-5)
-        torch.testing.assert_close(matmul.matmul(right, left.T).double(), exact.T, rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(matmul.matmul(left, right.T).double(), exact, rtol=1e-5, atol=2e-5)
+        torch.testing.assert_close(matmul.matmul(right, left.T).double(), exact.T, rtol=1e-5, atol=2e-5)
 
     @pytest.mark.parametrize(
-        ("processor", "blas", "expected"),
-        [("znver4", "scipy-openblas", True), ("skylake", "scipy-openblas", False), ("znver4", "accelerate", False)],
+        ("processor", "instructions", "blas", "expected"),
+        [
+            ("znver5", "AVX512", "scipy-openblas", "onednn"),
+            ("znver3", "AVX2", "scipy-openblas", "numpy"),
+            ("znver3", "AVX2", "accelerate", "torch"),
+            ("skylake-avx512", "AVX512", "scipy-openblas", "torch"),
+        ],
     )
-    def test_amd_processors_use_numpys_product(
-        self, processor: str, blas: str, expected: bool, monkeypatch: pytest.MonkeyPatch
+    def test_amd_processors_do_not_use_mkl(
+        self, processor: str, instructions: str, blas: str, expected: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("llvmlite.binding.get_host_cpu_name", lambda: processor)
+        monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: instructions)
+        monkeypatch.setattr(torch.backends.mkl, "is_available", lambda: True)
+        monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: True)
         monkeypatch.setattr(np, "show_config", lambda mode: {"Build Dependencies": {"blas": {"name": blas}}})
-        assert matmul.numpy_is_faster.__wrapped__() == (expected and torch.backends.mkl.is_available())
+        assert matmul.fastest_library.__wrapped__() == expected
+
+    def test_small_products_stay_exact(self) -> None:
+        layer, x = glorot_linear(47, 41), random(50, 47)
+        with matmul.narrow_products():
+            narrow = layer(x)
+        assert torch.equal(narrow, layer(x))
+
+    def test_narrow_products_round_both_factors_and_nothing_else(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(matmul, "_SMALL", 0)
+        layer, x = glorot_linear(47, 41), random(50, 47).requires_grad_()
+        nn.init.normal_(layer.bias)
+        with matmul.narrow_products():
+            narrow = layer(x)
+        d_out = random(50, 41, seed=2)
+        slopes = torch.autograd.grad(narrow, (x, layer.weight, layer.bias), d_out)  # outside of the block
+        rounded, weight, d_rounded = (t.detach().bfloat16().double() for t in (x, layer.weight, d_out))
+        close = partial(torch.testing.assert_close, rtol=2**-7, atol=2**-7, check_dtype=False)
+        close(narrow, rounded @ weight.T + layer.bias)
+        close(slopes[0], d_rounded @ weight)
+        close(slopes[1], d_rounded.T @ rounded)
+        torch.testing.assert_close(slopes[2], d_out.sum(0))
+        assert narrow.dtype == slopes[1].dtype == torch.float32
+        assert (layer(x) - narrow).abs().max() > 1e-4, "outside of the block, products are exact again"
+
+    def test_each_thread_has_its_own_width_of_products(self) -> None:
+        with matmul.narrow_products(), ThreadPoolExecutor(1) as other:
+            assert matmul.products_are_narrow()
+            assert not other.submit(matmul.products_are_narrow).result()
+        assert not matmul.products_are_narrow()
+
+    def test_fast_batches_leave_pytorchs_setting_as_it_was(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        setting = torch.backends.mkldnn.matmul
+        before = setting.fp32_precision
+        monkeypatch.setattr(matmul, "fastest_library", lambda: "onednn")
+        with matmul.fast_batches():
+            assert setting.fp32_precision == "bf16"
+        assert setting.fp32_precision == before
+        monkeypatch.setattr(matmul, "fastest_library", lambda: "torch")
+        with matmul.fast_batches():
+            assert setting.fp32_precision == before
 
     def test_a_linear_layer_equals_pytorchs(self) -> None:
         ours, x = glorot_linear(7, 4), random(5, 7).requires_grad_()
@@ -234,7 +287,7 @@ class TestProducts:
         torch.testing.assert_close(slopes, torch.autograd.grad(theirs.square().sum(), known))
 
     def test_numpys_threads_are_limited_inside_the_context(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(matmul, "numpy_is_faster", lambda: True)
+        monkeypatch.setattr(matmul, "fastest_library", lambda: "numpy")
         matmul._pools()
         with matmul.limit_blas_threads(1):
             assert {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"} == {1}

@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from torch.utils._pytree import tree_map
 from heedful.config import PrecisionKind, TrainConfig
 from heedful.device import choose_device, measure_memory
 from heedful.errors import Diverged
+from heedful.kernels import matmul
 from heedful.models.transformer import Transformer
 from heedful.nn import loss as objective
 from heedful.nn.loss import smoothed_loss
@@ -37,6 +39,12 @@ NOISY = replace(SMALL, dropout=0.3, attention_dropout=0.2, activation_dropout=0.
 PARTS = example([4, 11, 7], [5, 2, 6]), example([3, 8], [9, 4])
 
 
+@pytest.fixture(autouse=True)
+def _no_product_is_too_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In training, only products of some size are worth rounding."""
+    monkeypatch.setattr(matmul, "_SMALL", 0)
+
+
 def gradients_of(model: nn.Module) -> dict[str, Tensor]:
     found = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
     assert len(found) == len(list(model.parameters()))
@@ -52,8 +60,16 @@ def learnt(kind: Precision, step: int = 1) -> tuple[float, dict[str, Tensor]]:
     return loss, gradients_of(model)
 
 
+class Autocast(Precision):
+    """As on a GPU, where autocast chooses the type of each operator."""
+
+    def cast(self) -> AbstractContextManager[None]:
+        return torch.autocast("cpu", self.dtype)
+
+
 class TestChoice:
-    def test_a_cpu_uses_float32_without_a_warning(self) -> None:
+    def test_another_cpu_uses_float32_without_a_warning(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx2": True, "avx512_bf16": False})
         assert choose_precision("auto", CPU) == (torch.float32, "")
         assert choose_precision("float32", CPU) == (torch.float32, "")
 
@@ -93,10 +109,10 @@ class TestChoice:
             )
 
     @pytest.mark.parametrize("name", ["avx512_bf16", "amx_bf16"])
-    def test_a_cpu_with_bfloat16_may_use_it(self, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    def test_a_cpu_with_bfloat16_uses_it(self, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
         monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx2": True, name: True})
-        assert choose_precision("bfloat16", CPU) == (torch.bfloat16, "")
-        assert choose_precision("auto", CPU) == (torch.float32, "")
+        assert choose_precision("bfloat16", CPU) == choose_precision("auto", CPU) == (torch.bfloat16, "")
+        assert choose_precision("float32", CPU) == (torch.float32, "")
 
     def test_cuda_multiplies_float32_in_tf32_and_others_do_not(self, monkeypatch: pytest.MonkeyPatch) -> None:
         asked: list[str] = []
@@ -362,7 +378,7 @@ class TestSeveralProcesses:
         """Otherwise autocast would keep a narrow copy of every whole weight until the backward pass."""
         config, types = replace(FAMILIES[name], dropout=0.2), set[torch.dtype]()
         model = fresh_of_family(config).train()
-        loss = SummedLoss(model, Objective(0.1, 1, Precision(torch.bfloat16, CPU)))
+        loss = SummedLoss(model, Objective(0.1, 1, Autocast(torch.bfloat16, CPU)))
         shard_module(loss, CPU, 1, torch.bfloat16)
         for part in model.modules():
             if isinstance(part, nn.Linear):

@@ -1,32 +1,74 @@
-"""Matrix products by the faster of two libraries.
+"""Matrix products by the fastest of three libraries, in float32 or in bfloat16.
 
-PyTorch's wheels contain Intel's MKL, NumPy's contain OpenBLAS. On AMD processors OpenBLAS was 5 to 10 % faster for
-nearly all shapes of a Transformer, on one thread; on other processors PyTorch's own is used. Both are exact up to
-rounding.
+PyTorch's wheels contain Intel's MKL and oneDNN, NumPy's contain OpenBLAS. MKL does not use AVX-512 on AMD processors,
+and OpenBLAS does not know the newest of them; oneDNN does, and is twice as fast as either there. On older AMD
+processors OpenBLAS was 5 to 10 % faster than MKL. All three are exact up to rounding.
 """
 
-from contextlib import AbstractContextManager, nullcontext
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
+Library = Literal["torch", "numpy", "onednn"]
+
+_SMALL = 1 << 20  # multiplications; oneDNN takes longer to start than MKL takes for a smaller product
+
 
 @cache
-def numpy_is_faster() -> bool:
-    """Whether this is an AMD processor, with OpenBLAS in NumPy and MKL in PyTorch."""
+def fastest_library() -> Library:
+    """The library for this processor; PyTorch's own choice, MKL, on all but AMD's."""
     import llvmlite.binding as llvm
 
-    blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]["name"]
     amd = llvm.get_host_cpu_name().startswith(("znver", "bdver"))
-    return amd and "openblas" in blas and torch.backends.mkl.is_available()
+    if not (amd and torch.backends.mkl.is_available()):
+        return "torch"
+    if torch.backends.mkldnn.is_available() and torch.backends.cpu.get_cpu_capability() == "AVX512":
+        return "onednn"
+    blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]["name"]
+    return "numpy" if "openblas" in blas else "torch"
+
+
+class _Thread(threading.local):
+    narrow = False
+
+
+_thread = _Thread()
+
+
+@contextmanager
+def narrow_products() -> Iterator[None]:
+    """Inside this block, layers of the calling thread multiply in bfloat16, and their gradients do so too."""
+    before, _thread.narrow = _thread.narrow, True
+    try:
+        yield
+    finally:
+        _thread.narrow = before
+
+
+def products_are_narrow() -> bool:
+    """Whether the calling thread is inside `narrow_products`."""
+    return _thread.narrow
+
+
+def product_type(multiplications: int) -> torch.dtype:
+    """The type of the factors of a product of this size: bfloat16 inside `narrow_products`, if the product gains."""
+    return torch.bfloat16 if _thread.narrow and multiplications >= _SMALL else torch.float32
 
 
 def matmul(left: Tensor, right: Tensor) -> Tensor:
-    """The product of two float32 matrices on a CPU, without a gradient."""
-    if numpy_is_faster():
+    """The float32 product of two matrices on a CPU, both float32 or both bfloat16, without a gradient."""
+    if left.dtype == torch.bfloat16:
+        return (left @ right).float()
+    library = fastest_library()
+    if library == "onednn" and left.numel() * right.shape[1] >= _SMALL:
+        return torch.ops.mkldnn._linear_pointwise(left, right.T, None, "none", [], "")
+    if library == "numpy":
         # PyTorch's memory is aligned. On unaligned memory, MKL's later results would depend on the address.
         out = torch.empty(left.shape[0], right.shape[1])
         with np.errstate(all="ignore"):  # the training loop notices NaN and infinity
@@ -34,6 +76,24 @@ def matmul(left: Tensor, right: Tensor) -> Tensor:
             np.dot(np.from_dlpack(left.detach()), np.from_dlpack(right.detach()), out=out.numpy())
             return out
     return left @ right
+
+
+@contextmanager
+def fast_batches() -> Iterator[None]:
+    """Inside this block, PyTorch's own products of float32 matrices use oneDNN too, if that is the fastest library.
+
+    Processors with AMX then multiply in bfloat16, so this is only for results that may be approximate.
+    """
+    if fastest_library() != "onednn":
+        yield
+        return
+    setting = torch.backends.mkldnn.matmul
+    before = setting.fp32_precision
+    setting.fp32_precision = "bf16"  # the permission by which PyTorch prefers oneDNN to MKL
+    try:
+        yield
+    finally:
+        setting.fp32_precision = before
 
 
 @cache
@@ -45,4 +105,4 @@ def _pools() -> Any:
 
 def limit_blas_threads(count: int) -> AbstractContextManager[object]:
     """Within this context NumPy's products use `count` threads; NumPy does not know PyTorch's limit."""
-    return _pools().limit(limits=count, user_api="blas") if numpy_is_faster() else nullcontext()
+    return _pools().limit(limits=count, user_api="blas") if fastest_library() == "numpy" else nullcontext()

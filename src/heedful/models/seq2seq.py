@@ -11,6 +11,7 @@ Training, decoding and everything above them rely on this interface only, whatev
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 import torch
@@ -20,6 +21,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from heedful.config import ModelConfig
+from heedful.kernels.matmul import narrow_products, products_are_narrow
 from heedful.nn.dropout import DropoutKeys
 from heedful.nn.embedding import Embedding
 from heedful.nn.multi_head import Kind, MultiHeadAttention
@@ -104,7 +106,14 @@ class Seq2Seq(nn.Module, ABC, Generic[M, S]):
         if self.checkpoint_activations and self.training and torch.is_grad_enabled():
             # Keys give the same dropout twice. Where PyTorch's generator draws it, its state must be restored.
             drawn = dropout_keys is None or dropout_keys.device.type != "cpu"
-            return checkpoint(layer, *inputs, use_reentrant=False, preserve_rng_state=drawn)
+            again = narrow_products if products_are_narrow() else nullcontext
+            return checkpoint(
+                layer,
+                *inputs,
+                use_reentrant=False,
+                preserve_rng_state=drawn,
+                context_fn=lambda: (nullcontext(), again()),  # PyTorch itself restores only autocast
+            )
         return layer(*inputs)
 
 

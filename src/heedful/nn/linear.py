@@ -25,8 +25,10 @@ class Linear(nn.Linear):
 class _Affine(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:  # type: ignore[no-untyped-def]
-        from heedful.kernels.matmul import matmul
+        from heedful.kernels.matmul import matmul, product_type
 
+        dtype = product_type(len(x) * weight.numel())
+        x, weight = x.to(dtype), weight.to(dtype)
         ctx.save_for_backward(x, weight)
         return matmul(x, weight.T).add_(bias)
 
@@ -35,7 +37,8 @@ class _Affine(torch.autograd.Function):
         from heedful.kernels.matmul import matmul
 
         x, weight = ctx.saved_tensors
-        return matmul(d_out, weight), matmul(d_out.T, x), d_out.sum(0)
+        factor = d_out.to(x.dtype)
+        return matmul(factor, weight), matmul(factor.T, x), d_out.sum(0)
 
 
 def glorot_linear(inputs: int, outputs: int) -> Linear:

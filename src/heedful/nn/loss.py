@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from heedful.kernels.matmul import matmul
+from heedful.kernels.matmul import matmul, product_type, products_are_narrow
 
 # Logits that are computed at a time. A few megabytes stay in the cache, where the many passes of a softmax cost little,
 # and the logits of a whole batch never exist.
@@ -38,7 +38,7 @@ def smoothed_loss(
 ) -> Loss:
     """The cross entropy with a target of 1 - smoothing for the gold token and smoothing / (V - 1) for each other one.
 
-    Under autocast, products are computed in its type; logits, softmax and sums stay in float32.
+    Under autocast or `narrow_products`, products are computed in that type; softmax and sums stay in float32.
     """
     if features.dtype in (torch.bfloat16, torch.float16):
         features = features.float()
@@ -81,7 +81,11 @@ def _loss_in_chunks(
     d_features = torch.empty_like(features) if gradients else features
     d_weight = torch.zeros_like(weight, dtype=features.dtype) if gradients else weight
     d_bias = torch.zeros_like(bias) if gradients and bias is not None else None
-    products = weight.to(torch.get_autocast_dtype(device)) if torch.is_autocast_enabled(device) else weight
+    products = weight
+    if torch.is_autocast_enabled(device):
+        products = weight.to(torch.get_autocast_dtype(device))
+    elif device == "cpu" and products_are_narrow():
+        products = weight.to(product_type(len(features) * weight.numel()))
     size = max(1, (_CHUNK_ELEMENTS if device == "cpu" else _GPU_CHUNK_ELEMENTS) // vocabulary)
     with torch.autocast(device, enabled=False):
         for start in range(0, len(features), size):

@@ -121,7 +121,9 @@ class ShardedGradients(DistributedGradients):
             raise ConfigError(
                 "train.parallel is 'shards' but train.precision gives float16; choose bfloat16 or float32, or 'copies'"
             )
-        shard_module(loss, device, group.world_size, loss.objective.precision.dtype)
+        # On a CPU, each product rounds its own factors; all else is computed in float32.
+        dtype = torch.float32 if device.type == "cpu" else loss.objective.precision.dtype
+        shard_module(loss, device, group.world_size, dtype)
         super().__init__(loss, loss, group, device, parts)
 
     @contextmanager

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor, nn
 
 from heedful.config import TrainConfig
 from heedful.errors import FolderError
+from heedful.kernels.matmul import fast_batches
 
 _ADAM_STATE = ("exp_avg", "exp_avg_sq", "step")
 _MUON_STATE = ("momentum",)
@@ -108,7 +110,8 @@ class Muon(torch.optim.Optimizer):
                 by_shape[weight.shape].append((weight, self._direction(weight, weight.grad)))
         for shape, pairs in by_shape.items():
             weights, directions = map(list, zip(*pairs, strict=True))
-            updates = orthogonalise(torch.stack(directions))
+            with fast_batches() if weights[0].device.type == "cpu" else nullcontext():
+                updates = orthogonalise(torch.stack(directions))
             torch._foreach_mul_(weights, 1.0 - group["lr"] * group["weight_decay"])
             length = min(
                 group["lr"] * _SIZE * max(shape) ** 0.5, torch.finfo(torch.float32).max

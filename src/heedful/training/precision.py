@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from heedful.config import PrecisionKind
+from heedful.kernels.matmul import narrow_products
 from heedful.training.process_group import ProcessGroup
 
 _LEAST_SCALE = 1.0  # an overflow without scaling is not the fault of the scale
@@ -48,7 +49,11 @@ class Precision:
 
     def cast(self) -> AbstractContextManager[None]:
         """Compute matrix products in this type inside the block, in the calling thread."""
-        return nullcontext() if self.dtype == torch.float32 else torch.autocast(self.device_type, self.dtype)
+        if self.dtype == torch.float32:
+            return nullcontext()
+        if self.device_type == "cpu" and self.dtype == torch.bfloat16:
+            return narrow_products()  # under autocast, the compiled loops would not apply
+        return torch.autocast(self.device_type, self.dtype)
 
     def backward(self, loss: Tensor) -> None:
         """Add the gradients of the loss, multiplied by the scale."""
@@ -101,7 +106,9 @@ def choose_precision(wanted: PrecisionKind, device: torch.device) -> tuple[torch
 
 
 def _fastest(device: torch.device) -> torch.dtype:
-    """float32 on MPS, where the gain depends on the chip and was not measured, and on CPUs, most of which lack bf16."""
+    """bfloat16 on CPUs that have it; float32 on MPS, where the gain depends on the chip and was not measured."""
+    if device.type == "cpu" and _processor_has_bfloat16():
+        return torch.bfloat16
     if device.type != "cuda":
         return torch.float32
     return torch.bfloat16 if torch.cuda.is_bf16_supported(including_emulation=False) else torch.float16
