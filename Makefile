@@ -5,9 +5,9 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-# The first of these that is 3.11, 3.12 or 3.13; choose another by: make PYTHON=...
-SUITS := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
-PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
+# The first of these that is 3.11 to 3.14; choose another by: make PYTHON=...
+SUITS := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 14))
+PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11 python3.14; do \
 	"$$python" -c "$(SUITS)" 2>/dev/null && { echo "$$python"; break; }; done)
 
 # PyTorch is exactly the version of the lock file: any other could bring gigabytes that nothing here uses.
@@ -34,8 +34,8 @@ clean: ## remove .venv and what tools left behind; runs stay
 	find src tests scripts bench -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(STAMP): requirements.lock pyproject.toml
-	@test -n "$(PYTHON)" || { echo "heedful needs Python 3.11, 3.12 or 3.13; install one, or name it: make PYTHON=/path/to/python" >&2; exit 1; }
-	@"$(PYTHON)" -c "$(SUITS)" || { echo "$(PYTHON) is not Python 3.11, 3.12 or 3.13; name one: make PYTHON=/path/to/python" >&2; exit 1; }
+	@test -n "$(PYTHON)" || { echo "heedful needs Python 3.11 to 3.14; install one, or name it: make PYTHON=/path/to/python" >&2; exit 1; }
+	@"$(PYTHON)" -c "$(SUITS)" || { echo "$(PYTHON) is not Python 3.11 to 3.14; name one: make PYTHON=/path/to/python" >&2; exit 1; }
 	@test -x $(BIN)/python || { echo "making $(VENV) with $$("$(PYTHON)" --version) ..."; "$(PYTHON)" -m venv $(VENV); }
 	@echo "installing $(TORCH) (once) ..."
 	@$(PIP) install --quiet --constraint requirements.lock "$(TORCH)"

@@ -76,7 +76,10 @@ def _resident() -> int:
 
 
 def _peak_resident() -> int:
-    import resource
-
+    """In MiB; 0 if the system does not say."""
+    try:
+        import resource
+    except ModuleNotFoundError:  # on Windows
+        return 0
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit >> 20

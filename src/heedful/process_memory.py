@@ -9,6 +9,11 @@ from contextlib import suppress
 # The numbers of M_MMAP_THRESHOLD, M_TRIM_THRESHOLD and M_TOP_PAD in malloc.h.
 _KEEP = {-3: 2**31 - 1, -1: 2**31 - 1, -2: 1 << 26}
 _ARENA_MAX = -8
+_NO_SUCH_FUNCTION = (
+    OSError,
+    AttributeError,
+    TypeError,
+)  # Windows has no CDLL(None), other C libraries no such function
 
 
 def keep_freed_memory() -> None:
@@ -30,7 +35,7 @@ def share_freed_memory() -> None:
 
 def release_freed_memory() -> None:
     """Return memory that was kept by `keep_freed_memory` to the system; this takes a few milliseconds."""
-    with suppress(OSError, AttributeError):
+    with suppress(*_NO_SUCH_FUNCTION):
         ctypes.CDLL(None).malloc_trim(0)
 
 
@@ -45,7 +50,7 @@ def freeze_loaded_objects() -> None:
 
 
 def _set(options: Mapping[int, int]) -> None:
-    with suppress(OSError, AttributeError, TypeError):
+    with suppress(*_NO_SUCH_FUNCTION):
         mallopt = ctypes.CDLL(None).mallopt
         for option, value in options.items():
             mallopt(option, value)

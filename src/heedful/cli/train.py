@@ -151,6 +151,8 @@ def _memory(device: str) -> str:
     from heedful.device import measure_memory
 
     used = measure_memory(device)
+    if not used.peak:
+        return "memory unknown"
     return f"{used.now:,} MiB of memory (at most {used.peak:,})"
 
 

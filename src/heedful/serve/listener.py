@@ -1,7 +1,6 @@
 """The socket of the server, and how many connections it may have. The supervisor needs this and no framework."""
 
 import socket
-import sys
 from ipaddress import ip_address
 from typing import Any
 
@@ -18,7 +17,9 @@ def listen(host: str, port: int) -> socket.socket:
         (family, *_, address) = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         # With IPPROTO_TCP, asyncio disables Nagle's algorithm, which would delay every response by 40 ms.
         listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        # On Windows, SO_REUSEADDR would let a second server take the port of the first.
+        reuse = getattr(socket, "SO_EXCLUSIVEADDRUSE", socket.SO_REUSEADDR)
+        listener.setsockopt(socket.SOL_SOCKET, reuse, 1)
         try:
             listener.bind(address)
             listener.listen(BACKLOG)  # clients that connect before the server is ready wait
@@ -35,21 +36,22 @@ def listen(host: str, port: int) -> socket.socket:
 
 def raise_descriptor_limit() -> None:
     """Allow this process as many connections as the system does."""
-    if sys.platform != "win32":
+    try:
         import resource
-
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        wanted = _MOST_CONNECTIONS + _RESERVED_DESCRIPTORS
-        if 0 <= soft < wanted:  # negative: there is no limit
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted if hard < 0 else min(wanted, hard), hard))
+    except ModuleNotFoundError:  # Windows has no such limit
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _MOST_CONNECTIONS + _RESERVED_DESCRIPTORS
+    if 0 <= soft < wanted:  # negative: there is no limit
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted if hard < 0 else min(wanted, hard), hard))
 
 
 def count_allowed_connections() -> int:
     """The number of connections for which there are descriptors, with some left for other things."""
-    if sys.platform == "win32":
+    try:
+        import resource
+    except ModuleNotFoundError:  # on Windows
         return _MOST_CONNECTIONS
-    import resource
-
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return _MOST_CONNECTIONS if soft < 0 else max(1, min(_MOST_CONNECTIONS, soft - _RESERVED_DESCRIPTORS))
 

@@ -16,6 +16,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from time import sleep
 from typing import TYPE_CHECKING
 
 from safetensors import safe_open
@@ -32,6 +33,9 @@ _FORMAT = 1
 _TEMPORARY = ".tmp-"
 _PLAIN_NAME = re.compile(r"(?!.*\.\.)[A-Za-z0-9_-][A-Za-z0-9_.-]{0,99}(/[A-Za-z0-9_-][A-Za-z0-9_.-]{0,99}){0,3}")
 _FULL = {errno.ENOSPC, errno.EDQUOT}
+_IN_USE = {5, 32}  # Windows: access denied, and a sharing violation
+_REPLACE_ATTEMPTS = 20
+_REPLACE_SECONDS = 0.05  # between two attempts
 _FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}
 _WRONG_PATH = {
     *(errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENOTEMPTY),
@@ -106,11 +110,23 @@ def _write(path: Path, chunks: Iterable[bytes | memoryview]) -> None:
     with disk_errors(path):
         try:
             _write_durably(temporary, chunks)
-            temporary.replace(path)
+            _replace(temporary, path)
         except BaseException:
             discard(temporary)
             raise
         _sync_folder(path.parent)
+
+
+def _replace(temporary: Path, path: Path) -> None:
+    """Give a file its final name. Windows refuses this for a moment while another program reads the old file."""
+    for attempt in range(_REPLACE_ATTEMPTS):
+        try:
+            temporary.replace(path)
+            return
+        except PermissionError as error:
+            if getattr(error, "winerror", None) not in _IN_USE or attempt == _REPLACE_ATTEMPTS - 1:
+                raise
+            sleep(_REPLACE_SECONDS)
 
 
 def _write_durably(path: Path, chunks: Iterable[bytes | memoryview]) -> None:
