@@ -1,9 +1,9 @@
-"""Make the built-in models: text, joint trainings, four fine-tunings, exports, scores, cards. It takes hours.
+"""Make the built-in models: text, two joint trainings, six fine-tunings, exports, scores, cards. It takes hours.
 
-    .venv/bin/python scripts/builtin.py --german FOLDER
+    .venv/bin/python scripts/builtin.py --german FOLDER --software FOLDER
 
-FOLDER holds English and German text (builtin_text.py). Everything but the exports goes to runs/builtin. You can
-interrupt it and run it again: it continues where it stopped and does not repeat a finished training.
+builtin_text.py says what the folders hold. Everything but the exports goes to runs/builtin. You can interrupt it and
+run it again: it continues where it stopped and does not repeat a finished training.
 """
 
 import argparse
@@ -21,12 +21,12 @@ from heedful.errors import DataError
 REPOSITORY = Path(__file__).resolve().parent.parent
 WORK = Path("runs/builtin")
 SHIPPED = Path("src/heedful/builtin")
-NAMES = ("en-fr", "fr-en", "en-de", "de-en")
-LATE = {  # for a model that can already translate both languages
-    "train.max_steps": "4600",
-    "train.learning_rate": "0.0012",
+NAMES = ("en-de", "en-fr", "en-es", "de-en", "fr-en", "es-en")
+LATE = {  # for a model whose rate has already fallen to zero once
+    "train.max_steps": "1500",
+    "train.learning_rate": "0.001",
 }
-MAX_BYTES = 8 << 20  # of a built-in model
+MAX_BYTES = 6 << 20  # of a built-in model
 MEGABYTES = 2000
 
 
@@ -34,22 +34,21 @@ def main() -> None:
     """Run everything; an error is one sentence."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--german", type=Path, required=True, metavar="FOLDER", help="with train.en, train.de, ...")
+    parser.add_argument("--software", type=Path, required=True, metavar="FOLDER", help="with en-de.tsv.gz, ...")
     options = parser.parse_args()
-    german = options.german.resolve()
+    german, software = options.german.resolve(), options.software.resolve()
     os.chdir(REPOSITORY)
-    sys.exit(ending("builtin", lambda: builtin(german), MEGABYTES))
+    sys.exit(ending("builtin", lambda: builtin(german, software), MEGABYTES))
 
 
-def builtin(german: Path) -> int:
+def builtin(german: Path, software: Path) -> int:
     """Run all steps in order, up to the first that fails; return the exit code."""
-    if code := write_text(german):
+    if code := write_text(german, software):
         return code
-    say("\nThe joint model, in all four directions:")
-    if code := train(WORK / "all", "recipes/builtin-all.toml"):
-        return code
-    say("\nFrench and German into English:")
-    if code := train(WORK / "into-english", "recipes/builtin-into-english.toml", "--init", str(WORK / "all")):
-        return code
+    for kind in ("from-english", "into-english"):
+        say(f"\nThe joint model {kind.replace('-e', ' E')}:")
+        if code := train(WORK / kind, f"recipes/builtin-{kind}.toml"):
+            return code
     for name in NAMES:
         say(f"\n{name}:")
         if code := (fine_tune(name) or export(name) or evaluate(name)):
@@ -58,12 +57,12 @@ def builtin(german: Path) -> int:
     return write_cards()
 
 
-def write_text(german: Path) -> int:
+def write_text(german: Path, software: Path) -> int:
     """Write the text unless it exists; return the exit code."""
     if (WORK / "data").exists():
         return 0
     coming = WORK / "data.new"  # so that incomplete text is never taken for complete
-    if code := builtin_text(german, coming):
+    if code := builtin_text(german, software, coming):
         return code
     coming.rename(WORK / "data")
     return 0
@@ -86,12 +85,12 @@ def fine_tune(name: str) -> int:
         "data.folder": str(text_of(name)),
         "data.source": f"train.{source}",
         "data.target": f"train.{target}",
-        "data.valid_source": f"val.{source}",
-        "data.valid_target": f"val.{target}",
+        "data.valid_source": f'["val.{source}", "software-val.{source}"]',
+        "data.valid_target": f'["val.{target}", "software-val.{target}"]',
         **(LATE if target == "en" else {}),
     }
     settings = [part for key, value in values.items() for part in ("--set", f"{key}={value}")]
-    parent = WORK / ("into-english" if target == "en" else "all")
+    parent = WORK / ("into-english" if target == "en" else "from-english")
     return train(WORK / name, "recipes/builtin-one.toml", "--init", str(parent), *settings)
 
 
@@ -110,15 +109,20 @@ def check_size(folder: Path) -> None:
     if size > MAX_BYTES:
         raise DataError(
             f"{folder} has {size} bytes, but a built-in model may have {MAX_BYTES}; "
-            "make it smaller in recipes/builtin-all.toml"
+            "make it smaller in recipes/builtin-from-english.toml and builtin-into-english.toml"
         )
 
 
 def evaluate(name: str) -> int:
-    """Score it on the held-out sentences; its folder keeps the scores. Return the exit code."""
-    source, target = (str(text_of(name) / f"test.{language}") for language in name.split("-"))
-    output = str(WORK / f"{name}.test.txt")
-    return heedful("evaluate", str(exported(name)), "--source", source, "--reference", target, "--output", output)
+    """Score it on held-out software texts and sentences; its folder keeps the scores. Return the exit code."""
+    languages = name.split("-")
+    for kind in ("software-test", "test"):
+        source, target = (str(text_of(name) / f"{kind}.{language}") for language in languages)
+        output = str(WORK / f"{name}.{kind}.txt")
+        arguments = ("--source", source, "--reference", target, "--output", output)
+        if code := heedful("evaluate", str(exported(name)), *arguments):
+            return code
+    return 0
 
 
 def ship(name: str) -> None:
@@ -139,9 +143,8 @@ def exported(name: str) -> Path:
 
 
 def text_of(name: str) -> Path:
-    """The folder with the text of a language pair; both directions share it."""
-    other = next(language for language in name.split("-") if language != "en")
-    return WORK / "data" / f"en-{other}"
+    """The folder with the text of a direction."""
+    return WORK / "data" / name
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ OpenStack (Apache 2.0), which come in a wheel on the package index. Placeholders
 import argparse
 import re
 import sys
+import zipfile
 from pathlib import Path
 
 from package_index import Archive, fetch_archive, of_zip, undamaged
@@ -29,6 +30,45 @@ CATALOGUES = (
     "openstack_dashboard/{}/djangojs",
     "horizon/{}/django",
     "horizon/{}/djangojs",
+)
+# Programs whose licence lets a model learn from their messages, and the licence.
+PROGRAMS = (
+    Archive(
+        "django",
+        "django-5.2.19-py3-none-any.whl",
+        "5965d974a5218a2b68a11dd1276434707f23886525c23f0598eccedaf4f4ca00",
+        "8 MB",
+    ),  # BSD-3
+    Archive(
+        "wagtail",
+        "wagtail-8.0.1-py3-none-any.whl",
+        "1e6ad5c7891a54efce1400e168298b5a2cc343b642cee89c31bf5ec30c98b26c",
+        "10 MB",
+    ),  # BSD-3
+    Archive(
+        "django-oscar",
+        "django_oscar-4.2.1-py3-none-any.whl",
+        "adbb95ea0130859c204cc6fb221052d6d437ecbaa90800e8418a809f72645e9c",
+        "9 MB",
+    ),  # BSD-3
+    Archive(
+        "django-allauth",
+        "django_allauth-65.21.1-py3-none-any.whl",
+        "7bdf018c9f3f0a32c80677f84e7777272d9c833b180bd6734314c4831c802a9e",
+        "2 MB",
+    ),  # MIT
+    Archive(
+        "spyder",
+        "spyder-6.1.8-py3-none-any.whl",
+        "4da836742a7138c93392a8a0bd1a5ff40002cf92d217ef0e7bed11b522322f90",
+        "14 MB",
+    ),  # MIT
+    Archive(
+        "sphinx",
+        "sphinx-9.0.4-py3-none-any.whl",
+        "5bebc595a5e943ea248b99c13814c1c5e10b3ece718976824ffa7959ff95fffb",
+        "4 MB",
+    ),  # BSD-2
 )
 MAX_WORDS = 25  # the few longer ones are whole paragraphs
 MEGABYTES = 10
@@ -65,6 +105,19 @@ def messages_of_horizon(language: str, cache: Path) -> Pairs:
             content = of_zip(wheel, name)
         pairs |= dict(read_messages(content, name))
     return [(english, other) for english, other in pairs.items() if len(english.split()) <= MAX_WORDS]
+
+
+def messages_of_programs(language: str, cache: Path) -> Pairs:
+    """Messages of several programs in English and another language; from the cache or downloaded to it."""
+    pairs: Pairs = []
+    for program in PROGRAMS:
+        wheel = fetch_archive(program, cache)
+        with undamaged(wheel), zipfile.ZipFile(wheel) as zipped:
+            names = [name for name in zipped.namelist() if name.endswith(".po") and f"/{language}/LC_MESSAGES/" in name]
+        for name in sorted(names):
+            with undamaged(wheel):
+                pairs += read_messages(of_zip(wheel, name), name)
+    return [pair for pair in dict.fromkeys(pairs) if len(pair[0].split()) <= MAX_WORDS]
 
 
 def read_messages(content: bytes, name: str) -> Pairs:

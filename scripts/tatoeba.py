@@ -22,8 +22,8 @@ NMT = Archive(
     sha256="65db964c0afd5b0dbc4baecdce736f53222f63b791958176b5771db78a005096",
     size="16 MB",
 )
-MEMBER = "nmt-0.0.6/data/fra-eng.zip"
-INNER = "fra.txt"
+MEMBER, INNER = "nmt-0.0.6/data/fra-eng.zip", "fra.txt"
+SPANISH_MEMBER, SPANISH_INNER = "nmt-0.0.6/data/spa-eng.zip", "spa.txt"
 
 TEST, VALID = 1000, 500  # held-out English sentences
 MEGABYTES = 80
@@ -48,6 +48,11 @@ def write_tatoeba(out: Path) -> int:
 def english_french(cache: Path) -> Pairs:
     """All pairs, from the cache or downloaded to it."""
     return read_pairs(read_archive(fetch_archive(NMT, cache)).decode())
+
+
+def english_spanish(cache: Path) -> Pairs:
+    """All pairs of English and Spanish, from the same archive."""
+    return read_pairs(read_archive(fetch_archive(NMT, cache), SPANISH_MEMBER, SPANISH_INNER).decode())
 
 
 def read_archive(archive: Path, member: str = MEMBER, inner: str = INNER, max_bytes: int = MAX_BYTES) -> bytes:

@@ -267,7 +267,7 @@ class TestProducts:
         assert not matmul.products_are_narrow()
 
     def test_fast_batches_leave_pytorchs_setting_as_it_was(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        setting = torch.backends.mkldnn.matmul
+        setting = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
         before = setting.fp32_precision
         monkeypatch.setattr(matmul, "fastest_library", lambda: "onednn")
         with matmul.fast_batches():

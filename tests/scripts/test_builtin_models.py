@@ -9,6 +9,8 @@ from command_line import parse
 
 from heedful.errors import DataError
 
+TEXT = Path("german"), Path("software")
+
 
 class Typed:
     """A fake command line that records the commands and makes the folders that they would make."""
@@ -36,7 +38,7 @@ class Typed:
         return [arguments[0] + (" --resume" if "--resume" in arguments else "") for arguments in self.commands]
 
 
-def write(_: Path, out: Path) -> int:
+def write(german: Path, software: Path, out: Path) -> int:
     out.mkdir(parents=True, exist_ok=True)
     return 0
 
@@ -52,55 +54,57 @@ def typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Typed:
 
 
 def test_each_model_is_fine_tuned_from_a_joint_one_exported_and_scored(typed: Typed) -> None:
-    assert builtin.builtin(Path("german")) == 0
-    assert typed.kinds == ["train", "train", *["train", "export", "evaluate"] * 4, "cards"]
+    assert builtin.builtin(*TEXT) == 0
+    assert typed.kinds == ["train", "train", *["train", "export", "evaluate", "evaluate"] * 6, "cards"]
     assert sorted(path.name for path in builtin.SHIPPED.iterdir()) == sorted(builtin.NAMES)
-    german_to_english = typed.commands[-4]
-    assert {"data.folder=runs/builtin/data/en-de", "data.source=train.de", "data.target=train.en"} < set(
-        german_to_english
+    spanish_to_english = typed.commands[-5]
+    assert {"data.folder=runs/builtin/data/es-en", "data.source=train.es", "data.target=train.en"} < set(
+        spanish_to_english
     )
-    assert {"data.source_language=de", "train.max_steps=4600"} < set(german_to_english)
+    assert {"data.source_language=es", "train.max_steps=1500"} < set(spanish_to_english)
     parents = [command[command.index("--init") + 1] for command in typed.commands if "--init" in command]
-    both, everything = "runs/builtin/into-english", "runs/builtin/all"
-    assert parents == [everything, *(both if name.endswith("-en") else everything for name in builtin.NAMES)]
-    assert typed.commands[-2][3] == "runs/builtin/data/en-de/test.de"
+    assert parents == [f"runs/builtin/{'into' if name.endswith('-en') else 'from'}-english" for name in builtin.NAMES]
+    assert [command[3] for command in typed.commands[-3:-1]] == [
+        "runs/builtin/data/es-en/software-test.es",
+        "runs/builtin/data/es-en/test.es",
+    ]
 
 
 def test_every_command_parses(typed: Typed) -> None:
-    builtin.builtin(Path("german"))
+    builtin.builtin(*TEXT)
     for arguments in typed.commands[:-1]:
         assert parse(" ".join(steps.shown(argument) for argument in arguments))
 
 
 def test_it_continues_where_it_stopped(typed: Typed, monkeypatch: pytest.MonkeyPatch) -> None:
-    typed.stops_at = "runs/builtin/fr-en"
-    assert builtin.builtin(Path("german")) == 130
-    assert typed.kinds == ["train", "train", "train", "export", "evaluate", "train"]
+    typed.stops_at = "runs/builtin/en-fr"
+    assert builtin.builtin(*TEXT) == 130
+    assert typed.kinds == ["train", "train", "train", "export", "evaluate", "evaluate", "train"]
     typed.stops_at, typed.commands = "", []
     monkeypatch.setattr(builtin, "builtin_text", lambda *_: pytest.fail("the text was there"))
-    assert builtin.builtin(Path("german")) == 0
-    assert typed.kinds[:5] == [*["train --resume"] * 3, "export", "evaluate"]
-    assert typed.kinds[5:] == [*["train", "export", "evaluate"] * 3, "cards"]
+    assert builtin.builtin(*TEXT) == 0
+    assert typed.kinds[:6] == [*["train --resume"] * 3, "export", "evaluate", "evaluate"]
+    assert typed.kinds[6:] == [*["train", "export", "evaluate", "evaluate"] * 5, "cards"]
 
 
 def test_incomplete_text_is_written_again(typed: Typed, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full_disk(_: Path, out: Path) -> int:
+    def full_disk(german: Path, software: Path, out: Path) -> int:
         out.mkdir(parents=True, exist_ok=True)
         raise OSError
 
     monkeypatch.setattr(builtin, "builtin_text", full_disk)
     with pytest.raises(OSError):
-        builtin.builtin(Path("german"))
+        builtin.builtin(*TEXT)
     assert typed.commands == []
     monkeypatch.setattr(builtin, "builtin_text", write)
-    assert builtin.builtin(Path("german")) == 0
+    assert builtin.builtin(*TEXT) == 0
 
 
 def test_a_model_that_is_too_large_is_refused_and_the_old_one_stays(typed: Typed) -> None:
-    old = builtin.SHIPPED / "en-fr"
+    old = builtin.SHIPPED / "en-de"
     old.mkdir(parents=True)
     (old / "old").touch()
     typed.size = builtin.MAX_BYTES + 1
-    with pytest.raises(DataError, match=r"runs/builtin/en-fr-int8 has 8388609 bytes, but .* may have 8388608; make it"):
-        builtin.builtin(Path("german"))
+    with pytest.raises(DataError, match=r"runs/builtin/en-de-int8 has 6291457 bytes, but .* may have 6291456; make it"):
+        builtin.builtin(*TEXT)
     assert [path.name for path in old.iterdir()] == ["old"]

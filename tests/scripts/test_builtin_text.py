@@ -1,5 +1,6 @@
 """Training and test text of the built-in models: no sentence is in both."""
 
+import gzip
 from pathlib import Path
 
 import builtin_text
@@ -60,27 +61,24 @@ class TestSplit:
         assert len(list((tmp_path / "data").iterdir())) == 6
 
 
-class TestAllDirections:
-    @given(some_parts, some_parts)
-    def test_no_held_out_sentence_is_in_the_training_text_in_any_language(self, french: Split, german: Split) -> None:
-        parts = builtin_text.without_leaks({"fr": french, "de": german})
-        trained = {text for part in parts.values() for pair in part.train for text in pair}
-        held = {text for part in parts.values() for pair in (*part.valid, *part.test) for text in pair}
-        assert not trained & held
-        assert [(part.valid, part.test) for part in parts.values()] == [
-            (part.valid, part.test) for part in (french, german)
-        ]
+class TestHeldOut:
+    @given(some_pairs)
+    def test_blocks_are_held_out_whole_and_nothing_is_lost(self, pairs: Pairs) -> None:
+        parts = builtin_text.split_blocks(pairs)
+        assert sorted([*parts.train, *parts.valid, *parts.test]) == sorted(pairs)
 
-    def test_the_first_word_names_the_target_language(self) -> None:
-        rows = builtin_text.all_directions({"fr": [("Go.", "Va !")], "de": [("Hi.", "Hallo."), ("Go.", "Geh.")]})
-        assert rows == [
-            ("<fr> Go.", "Va !"),
-            ("<en> Va !", "Go."),
-            ("<de> Hi.", "Hallo."),
-            ("<de> Go.", "Geh."),
-            ("<en> Hallo.", "Hi."),
-            ("<en> Geh.", "Go."),
-        ]
+    def test_blocks_are_neighbours(self) -> None:
+        pairs = [(str(number), str(-number)) for number in range(5000)]
+        parts = builtin_text.split_blocks(pairs)
+        assert (len(parts.test), len(parts.valid), len(parts.train)) == (2000, 1000, 2000)
+        starts = [number for number in range(0, 2000, 100) if int(parts.test[number][0]) % 100]
+        assert starts == []
+
+    @given(some_parts, some_parts)
+    def test_texts_of_all_splits_and_sides_are_held_out(self, french: Split, german: Split) -> None:
+        held = builtin_text.held_out([french, german])
+        for part in (french, german):
+            assert {text for pair in (*part.valid, *part.test) for text in pair} <= held
 
 
 def write_german(folder: Path, *names: str) -> None:
@@ -90,21 +88,55 @@ def write_german(folder: Path, *names: str) -> None:
             (folder / f"{name}.{language}").write_text(f"{name}  in {language}\n", encoding="utf-8")
 
 
+def write_software(folder: Path) -> None:
+    folder.mkdir()
+    for language in builtin_text.LANGUAGES:
+        rows = "".join(f"Text {number}\tTexto {number}\n" for number in range(3100))
+        with gzip.open(folder / f"en-{language}.tsv.gz", "wt", encoding="utf-8") as file:
+            file.write(rows + "Text 1\tTexto 1\nno tab\n")
+
+
 class TestWhole:
-    def test_all_files_are_written(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        pairs = [(f"sentence {number}", f"phrase {number}") for number in range(4100)]
+    @pytest.fixture(autouse=True)
+    def offline(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        pairs = [(f"Sentence {number} is short.", f"Phrase {number} est brève.") for number in range(4100)]
         monkeypatch.setattr(builtin_text, "english_french", lambda _: pairs)
+        monkeypatch.setattr(builtin_text, "english_spanish", lambda _: pairs[::-1])
+        monkeypatch.setattr(builtin_text, "messages_of_programs", lambda *_: [("Save", "Enregistrer"), ("Text 1", "T")])
+        monkeypatch.setattr(builtin_text, "names", lambda *_: [("Chile", "Chili")])
+        monkeypatch.setattr(builtin_text, "days_and_months", lambda *_: [("May", "Mai")])
+
+    def test_every_direction_has_its_files_and_no_held_out_text_is_trained_on(self, tmp_path: Path) -> None:
         write_german(tmp_path / "german", "train", "val", "test")
-        assert builtin_text.builtin_text(tmp_path / "german", tmp_path / "out") == 0
-        assert (tmp_path / "out" / "en-de" / "train.de").read_text() == "train in de\n"
-        assert len((tmp_path / "out" / "en-fr" / "val.fr").read_text().splitlines()) == 2000
-        sources = (tmp_path / "out" / "all.train.source").read_text().splitlines()
-        assert len(sources) == 202
-        assert sources[-2:] == ["<de> train in en", "<en> train in de"]
-        assert len((tmp_path / "out" / "all.val.target").read_text().splitlines()) == 602
+        write_software(tmp_path / "software")
+        out = tmp_path / "out"
+        assert builtin_text.builtin_text(tmp_path / "german", tmp_path / "software", out) == 0
+        assert sorted(path.name for path in out.iterdir() if path.is_dir()) == [
+            *("de-en", "en-de", "en-es", "en-fr", "es-en", "fr-en")
+        ]
+        held: set[str] = set()
+        trained: set[str] = set()
+        for folder in (path for path in out.iterdir() if path.is_dir()):
+            for path in folder.iterdir():
+                lines = set(path.read_text(encoding="utf-8").splitlines())
+                (trained if path.name.startswith("train") else held).update(lines)
+        assert {"train in de", "Save", "Enregistrer", "Chile", "May"} <= trained
+        assert len(held) > 4000
+        assert not trained & held
+        french = (out / "en-fr" / "train.en").read_text().splitlines()
+        assert (french.count("May"), french.count("Chile")) == (20, 4)
+
+    def test_the_first_word_names_the_target_language(self, tmp_path: Path) -> None:
+        write_german(tmp_path / "german", "train", "val", "test")
+        write_software(tmp_path / "software")
+        builtin_text.builtin_text(tmp_path / "german", tmp_path / "software", tmp_path / "out")
+        sources = (tmp_path / "out" / "from-english.train.source").read_text(encoding="utf-8").splitlines()
+        assert {source.split()[0] for source in sources} == {"xde", "xfr", "xes"}
+        sources = (tmp_path / "out" / "into-english.train.source").read_text(encoding="utf-8").splitlines()
+        assert "train in de" in sources
 
     def test_a_missing_file_is_named(self, tmp_path: Path) -> None:
         write_german(tmp_path / "german", "train", "val")
         with pytest.raises(DataError, match=r"there is no file .*test\.en"):
-            builtin_text.builtin_text(tmp_path / "german", tmp_path / "out")
+            builtin_text.builtin_text(tmp_path / "german", tmp_path / "software", tmp_path / "out")
         assert not (tmp_path / "out").exists()

@@ -88,6 +88,22 @@ class TestHorizon:
             messages.messages_of_horizon("de", tmp_path)
 
 
+class TestPrograms:
+    def test_all_catalogues_of_a_language_are_read(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        text = HEAD + entry("Volume", "Datenträger")
+        names = {
+            "a/locale/de/LC_MESSAGES/django.po": text,
+            "b/locale/de/LC_MESSAGES/other.po": HEAD + entry("Save", "Speichern") + entry("Volume", "Datenträger"),
+            "b/locale/fr/LC_MESSAGES/other.po": HEAD + entry("Save", "Enregistrer"),
+            "a/locale/de/LC_MESSAGES/django.mo": "binary",
+        }
+        content = wheel_of(tmp_path, names)
+        program = Archive("program", messages.HORIZON.name, digest(content), "")
+        monkeypatch.setattr(messages, "PROGRAMS", (program,))
+        assert messages.messages_of_programs("de", tmp_path) == [("Volume", "Datenträger"), ("Save", "Speichern")]
+        assert messages.messages_of_programs("fr", tmp_path) == [("Save", "Enregistrer")]
+
+
 class TestConvert:
     def test_a_catalogue_becomes_two_files(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (tmp_path / "de.po").write_text(CATALOGUE, encoding="utf-8")

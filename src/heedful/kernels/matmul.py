@@ -87,7 +87,7 @@ def fast_batches() -> Iterator[None]:
     if fastest_library() != "onednn":
         yield
         return
-    setting = torch.backends.mkldnn.matmul
+    setting = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
     before = setting.fp32_precision
     setting.fp32_precision = "bf16"  # the permission by which PyTorch prefers oneDNN to MKL
     try:
