@@ -103,7 +103,7 @@ class TestRanges:
         "data.hold_out": -1, "data.max_length": 1, "data.max_ratio": 0,
         "train.max_steps": 1, "train.max_minutes": 0, "train.batch_tokens": 1, "train.accumulate": 1,
         "train.warmup_steps": 0, "train.dropout_warmup": 0, "train.weight_decay": 0, "train.clip_norm": 0,
-        "train.save_every": 1,
+        "train.r_drop": 0, "train.save_every": 1,
         "train.validate_every": 1, "train.patience": 0, "train.average_checkpoints": 1, "train.threads": 0,
         "search.beam": 1, "search.alpha": 0, "search.max_extra": 0, "search.min_length": 0,
         "search.no_repeat_ngram": 0, "search.groups": 1, "search.diversity": 0, "search.samples": 1, "search.top_k": 0,

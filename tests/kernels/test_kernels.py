@@ -197,6 +197,35 @@ def test_the_loss_agrees_with_double_precision(scale: float, types: int) -> None
         torch.testing.assert_close(mine, exact, rtol=1e-3, atol=1e-4 * scale)
 
 
+@pytest.mark.parametrize("chunk", [60, 10**6])
+@pytest.mark.parametrize("biased", [True, False])
+def test_r_drop_adds_the_divergence_of_two_passes(chunk: int, biased: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Equations 1 to 4 of Liang et al. (2021), by PyTorch's own functions in double precision."""
+    monkeypatch.setattr(objective, "_CHUNK_ELEMENTS", chunk)
+    known = [2.0 * random(14, 5), random(23, 5, seed=1), *([random(23, seed=2)] if biased else [])]
+    gold = torch.tensor([3, 0, 22, 7, 7, 1, 11]).repeat(2)
+
+    def expected(features: Tensor, weight: Tensor, bias: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        log_p = nn.functional.linear(features, weight, bias).log_softmax(-1)
+        nll = -log_p.gather(1, gold[:, None]).sum()
+        first, second = log_p.chunk(2)
+        kl = partial(nn.functional.kl_div, reduction="sum", log_target=True)
+        spread = 0.1 / 22 * (-log_p.sum() - nll)
+        return 0.9 * nll + spread + 3.0 * (kl(second, first) + kl(first, second)) / 2.0, nll
+
+    for dtype in (torch.float32, torch.float64):  # the compiled and the plain form
+        inputs = [part.to(dtype).requires_grad_() for part in known]
+        exact = [part.double().requires_grad_() for part in known]
+        ours = objective.smoothed_loss(inputs[0], inputs[1], gold, 0.1, inputs[2] if biased else None, r_drop=3.0)
+        smoothed, plain = expected(*exact)
+        torch.testing.assert_close(
+            (ours.smoothed.double(), ours.plain.double()), (smoothed, plain), rtol=1e-5, atol=1e-5
+        )
+        mine, theirs = torch.autograd.grad(ours.smoothed, inputs), torch.autograd.grad(smoothed, exact)
+        for slope, true in zip(mine, theirs, strict=True):
+            torch.testing.assert_close(slope.double(), true, rtol=1e-4, atol=1e-4)
+
+
 def test_translating_compiles_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiled_attention._CompiledAttention, "apply", None)
     monkeypatch.setattr(objective, "_compiled_gradient", None)

@@ -49,6 +49,40 @@ def test_the_split_changes_nothing_not_even_dropout(groups: tuple[list[int], ...
     assert_near(whole, split)
 
 
+class TestRDrop:
+    def test_the_split_changes_nothing(self) -> None:
+        objective, model = Objective(0.1, seed=5, r_drop=5.0), fresh(CONFIG)
+        whole = result(model, SequentialGradients(model, objective)(update_of(*parts([0, 1, 2, 3, 4])), 7))
+        split = result(model, make_gradients(model, objective, 2)(update_of(*parts([4, 0], [3], [1, 2])), 7))
+        assert_near(whole, split)
+
+    def test_two_passes_with_different_dropout_differ(self) -> None:
+        model = fresh(CONFIG)
+        update = update_of(*parts([0, 1, 2, 3, 4]))
+        light, heavy = (
+            SequentialGradients(model, Objective(0.1, seed=5, r_drop=weight))(update, 7) for weight in (1e-6, 5.0)
+        )
+        model.zero_grad(set_to_none=True)
+        assert heavy > light + 0.1
+
+    def test_without_dropout_it_is_the_plain_loss(self) -> None:
+        model = fresh(replace(CONFIG, dropout=0.0, attention_dropout=0.0, activation_dropout=0.0))
+        update = update_of(*parts([0, 1, 2, 3, 4]))
+        plain = result(model, SequentialGradients(model, OBJECTIVE)(update, 7))
+        assert_near(plain, result(model, SequentialGradients(model, Objective(0.1, seed=5, r_drop=5.0))(update, 7)))
+
+    def test_it_begins_when_dropout_has_its_full_probability(self) -> None:
+        model = fresh(CONFIG)
+        update = update_of(*parts([0, 1, 2, 3, 4]))
+        for step, same in ((8, True), (9, False)):
+            losses = [
+                SequentialGradients(model, Objective(0.1, seed=5, dropout_warmup=8, r_drop=weight))(update, step)
+                for weight in (0.0, 5.0)
+            ]
+            model.zero_grad(set_to_none=True)
+            assert (losses[0] == losses[1]) is same
+
+
 @pytest.mark.parametrize("workers", [1, 2])
 def test_dropout_warms_up_in_every_worker(workers: int) -> None:
     groups = ([0, 4], [1], [2, 3])

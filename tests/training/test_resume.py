@@ -67,7 +67,9 @@ def test_a_run_stopped_at_any_step_ends_with_the_same_bits(
     assert state(tmp_path / "run") == state(whole)
 
 
-@pytest.mark.parametrize("setting", ["train.optimizer=muon", "train.dropout_warmup=8", "model.positions=relative"])
+@pytest.mark.parametrize(
+    "setting", ["train.optimizer=muon", "train.dropout_warmup=8", "train.r_drop=5.0", "model.positions=relative"]
+)
 def test_a_run_with_other_parts_ends_with_the_same_bits(pairs: Path, tmp_path: Path, setting: str) -> None:
     other = experiment(pairs, setting)
     Drive(tmp_path / "whole").start(other)

@@ -232,6 +232,7 @@ _LEAST = {
         "accumulate": 1,
         "warmup_steps": 0,
         "dropout_warmup": 0,
+        "r_drop": 0,
         "weight_decay": 0,
         "clip_norm": 0,
         "save_every": 1,

@@ -4,7 +4,7 @@ Batches have pairs of similar length within a budget of tokens, in a new order e
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 import torch
@@ -45,6 +45,10 @@ class Batch:
             self.target_lengths.to(device),
             self.indices.to(device),
         )
+
+    def twice(self) -> "Batch":
+        """All pairs, followed by all of them again."""
+        return Batch(*(torch.cat([rows, rows]) for rows in (getattr(self, field.name) for field in fields(self))))
 
 
 def pack(sentences: Sequence[Sequence[int]]) -> tuple[Int[Tensor, " rows"], Int[Tensor, " batch"]]:

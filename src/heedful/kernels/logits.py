@@ -38,6 +38,43 @@ def smoothed_gradient(logits, bits, gold, other, excess):
 
 
 @njit(nogil=True, fastmath=FASTMATH, cache=True)
+def consistent_gradient(logits, bits, gold, other, excess, weight):
+    """`smoothed_gradient` for two passes over the same tokens, one below the other, whose divergence has this weight.
+
+    The third result is the sum over the tokens of (KL(p, q) + KL(q, p)) / 2.
+    """
+    count, vocabulary = logits.shape[0] // 2, logits.shape[1]
+    half = F(0.5) * weight
+    surprise, everything, divergence = 0.0, 0.0, 0.0
+    for i in range(count):
+        a, b = logits[i], logits[count + i]
+        most_a, most_b = largest(bits[i]), largest(bits[count + i])
+        mass_a, mass_b, total = F(0.0), F(0.0), F(0.0)
+        for j in range(vocabulary):
+            mass_a += exp(a[j] - most_a)
+            mass_b += exp(b[j] - most_b)
+            total += a[j] + b[j]
+        log_a, log_b = F(np.log(mass_a)) + most_a, F(np.log(mass_b)) + most_b
+        shift = log_a - log_b
+        kl_a, kl_b = F(0.0), F(0.0)
+        for j in range(vocabulary):
+            ratio = a[j] - b[j] - shift
+            kl_a += exp(a[j] - log_a) * ratio
+            kl_b -= exp(b[j] - log_b) * ratio
+        surprise += log_a - a[gold[i]] + log_b - b[gold[i]]
+        for j in range(vocabulary):
+            ratio = a[j] - b[j] - shift
+            p, q = exp(a[j] - log_a), exp(b[j] - log_b)
+            a[j] = p - other + half * (p * (ratio - kl_a) + p - q)
+            b[j] = q - other + half * (q * (-ratio - kl_b) + q - p)
+        a[gold[i]] -= excess
+        b[gold[i]] -= excess
+        everything += total - vocabulary * (log_a + log_b)
+        divergence += 0.5 * (kl_a + kl_b)
+    return surprise, everything, divergence
+
+
+@njit(nogil=True, fastmath=FASTMATH, cache=True)
 def find_top_tokens(logits, bits, barred, values, ids):
     """Fill in the log-probabilities and ids of the likeliest tokens of each row, best first; ties go to the lower id.
 

@@ -1,5 +1,6 @@
 """Label-smoothed cross entropy (section 5.4), as sums over tokens."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,17 +36,23 @@ def smoothed_loss(
     gold: Int[Tensor, " rows"],
     smoothing: float,
     output_bias: Float[Tensor, " vocabulary"] | None = None,
+    r_drop: float = 0.0,
 ) -> Loss:
     """The cross entropy with a target of 1 - smoothing for the gold token and smoothing / (V - 1) for each other one.
+
+    With `r_drop`, the second half of the rows is a second pass over the same tokens. The smoothed loss then includes
+    the divergence between the two passes with this weight (R-Drop, Liang et al., 2021).
 
     Under autocast or `narrow_products`, products are computed in that type; softmax and sums stay in float32.
     """
     if features.dtype in (torch.bfloat16, torch.float16):
         features = features.float()
     if torch.is_grad_enabled():
-        smoothed, plain = _FusedLoss.apply(features, output_weight, output_bias, gold, smoothing)
+        smoothed, plain = _FusedLoss.apply(features, output_weight, output_bias, gold, smoothing, r_drop)
     else:
-        smoothed, plain, *_ = _loss_in_chunks(features, output_weight, output_bias, gold, smoothing, gradients=False)
+        smoothed, plain, *_ = _loss_in_chunks(
+            features, output_weight, output_bias, gold, smoothing, r_drop, gradients=False
+        )
     return Loss(smoothed, plain, len(gold))
 
 
@@ -54,10 +61,16 @@ class _FusedLoss(torch.autograd.Function):
 
     @staticmethod
     def forward(  # type: ignore[no-untyped-def]
-        ctx, features: Tensor, output_weight: Tensor, output_bias: Tensor | None, gold: Tensor, smoothing: float
+        ctx,
+        features: Tensor,
+        output_weight: Tensor,
+        output_bias: Tensor | None,
+        gold: Tensor,
+        smoothing: float,
+        r_drop: float,
     ) -> tuple[Tensor, Tensor]:
         smoothed, plain, *d_inputs = _loss_in_chunks(
-            features, output_weight, output_bias, gold, smoothing, gradients=True
+            features, output_weight, output_bias, gold, smoothing, r_drop, gradients=True
         )
         ctx.save_for_backward(*d_inputs)
         ctx.mark_non_differentiable(plain)
@@ -66,11 +79,18 @@ class _FusedLoss(torch.autograd.Function):
     @staticmethod
     def backward(ctx, gradient: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[no-untyped-def]
         d_features, d_weight, d_bias = ctx.saved_tensors
-        return d_features * gradient, d_weight * gradient, None if d_bias is None else d_bias * gradient, None, None
+        d_bias = None if d_bias is None else d_bias * gradient
+        return d_features * gradient, d_weight * gradient, d_bias, None, None, None
 
 
 def _loss_in_chunks(
-    features: Tensor, weight: Tensor, bias: Tensor | None, gold: Tensor, smoothing: float, gradients: bool
+    features: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    gold: Tensor,
+    smoothing: float,
+    r_drop: float,
+    gradients: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None]:
     """The smoothed and the plain loss; with `gradients`, also those of the former for features, weight and bias."""
     vocabulary, device = len(weight), features.device.type
@@ -88,26 +108,49 @@ def _loss_in_chunks(
         products = weight.to(product_type(len(features) * weight.numel()))
     size = max(1, (_CHUNK_ELEMENTS if device == "cpu" else _GPU_CHUNK_ELEMENTS) // vocabulary)
     with torch.autocast(device, enabled=False):
-        for start in range(0, len(features), size):
-            rows, gold_rows = features[start : start + size], gold[start : start + size]
+        for places in _split_rows(len(features), size, twice=r_drop > 0.0):
+            rows, gold_rows = _take(features, places), _take(gold, places)
             nll: Tensor | float
             everything: Tensor | float
+            divergence: Tensor | float = 0.0
             logits = _product(rows.to(products.dtype), products.T).to(features.dtype)
             if bias is not None:
                 logits += bias
-            if not gradients:
+            compiled = gradients and device == "cpu" and logits.dtype == torch.float32
+            if r_drop:
+                gradient = _compiled_consistent_gradient if compiled else _plain_consistent_gradient
+                nll, everything, divergence = gradient(logits, gold_rows, other, excess, r_drop)
+            elif not gradients:
                 nll, everything = _sums(torch.log_softmax(logits, dim=-1), gold_rows)
-            elif device == "cpu" and logits.dtype == torch.float32:
-                nll, everything = _compiled_gradient(logits, gold_rows, other, excess)
             else:
-                nll, everything = _plain_gradient(logits, gold_rows, other, excess)
+                nll, everything = (_compiled_gradient if compiled else _plain_gradient)(
+                    logits, gold_rows, other, excess
+                )
             plain += nll
-            smoothed += excess * nll - other * everything
+            smoothed += excess * nll - other * everything + r_drop * divergence
             if d_bias is not None:
                 d_bias += logits.sum(0)
             if gradients:
-                _add_gradients(logits, rows, products, d_features[start : start + size], d_weight)
+                d_rows = torch.empty_like(rows) if r_drop else d_features[places[0]]
+                _add_gradients(logits, rows, products, d_rows, d_weight)
+                if r_drop:
+                    d_features[places[0]], d_features[places[1]] = d_rows.chunk(2)
     return smoothed.to(features.dtype), plain.to(features.dtype), d_features, d_weight, d_bias
+
+
+def _split_rows(count: int, size: int, twice: bool) -> Iterator[tuple[slice, ...]]:
+    """The places of at most `size` rows at a time; with `twice`, each row with its twin in the second half."""
+    if not twice:
+        yield from ((slice(start, min(start + size, count)),) for start in range(0, count, size))
+        return
+    half, size = count // 2, max(1, size // 2)
+    for start in range(0, half, size):
+        stop = min(start + size, half)
+        yield slice(start, stop), slice(half + start, half + stop)
+
+
+def _take(rows: Tensor, places: tuple[slice, ...]) -> Tensor:
+    return rows[places[0]] if len(places) == 1 else torch.cat([rows[place] for place in places])
 
 
 def _add_gradients(d_logits: Tensor, rows: Tensor, weight: Tensor, d_rows: Tensor, d_weight: Tensor) -> None:
@@ -163,3 +206,26 @@ def _compiled_gradient(logits: Tensor, gold: Tensor, other: float, excess: float
 
     array = logits.detach().numpy()
     return smoothed_gradient(array, array.view(np.int32), gold.numpy(), np.float32(other), np.float32(excess))
+
+
+def _plain_consistent_gradient(
+    logits: Tensor, gold: Tensor, other: float, excess: float, weight: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """`_plain_gradient` for two passes over the same tokens, one below the other; also returns their divergence."""
+    log_p, log_q = torch.log_softmax(logits, dim=-1).chunk(2)
+    p, q, ratio = log_p.exp(), log_q.exp(), log_p - log_q
+    kl_p, kl_q = (p * ratio).sum(-1, keepdim=True), -(q * ratio).sum(-1, keepdim=True)
+    d_divergence = torch.cat([p * (ratio - kl_p) + p - q, q * (-ratio - kl_q) + q - p]) / 2.0
+    nll, everything = _plain_gradient(logits, gold, other, excess)
+    logits.add_(d_divergence, alpha=weight)
+    return nll, everything, (kl_p + kl_q).sum(dtype=_sum_type(logits.device.type)) / 2.0
+
+
+def _compiled_consistent_gradient(
+    logits: Tensor, gold: Tensor, other: float, excess: float, weight: float
+) -> tuple[float, float, float]:
+    """`_plain_consistent_gradient` in three passes."""
+    from heedful.kernels.logits import consistent_gradient
+
+    array, constants = logits.detach().numpy(), (np.float32(value) for value in (other, excess, weight))
+    return consistent_gradient(array, array.view(np.int32), gold.numpy(), *constants)

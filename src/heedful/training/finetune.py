@@ -19,11 +19,11 @@ _FREE_KEYS = (
     *("model.dropout", "model.attention_dropout", "model.activation_dropout"),
     *("text.bpe_dropout", "text.bpe_variants"),
 )
-# Keys of [train] that say where and for how long the parent was trained, not how; and the warm-up of its dropout, which
-# is for models that know nothing yet.
+# Keys of [train] that say where and for how long the parent was trained, not how; the warm-up of its dropout, which is
+# for models that know nothing yet; and R-Drop, which doubles the time.
 _NOT_INHERITED = (
     *("max_minutes", "device", "threads", "precision", "compile", "checkpoint_activations"),
-    *("parallel", "timeout_minutes", "accumulate", "init", "dropout_warmup"),
+    *("parallel", "timeout_minutes", "accumulate", "init", "dropout_warmup", "r_drop"),
 )
 NOT_VALIDATED = (
     "warning: there are no pairs to validate on, so the run keeps the last model, even if it is worse; "

@@ -6,6 +6,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
+import torch
 from torch import Tensor
 
 from heedful.data.batch import Batch, Position
@@ -35,24 +36,30 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class Objective:
-    """The smoothed loss that training minimises; dropout is seeded by `seed`."""
+    """The smoothed loss that training minimises, and R-Drop's divergence; dropout is seeded by `seed`."""
 
     smoothing: float
     seed: int
     precision: Precision = field(default_factory=Precision)
     dropout_warmup: int = 0
+    r_drop: float = 0.0
 
     def loss(self, model: AnySeq2Seq, batch: Batch, step: int, share: float) -> Tensor:
         """The summed loss of the batch times `share`."""
         if self.dropout_warmup:
             set_dropout_share(model, dropout_share(step, self.dropout_warmup))
+        # Before dropout has its full probability there is nothing to regularise, and one pass takes half the time.
+        r_drop = self.r_drop if step > self.dropout_warmup else 0.0
         # Other devices have their own random generator; see `Dropout`.
         keys = sentence_keys(self.seed, step, batch.indices) if batch.indices.device.type == "cpu" else None
+        if r_drop:
+            keys = None if keys is None else torch.cat([keys, sentence_keys(self.seed, -step, batch.indices)])
+            batch, share = batch.twice(), share / 2.0
         with self.precision.cast():
             memory = model.encode(batch.source, batch.source_lengths, keys)
             features = model.features(batch.target_in, batch.target_lengths, memory, keys)
             output, gold = model.output_weight, batch.target_out
-            return share * smoothed_loss(features, output, gold, self.smoothing, model.output_bias).smoothed
+            return share * smoothed_loss(features, output, gold, self.smoothing, model.output_bias, r_drop).smoothed
 
     def add_gradient(self, model: AnySeq2Seq, batch: Batch, step: int, share: float) -> Tensor:
         """Add the gradient of that loss to the model's; return the loss."""

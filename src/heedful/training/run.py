@@ -16,7 +16,7 @@ import torch
 from heedful.config import Experiment, flat, merge
 from heedful.data.batch import Batching
 from heedful.device import measure_memory, use_threads
-from heedful.errors import ConfigError, FolderError, out_of_memory
+from heedful.errors import ConfigError, FolderError, counted, out_of_memory
 from heedful.kernels.threads import count_workers
 from heedful.models.build import build_model
 from heedful.models.size import model_size
@@ -50,6 +50,7 @@ from heedful.training.optimizer import MovingAverage, make_optimizer
 from heedful.training.precision import Precision
 from heedful.training.prepare import Prepared, describe_data, load_prepared, prepare
 from heedful.training.process_group import ProcessGroup
+from heedful.training.schedule import learning_rate
 from heedful.translation.translator import Translator
 from heedful.translation.word_alignment import save_best_aligner
 
@@ -116,9 +117,12 @@ def resume_run(
             total = sum(1 for _ in find_task(experiment.task).read_pairs(experiment.data))
             prepared = _prepare(run, experiment, total, reporter, group)
         group.run_on_first(lambda: settings)  # now the others can join
+        before = apply_resume_settings(run.experiment(), run.resume_settings())
         training = TrainingRun(run, experiment, prepared, reporter, group)
         if training.state.step == 0:
             reporter.say("no checkpoint yet: training starts at step 0")
+        if sentence := describe_learning_rate(before, experiment, training.state.step):
+            reporter.say(sentence)
         run.write_resume_settings(settings)
         yield from training.events(stop_requested)
 
@@ -141,6 +145,21 @@ def apply_resume_settings(before: Experiment, settings: dict[str, Any]) -> Exper
         if old[key] != new[key] and key not in MAY_CHANGE:
             raise ConfigError(f"{key} cannot change from {old[key]} to {new[key]} in a resumed run; start a new one")
     return after
+
+
+def describe_learning_rate(before: Experiment, after: Experiment, step: int) -> str:
+    """What a resumed run's new settings do to the learning rate after this step; empty if they change nothing of it."""
+    old, new = before.train, after.train
+    if (old.max_steps, old.learning_rate) == (new.max_steps, new.learning_rate) or step >= new.max_steps:
+        return ""
+    width, last = after.model.d_model, new.max_steps
+    then, now, end = (
+        f"{learning_rate(at, width, config):.3g}" for at, config in ((step + 1, old), (step + 1, new), (last, new))
+    )
+    if step >= old.max_steps:
+        return f"learning rate: {now} at step {step + 1} and {end} at the end, step {last} ({new.schedule} schedule)"
+    changed = f"{now} at step {step + 1} instead of {then}" if now != then else f"unchanged at step {step + 1} ({now})"
+    return f"learning rate: {changed}, and {end} at the end, step {last} ({new.schedule} schedule)"
 
 
 def _prepare(run: RunFolder, experiment: Experiment, total: int, reporter: Reporter, group: ProcessGroup) -> Prepared:
@@ -181,7 +200,7 @@ class TrainingRun:
         for warning in filter(None, (precision.warning, set_up_layers(model, config, self.device))):
             reporter.say(warning)
 
-        objective = Objective(config.label_smoothing, experiment.seed, precision, config.dropout_warmup)
+        objective = Objective(config.label_smoothing, experiment.seed, precision, config.dropout_warmup, config.r_drop)
         self.workers = count_workers(self.device) if group.world_size == 1 else 1
         if group.world_size > 1:
             self.gradients = make_distributed_gradients(
@@ -249,9 +268,9 @@ class TrainingRun:
         """Why training ends here, or an empty string."""
         config = self.experiment.train
         if self.state.step >= config.max_steps:
-            return f"all {config.max_steps} steps are done"
+            return "1 step is done" if config.max_steps == 1 else f"all {config.max_steps} steps are done"
         if config.max_minutes and self._minutes() >= config.max_minutes:
-            return f"{config.max_minutes:g} minutes are over"
+            return "1 minute is over" if config.max_minutes == 1 else f"{config.max_minutes:g} minutes are over"
         if self.selection.out_of_patience:
             return f"no better validation in the last {config.patience}"
         return ""
@@ -266,7 +285,7 @@ class TrainingRun:
         self.reporter.say(
             f"model: {size.total:,} parameters; weights, gradients and Adam take "
             f"{size.training_bytes / 2**20:,.0f} MiB, plus the activations of one batch; "
-            f"{threads} {'thread' if threads == 1 else 'threads'} on {self.device.type}"
+            f"{counted(threads, 'thread')} on {self.device.type}"
             + (f" in each of {count} processes" if count > 1 else "")
         )
         left = config.max_minutes - self._minutes() if config.max_minutes else None
