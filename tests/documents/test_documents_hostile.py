@@ -11,6 +11,7 @@ import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from random import Random
+from time import process_time
 
 import pytest
 
@@ -298,6 +299,49 @@ def test_namespaces_may_be_declared_again_and_again() -> None:
 def test_nested_units_are_copied_once() -> None:
     deep = "<trans-unit><source>" * 50 + "<x/>" * 100 + "a" + "</source></trans-unit>" * 50
     assert translated("a.xlf", xliff(deep)).count(b"<x/>") == 200
+
+
+FIELD = ['<w:r><w:fldChar w:fldCharType="begin"/></w:r>', '<w:r><w:fldChar w:fldCharType="end"/></w:r>']
+PLAIN_RUN, BOLD_RUN = "<w:r><w:t>one </w:t></w:r>", "<w:r><w:rPr><w:b/></w:rPr><w:t>two </w:t></w:r>"
+MANY_RUNS: dict[str, Callable[[int], str]] = {
+    "fields after each other": lambda count: (PLAIN_RUN + "".join(FIELD)) * (count // 3),
+    "fields in each other": lambda count: PLAIN_RUN + FIELD[0] * (count // 2) + FIELD[1] * (count // 2),
+    "fields without an end": lambda count: PLAIN_RUN + (FIELD[0] + PLAIN_RUN) * (count // 2),
+    "runs": lambda count: (PLAIN_RUN + BOLD_RUN) * (count // 2),
+    "runs in a link": lambda count: f'<w:hyperlink w:id="3">{(PLAIN_RUN + BOLD_RUN) * (count // 2)}</w:hyperlink>',
+}
+
+
+@pytest.mark.parametrize("name", MANY_RUNS)
+def test_a_paragraph_of_many_runs_takes_linear_time(name: str) -> None:
+    """Eight times as many runs take eight times as long; quadratic time would be 64 times as long."""
+
+    def seconds(count: int) -> float:
+        content = word_file(f"<w:p>{MANY_RUNS[name](count)}</w:p>")
+        began = process_time()
+        document = read_document(content, "a.docx")
+        passages = [[(number, run.text) for number, run in enumerate(passage)] for passage in document.passages]
+        document.write(passages, "de")
+        return process_time() - began
+
+    few = min(seconds(5000) for _ in range(3))
+    many = min(seconds(40_000) for _ in range(2))
+    assert many < 20 * few
+
+
+def test_a_namespace_that_only_an_inline_element_declares_keeps_its_prefix() -> None:
+    link = f'<w:hyperlink xmlns:rel="urn:rel" rel:id="7">{BOLD_RUN}</w:hyperlink>'
+    written = word_text(word_file(f"<w:p>{PLAIN_RUN}{link}</w:p>"))
+    assert '<w:hyperlink xmlns:rel="urn:rel" rel:id="7"><w:r><w:rPr><w:b/></w:rPr>' in written
+    assert written.count("xmlns:") == 2
+
+
+def word_text(content: bytes) -> str:
+    """The XML of a Word file after every passage was replaced by itself."""
+    document = read_document(content, "a.docx")
+    passages = [[(number, run.text) for number, run in enumerate(passage)] for passage in document.passages]
+    with zipfile.ZipFile(io.BytesIO(document.write(passages, "de"))) as archive:
+        return archive.read("word/document.xml").decode()
 
 
 def test_many_marks_without_text_take_linear_time() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from heedful.documents.document import Document, PlacedRuns
 from heedful.documents.inline_markup import MarkedText, parse_markup
 from heedful.documents.safe_parsing import DocumentLimits, DocumentTooLarge, Element, check_xml, decode_text, parse_xml
-from heedful.documents.xml_passages import FIXED, INLINE, OPAQUE, ElementRole, XmlPassages
+from heedful.documents.xml_passages import FIXED, INLINE, OPAQUE, ElementRole, XmlPassages, remove_element
 from heedful.errors import DataError
 
 _PLURALS = re.compile(r"nplurals\s*+=\s*+(\d{1,2})")
@@ -107,7 +107,7 @@ def read_xliff(content: bytes, limits: DocumentLimits) -> Document:
         if source is None or _is_translated(target) or _is_marked_untranslatable(unit) or _is_inside(unit, source.tag):
             continue
         if target is not None:
-            unit.remove(target)
+            remove_element(target)
         target = _copy_as_target(source, f"{space}target")
         after = unit.find(f"{space}seg-source")
         after = source if after is None else after

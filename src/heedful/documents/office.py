@@ -17,6 +17,7 @@ from heedful.documents.xml_passages import (
     ElementRole,
     XmlPassages,
     copy_children_with_tags,
+    remove_element,
 )
 from heedful.errors import DataError
 
@@ -176,14 +177,14 @@ def _group_fields(paragraph: Element) -> None:
 def _join_runs(paragraph: Element) -> None:
     """Merge runs with the same formatting: Word splits text wherever it was edited or spell-checked."""
     for noise in list(paragraph.iter(f"{_W}proofErr", f"{_W}lastRenderedPageBreak")):
-        noise.getparent().remove(noise)
+        remove_element(noise)
     last, last_format = None, b""
     texts: dict[Element, list[str]] = {}  # by the text element that they are joined in
     for child in list(paragraph.iter(f"{_W}r")):
         own = _find_format(child)
         if own is not None and last is not None and own == last_format and child.getprevious() is last:
             texts.setdefault(last[-1], [last[-1].text or ""]).append(child[-1].text or "")
-            child.getparent().remove(child)
+            remove_element(child)
         else:
             last, last_format = (child, own) if own is not None else (None, b"")
     for element, parts in texts.items():

@@ -61,12 +61,12 @@ class XmlPassages:
 
     def add_content(self, parent: Element, document: Document, skip: int = 0) -> None:
         """Add everything inside an element, except its first `skip` children, as one stretch of text."""
+        children = parent[skip:]
         holder = parent.makeelement(HOLDER, {})
+        parent.append(holder)  # before it is filled: see `move_children`
         if not skip:
             holder.text, parent.text = parent.text, None
-        for child in parent[skip:]:
-            holder.append(child)
-        parent.append(holder)
+        move_children(children, holder)
         self.add_holder(holder, document)
 
     def add_holder(self, holder: Element, document: Document) -> None:
@@ -130,10 +130,14 @@ class XmlPassages:
 
     def _fill(self, holder: Element, nodes: list[tuple[_Node, str]]) -> None:
         """Write each node into copies of the inline elements around it; neighbours share a copy."""
-        for child in list(holder):
+        old_content = holder.makeelement(HOLDER, {})
+        holder.addprevious(old_content)
+        children = list(holder)
+        for child in children:
             child.tail = None
-            holder.remove(child)
+        move_children(children, old_content)
         holder.text = None
+        known = set(holder.nsmap.values())
         opened: list[tuple[Element, Element]] = []
         used: set[int] = set()
         for node, text in nodes:
@@ -142,17 +146,21 @@ class XmlPassages:
                 common += 1
             del opened[common:]
             for old in node.path[common:]:
-                new = self._copy(old, id(old) in used)
+                new = self._copy(old, opened[-1][1] if opened else holder, known, id(old) in used)
                 used.add(id(old))
-                (opened[-1][1] if opened else holder).append(new)
                 opened.append((old, new))
             self._put(opened[-1][1] if opened else holder, node, text)
+        remove_element(old_content)
 
-    def _copy(self, old: Element, again: bool) -> Element:
-        new = old.makeelement(old.tag, dict(old.attrib), nsmap=old.nsmap)
+    def _copy(self, old: Element, parent: Element, known: set[str], again: bool) -> Element:
+        """Append a copy of an element, without its content, to the parent, around which `known` is declared."""
+        names = (name[1:].partition("}")[0] for name in (old.tag, *old.attrib) if name.startswith("{"))
+        # Keep the prefix of a namespace that only this element declares.
+        new = old.makeelement(old.tag, dict(old.attrib), nsmap=old.nsmap if set(names) - known else None)
         if again:  # an id must stay unique
             for name in ("id", "{http://www.w3.org/XML/1998/namespace}id"):
                 new.attrib.pop(name, None)
+        parent.append(new)
         self._copy_children(old, new)
         return new
 
@@ -183,6 +191,22 @@ def _merge_neighbours(nodes: Iterable[_Node]) -> Iterator[_Node]:
             groups.append([node])
     for first, *more in groups:
         yield replace(first, shown="".join(node.shown for node in (first, *more))) if more else first
+
+
+def move_children(children: Iterable[Element], parent: Element) -> None:
+    """Move elements of a tree to another place in it.
+
+    The new parent must be in the tree already. If a namespace of a moved element is not declared around its new place,
+    lxml declares it anew for every element inside, and the time is quadratic in their number.
+    """
+    for child in children:
+        parent.append(child)
+
+
+def remove_element(element: Element) -> None:
+    """Remove an element with its content and its tail: leaf by leaf, for the same reason."""
+    for one in reversed(list(element.iter())):
+        one.getparent().remove(one)
 
 
 def copy_children_with_tags(old: Element, new: Element, *tags: str) -> None:
