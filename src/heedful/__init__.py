@@ -5,6 +5,7 @@
 >>> Translator.load(result.folder).translate(["A man rides a horse."])  # doctest: +SKIP
 """
 
+import logging
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,9 @@ from heedful.errors import (
     UserError,
     missing_library,
 )
+
+# A program that uses heedful decides what is logged and where; without a handler, Python would print to stderr.
+logging.getLogger("heedful").addHandler(logging.NullHandler())
 
 if TYPE_CHECKING:
     from heedful.attention.head_names import Head

@@ -104,6 +104,11 @@ def is_installed(module: str) -> bool:
     return find_spec(module) is not None
 
 
+def counted(count: int, noun: str, form: str = "") -> str:
+    """The number with its noun: "1 pair", "2 pairs"; `form` is the format of the number, such as ","."""
+    return f"{count:{form}} {noun}{'' if count == 1 else 's'}"
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """The suggestion "; did you mean 'x'?" with the nearest known word, or an empty string if none is near."""
     near = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)

@@ -2,7 +2,10 @@
 
 import gzip
 import json
+import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -295,3 +298,18 @@ def test_the_command_speaks_utf_8_whatever_the_locale(trained: Path) -> None:
     assert (process.returncode, err) == (0, b"")
     assert json.loads(out)["source"] == text
     assert text.encode() in out
+
+
+def test_help_names_kinds_in_words_and_not_as_python_types() -> None:
+    names = re.findall(r"^  ([a-z]+)  ", toy.run("--help").out.partition("Commands:")[2], re.MULTILINE)
+    assert {"translate", "train", "import"} <= set(names)
+    for name in names:
+        said = toy.run(name, "--help").out
+        assert not re.search(r"<\w|list\[| range", said), said
+    assert re.search(r"--input PATH +File", toy.run("translate", "--help").out)
+
+
+def test_a_program_that_uses_heedful_decides_what_is_logged() -> None:
+    code = "import heedful, logging; logging.getLogger('heedful.serve').error('x'); logging.getLogger('o').error('y')"
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert process.stderr == "y\n"

@@ -15,6 +15,7 @@ from heedful.text.languages import (
     judge,
     known_languages,
     learn_language,
+    match_language,
     tabulate,
 )
 
@@ -160,3 +161,14 @@ def test_more_evidence_makes_a_language_surer(detector: Detector) -> None:
 
 
 _SMALL = {"x": learn_language(["aba abab"]), "y": learn_language(["kiki ikik"]), "z": learn_language(["lulo ulol"])}
+
+
+@pytest.mark.parametrize(
+    ("code", "meant"),
+    [
+        *(("de", "de"), ("DE", "de"), ("de-DE", "de"), ("de_AT", "de"), ("de-Latn-CH", "de"), ("DE_ch.UTF-8", "de")),
+        *(("pt_br", "pt-BR"), ("pt", "pt"), ("pt-PT", "pt"), ("xx", "xx"), ("deu", "deu"), ("", ""), ("auto", "auto")),
+    ],
+)
+def test_a_code_may_have_any_case_and_a_region(code: str, meant: str) -> None:
+    assert match_language(code, ["de", "en", "pt", "pt-BR"]) == meant

@@ -321,6 +321,9 @@ def test_models_lists_all_models(pointed: Path, trained: Path) -> None:
     (pointed / "runs" / "deeper" / "other").symlink_to(trained / "run")
     (pointed / "runs" / "broken").mkdir()
     (pointed / "runs" / "broken" / "config.json").write_text("{}")
+    (pointed / "runs" / "broken" / "experiment.toml").write_text("")
+    (pointed / "runs" / "another-program").mkdir()
+    (pointed / "runs" / "another-program" / "config.json").write_text("{}")
     ran = toy.run("models")
     assert [line.split()[0] for line in ran.lines[5:]] == ["runs/deeper/other", "runs/mine"]
     assert ran.err == "runs/broken/config.json was not written by heedful: it has no heedful_format\n"
@@ -333,6 +336,7 @@ def test_models_lists_all_models(pointed: Path, trained: Path) -> None:
     assert found["en-fr"]["about"] == "exported, int8, 2,000 pairs"
     assert found["en-fr"]["parameters"] == mine["parameters"] > 0
     assert found["runs/broken"]["problem"]
+    assert "runs/another-program" not in found
 
 
 def test_models_says_so_if_there_are_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,9 +6,11 @@ import os
 import sys
 import traceback
 from collections.abc import Callable
-from typing import Annotated, NoReturn
+from functools import partial
+from typing import Annotated, Any, NoReturn
 
 import typer
+from typer.core import TyperCommand
 
 from heedful.cli.compare import compare
 from heedful.cli.console import complain, say
@@ -55,9 +57,31 @@ _SHORT: dict[Callable[..., None], str] = {  # one line each in the list of comma
     doctor: "Find problems in parallel text.",
     info: "Describe a model or a preset.",
 }
+
+
+class _Command(TyperCommand):
+    """A command whose help names the kinds of values in words, not as Python types such as `<list[str]>`."""
+
+    def format_help(self, ctx: typer.Context, formatter: Any) -> None:  # type: ignore[override]
+        for parameter in self.params:
+            shown = parameter.display_type(ctx)  # type: ignore[attr-defined]
+            parameter.display_type = partial(_name_kind, shown, parameter.param_type_name)  # type: ignore[attr-defined]
+        super().format_help(ctx, formatter)
+
+
+def _name_kind(shown: str, role: str, _: typer.Context) -> str:
+    """The kind of value in words; an argument has a name and needs none."""
+    if role == "argument":
+        return ""
+    kinds = shown.strip("<>").removeprefix("list[").removesuffix("]").split(",")
+    return " ".join(_KINDS.get(kind.removesuffix(" range"), kind) for kind in kinds)
+
+
+_KINDS = {"str": "TEXT", "int": "NUMBER", "float": "NUMBER", "path": "PATH", "Path": "PATH"}
+
 for command, short in _SHORT.items():
-    app.command(short_help=short)(command)
-app.command("import", short_help="Import a Marian model as a run folder.")(import_model)
+    app.command(short_help=short, cls=_Command)(command)
+app.command("import", short_help="Import a Marian model as a run folder.", cls=_Command)(import_model)
 
 
 def _version(wanted: bool) -> None:

@@ -296,7 +296,7 @@ async def _start_job(desk: FileDesk, upload: _Upload) -> FileJob:
     for name in ("source", "target"):
         if not upload.fields.get(name):
             raise RequestError(400, f"Invalid request: missing {name} parameter")
-    source, target = upload.fields["source"], upload.fields["target"]
+    source, target = (service.registry.match_language(upload.fields[name]) for name in ("source", "target"))
     glossary = _parse_glossary(upload.fields.get("glossary", ""))
     model = None if source == "auto" else find_model_between(service, source, target)
     deadline = desk.start_deadline()

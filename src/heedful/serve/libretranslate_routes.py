@@ -58,6 +58,8 @@ async def translate(
         raise RequestError(400, f"Invalid request: alternatives parameter must be <= {limit}")
     if body.format not in (None, "", "text", "html"):
         raise RequestError(400, f"{body.format[:_SHOWN]} format is not supported")
+    meant = service.registry.match_language
+    body = body.model_copy(update={"source": meant(body.source), "target": meant(body.target)})
     guesses = _detect_sources(service, texts, body.target) if body.source == "auto" else None
     detected = [guess.language for guess in guesses] if guesses else None
     sources = [guess.source for guess in guesses] if guesses else [body.source] * len(texts)

@@ -13,14 +13,14 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from heedful.config import SearchConfig
-from heedful.errors import ConfigError, HeedfulError, is_installed, require_library
+from heedful.errors import ConfigError, HeedfulError, counted, is_installed, require_library
 from heedful.serve.batcher import SHARED_LANES
 from heedful.serve.http_errors import RequestError
 from heedful.storage.model_names import find_model
 from heedful.storage.run_folder import RunFolder
 from heedful.tasks import find_task
 from heedful.text.constraints import Constraints
-from heedful.text.languages import LanguageTable, learn_language
+from heedful.text.languages import LanguageTable, learn_language, match_language
 from heedful.translation.direction import PIVOT, find_pivots
 from heedful.translation.pipeline import TokenizedText
 from heedful.translation.pivot import join_legs, prepare_second_leg
@@ -194,6 +194,10 @@ class ModelRegistry:
         """Pairs of models, for the languages that no model translates directly."""
         return self._pivots
 
+    def match_language(self, code: str) -> str:
+        """The code of the served language that a client means, such as "de" by "de-DE"; else the same code."""
+        return match_language(code, self.targets)
+
     def find(self, source: str, target: str) -> ServedModel | PivotModel | None:
         """The first model for these languages, or else two."""
         return next((model for model in self._every if (model.source, model.target) == (source, target)), None)
@@ -258,7 +262,7 @@ def locate_models(folders: Sequence[Path], languages: Sequence[str] = ()) -> lis
     """Find the models and name them by their folders; `languages` (`en-de`) override what the runs say."""
     if languages and len(languages) != len(folders):
         raise ConfigError(
-            f"--languages: {len(languages)} given for {len(folders)} models; give the option once per model"
+            f"--languages: {len(languages)} given for {counted(len(folders), 'model')}; give the option once per model"
         )
     found: list[ModelLocation] = []
     for number, folder in enumerate(map(find_model, folders)):

@@ -171,6 +171,9 @@ class SentenceAnswer(BaseModel):
     text: str
     redone: bool = Field(description="true: the first translation looped or did not end, and was replaced")
     pivot: str | None = Field(None, description="the sentence in the language that two models went through")
+    failed_terms: list[str] | None = Field(
+        None, description="terms of the glossary that were given up, because they would have damaged the sentence"
+    )
     alternatives: list[AlternativeAnswer]
 
 

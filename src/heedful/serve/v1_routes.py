@@ -139,7 +139,7 @@ def _select_any_model(service: Service, selector: schemas.ModelSelector) -> Serv
 def _find_pivot(service: Service, selector: schemas.ModelSelector) -> PivotModel | None:
     if selector.model or not selector.source or not selector.target:
         return None
-    found = service.registry.find(selector.source, selector.target)
+    found = service.registry.find(*map(service.registry.match_language, (selector.source, selector.target)))
     return found if isinstance(found, PivotModel) else None
 
 
@@ -147,12 +147,13 @@ def _select_model(service: Service, selector: schemas.ModelSelector) -> ServedMo
     if pivot := _find_pivot(service, selector):
         message = f"{pivot.first.name} and {pivot.second.name} translate one after the other; name one of them"
         raise RequestError(400, f"Invalid request: {message}")
+    meant = [code and service.registry.match_language(code) for code in (selector.source, selector.target)]
     fitting = [
         model
         for model in service.registry.models
         if selector.model in (None, model.name)
-        and selector.source in (None, model.source)
-        and selector.target in (None, model.target)
+        and meant[0] in (None, model.source)
+        and meant[1] in (None, model.target)
     ]
     if not fitting:
         raise RequestError(404, "no such model is loaded; /v1/models lists the loaded models")
@@ -196,6 +197,7 @@ def _make_sentence(span: tuple[int, int], translation: Translation) -> schemas.S
         text=translation.text,
         redone=translation.redone,
         pivot=pivot.text if pivot else None,
+        failed_terms=list(translation.failed_terms) or None,
         alternatives=[_make_alternative(alternative) for alternative in translation.alternatives],
     )
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from heedful.errors import FolderError, HeedfulError, did_you_mean
+from heedful.errors import FolderError, HeedfulError, counted, did_you_mean
 
 if TYPE_CHECKING:  # finding a model by its name needs none of this
     from heedful.storage.run_folder import RunFolder
@@ -104,7 +104,7 @@ def list_models(local: Path, built_in: Path | None = None) -> list[ModelSummary]
 
 def _find_runs(folder: Path, deeper: int = 1) -> Iterator[Path]:
     for path in sorted(folder.iterdir()) if folder.is_dir() else ():
-        if (path / "config.json").is_file():
+        if (path / "config.json").is_file() and (path / "experiment.toml").exists():  # else it is another program's
             yield path
         elif deeper and path.is_dir():
             yield from _find_runs(path, deeper - 1)
@@ -160,7 +160,7 @@ def _describe(run: "RunFolder") -> str:
     """The kind of model, its training pairs and missing weights, in a few words."""
     about = run.about()
     data = about.get("data")
-    pairs = f"{data['pairs']:,} pairs" if isinstance(data, dict) and "pairs" in data else ""
+    pairs = counted(data["pairs"], "pair", ",") if isinstance(data, dict) and "pairs" in data else ""
     weights = "no weights yet" if not run.has_model and not run.ctranslate2.is_dir() else ""
     match about:
         case {"exported": {"numbers": str(numbers)}}:

@@ -38,6 +38,19 @@ _MOST_SIGNS = 3  # that count, of a part
 NOISE, CODE = "noise", "code"  # the classes that are no language
 
 
+def match_language(code: str, known: Collection[str]) -> str:
+    """The known code that means this language: in any case, with a region or a script (`EN`, `de-DE`, `pt_BR`).
+
+    A code that matches none is returned as it is. The region is dropped last part first, as in RFC 4647.
+    """
+    if code in known:
+        return code
+    folded = {one.lower().replace("_", "-"): one for one in known}
+    parts = code.lower().replace("_", "-").split("-")
+    ranges = ("-".join(parts[:length]) for length in range(len(parts), 0, -1))
+    return next((folded[one] for one in ranges if one in folded), code)
+
+
 class LanguageTable(TypedDict):
     """How often letters follow the two, the one and no letters before them, and the most frequent words."""
 

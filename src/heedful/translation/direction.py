@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from heedful.errors import ConfigError, DataError, did_you_mean
-from heedful.text.languages import CODE, NOISE, Detection, Detector, known_languages, language_name
+from heedful.text.languages import CODE, NOISE, Detection, Detector, known_languages, language_name, match_language
 
 PIVOT = "en"  # the language that two models can share
 _DEFAULT_TARGET = "fr"  # for English texts: it has the most speakers of the languages here
@@ -43,6 +43,7 @@ def choose_direction(
     if not pairs:
         raise ConfigError("you named no model, and none is built in; name a run folder")
     sources, targets = (sorted(set(side)) for side in zip(*pairs, strict=True))
+    source, target = match_language(source, sources), match_language(target, targets)
     _check_language("--from", source, sources)
     _check_language("--to", target, targets)
     found, doubt = (source, "") if source else _detect_language("\n".join(texts), sources, target)

@@ -4,6 +4,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from html import escape
 from math import exp, log
 from typing import TYPE_CHECKING
 
@@ -84,6 +85,7 @@ class Translation:
     redone: bool = False  # True: the first output looped or did not end, and this is the result of a retry
     sentences: tuple["Translation", ...] = ()  # of a text that was split; empty if it was translated as one
     via: str = ""  # the language that two models went through; empty: one model translated directly
+    failed_terms: tuple[str, ...] = ()  # terms of the glossary that were given up, such as "animal = Viech"
 
     @property
     def unsure(self) -> bool:
@@ -101,6 +103,13 @@ class Translation:
     def alignment(self) -> tuple[Link, ...] | None:
         """The alignment of the best alternative; an empty text has no links."""
         return self.alternatives[0].alignment if self.alternatives else ()
+
+    def _repr_html_(self) -> str:
+        """Source, translation and alternatives, as a notebook shows them."""
+        rows = [("source", self.source), ("translation", self.text)]
+        rows += [(f"{one.score:.2f}", one.text) for one in self.alternatives[1:]]
+        cells = (f"<tr><th>{label}</th><td style='text-align:left'>{escape(text)}</td></tr>" for label, text in rows)
+        return f"<table>{''.join(cells)}</table>"
 
 
 def join_sentences(sentences: Sentences, parts: Sequence[Translation], language: str) -> Translation:
@@ -122,6 +131,7 @@ def join_sentences(sentences: Sentences, parts: Sequence[Translation], language:
         redone=any(part.redone for part in parts),
         sentences=tuple(parts) if len(parts) > 1 else (),
         via=via,
+        failed_terms=tuple(dict.fromkeys(term for part in parts for term in part.failed_terms)),
     )
 
 
@@ -177,3 +187,24 @@ class Inspection:
 
     translation: Translation
     inside: "tuple[ForcedDecoding, ...]"
+
+    def _repr_html_(self) -> str:
+        """The best alternative, and how much each of its pieces attends to each source piece, as a notebook shows it.
+
+        The weights are the means over the heads of the last layer.
+        """
+        shown = self.translation._repr_html_()
+        if not self.inside or not self.inside[0].attention.cross:
+            return shown
+        columns = "".join(f"<th>{escape(piece)}</th>" for piece in self.translation.source_pieces)
+        weights = self.inside[0].attention.cross[-1].mean(axis=0)
+        rows = (
+            f"<tr><th>{escape(piece)}</th>{''.join(map(_shade, row))}</tr>"
+            for piece, row in zip(self.translation.pieces, weights.tolist(), strict=False)
+        )
+        return f"{shown}<table><tr><th></th>{columns}</tr>{''.join(rows)}</table>"
+
+
+def _shade(weight: float) -> str:
+    """A cell that is the darker, the larger the weight."""
+    return f"<td style='background:rgba(31,119,180,{weight:.2f})'>{weight:.2f}</td>"
