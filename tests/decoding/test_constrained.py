@@ -1,6 +1,7 @@
 """Constrained search: outputs contain their required phrases, and are the best that do."""
 
 import itertools
+from collections.abc import Sequence
 from itertools import product
 
 import pytest
@@ -21,7 +22,8 @@ from heedful.errors import ConfigError, DataError, Diverged
 WORDS = range(3, 9)
 GLUES = frozenset({7, 8})
 OPENS = frozenset({5})
-BOUNDARIES = WordBoundaries(OPENS, GLUES)
+ENDINGS = frozenset({8})
+BOUNDARIES = WordBoundaries(OPENS, GLUES, ENDINGS)
 
 
 def search(
@@ -42,29 +44,42 @@ def search(
     )
 
 
-def has(tokens: tuple[int, ...], phrase: Phrase, boundaries: WordBoundaries) -> bool:
-    """Whether an output contains a phrase as whole words; computed differently from the search."""
+def count_phrase(tokens: tuple[int, ...], phrase: Phrase, boundaries: WordBoundaries) -> int:
+    """How often an output contains a phrase as whole words, side by side; computed differently from the search."""
+    places = []
     for at in range(len(tokens)):
         free = at == 0 or tokens[at - 1] in boundaries.opens
-        for way in (phrase.tokens, phrase.close if free else ()):
-            after = tokens[at + len(way) : at + len(way) + 1]
-            if way and tokens[at : at + len(way)] == way and not boundaries.glues.intersection(after):
-                return True
-    return False
+        for way in (phrase.tokens, phrase.close if free else (), phrase.capital if at == 0 else ()):
+            end = at + len(way)
+            if way and tokens[at:end] == way:
+                places += [(end, at)] if not boundaries.glues.intersection(tokens[end : end + 1]) else []
+                ending = phrase.inflects and boundaries.endings.intersection(tokens[end : end + 1])
+                if ending and not boundaries.glues.intersection(tokens[end + 1 : end + 2]):
+                    places.append((end + 1, at))
+    count = last = 0
+    for end, at in sorted(places):
+        if at >= last:
+            count, last = count + 1, end
+    return count
+
+
+def has_all(tokens: tuple[int, ...], phrases: Sequence[Phrase], boundaries: WordBoundaries) -> bool:
+    return all(count_phrase(tokens, phrase, boundaries) >= phrases.count(phrase) for phrase in phrases)
 
 
 # Plain tuples: the tests make phrases and constraints from them.
 words = st.lists(st.sampled_from(WORDS), max_size=3).map(tuple)
-phrases = st.tuples(st.sampled_from(sorted(set(WORDS) - GLUES)), words, words)
-constraints = st.tuples(words, st.lists(phrases, max_size=3))
+phrases = st.tuples(st.sampled_from(sorted(set(WORDS) - GLUES)), words, words, words, st.booleans())
+several = st.lists(phrases, max_size=3) | st.lists(phrases, min_size=1, max_size=1).map(lambda one: one * 2)
+constraints = st.tuples(words, several)
 
-PhraseParts = tuple[int, tuple[int, ...], tuple[int, ...]]
+PhraseParts = tuple[int, tuple[int, ...], tuple[int, ...], tuple[int, ...], bool]
 ConstraintParts = tuple[tuple[int, ...], list[PhraseParts]]
 
 
 def phrase_of(parts: PhraseParts) -> Phrase:
-    first, rest, close = parts
-    return Phrase((first, *rest), close)
+    first, rest, close, capital, inflects = parts
+    return Phrase((first, *rest), close, capital, inflects)
 
 
 def make_constraints(parts: ConstraintParts) -> TokenConstraints:
@@ -104,7 +119,7 @@ def test_every_output_contains_its_required_phrases(
         for hypothesis in found:
             said = hypothesis.tokens[:-1] if hypothesis.finished else hypothesis.tokens
             assert said[: len(constraint.prefix)] == constraint.prefix
-            assert all(has(said, phrase, BOUNDARIES) for phrase in constraint.phrases)
+            assert has_all(said, constraint.phrases, BOUNDARIES)
             assert len(hypothesis.tokens) <= length
             assert not {PAD, EOS}.intersection(said)
 
@@ -127,7 +142,7 @@ def test_a_sentence_alone_has_the_same_hypotheses_as_among_others(
 
 
 @settings(deadline=None, max_examples=200)
-@given(parts=st.lists(phrases, min_size=1, max_size=3), said=st.lists(st.sampled_from(WORDS), max_size=8))
+@given(parts=several.filter(bool), said=st.lists(st.sampled_from(WORDS), max_size=8))
 def test_an_automaton_knows_which_phrases_are_met_and_how_to_meet_the_rest(
     parts: list[PhraseParts], said: list[int]
 ) -> None:
@@ -135,14 +150,14 @@ def test_an_automaton_knows_which_phrases_are_met_and_how_to_meet_the_rest(
     automaton, place = PhraseAutomaton(asked, BOUNDARIES), BEGINNING
     for token in said:
         place = automaton.advance(place, token)
-    assert (automaton.remaining(place) == 0) == all(has(tuple(said), phrase, BOUNDARIES) for phrase in asked)
+    assert (automaton.remaining(place) == 0) == has_all(tuple(said), asked, BOUNDARIES)
     while left := automaton.remaining(place):
         best = min(
             automaton.continuations(place), key=lambda token: automaton.remaining(automaton.advance(place, token))
         )
         said, place = [*said, best], automaton.advance(place, best)
         assert automaton.remaining(place) < left
-    assert all(has(tuple(said), phrase, BOUNDARIES) for phrase in asked)
+    assert has_all(tuple(said), asked, BOUNDARIES)
 
 
 # Parity
@@ -166,8 +181,7 @@ def test_an_exhaustive_beam_finds_what_enumeration_finds(alpha: float, constrain
         wanted = [
             ending
             for ending in endings
-            if ending[: len(constraint.prefix)] == constraint.prefix
-            and all(has(ending, p, boundaries) for p in constraint.phrases)
+            if ending[: len(constraint.prefix)] == constraint.prefix and has_all(ending, constraint.phrases, boundaries)
         ]
         scored = [
             (log_prob_of(table, 5, ending) / length_penalty(float(len(ending)), alpha, "paper"), ending)
@@ -219,7 +233,7 @@ def test_phrases_that_overlap_themselves_or_others_are_found_in_every_output(sev
     for length in range(1, 8):
         for said in product((3, 4, 5, 6), repeat=length):
             states[said] = automaton.advance(states[said[:-1]], said[-1])
-            expected = all(has(said, phrase, boundaries) for phrase in several)
+            expected = has_all(said, several, boundaries)
             assert (automaton.remaining(states[said]) == 0) == expected, said
     assert len(automaton._states) < 60
 

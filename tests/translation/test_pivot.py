@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from math import inf
 from pathlib import Path
 
 import pytest
@@ -149,7 +150,7 @@ def test_terms_of_the_source_are_required_of_the_second_model(pivot: PivotTransl
     word = some[0].split()[0]
     wanted = toy.translated(some[1]).split()[0]
     assert wanted not in pivot.translate([some[0]])[0].text.split()
-    kept = Constraints({word: wanted})
+    kept = Constraints({word: wanted}, max_loss=inf)
     (found,) = pivot.translate([some[0]], constraints=kept)
     assert wanted in found.text.split()
     (other,) = pivot.translate([toy.translated(some[0])], constraints=kept)  # does not have the word

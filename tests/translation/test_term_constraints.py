@@ -13,7 +13,14 @@ from heedful.config.experiment import TextConfig, TokenizerKind
 from heedful.decoding.constrained import START, PhraseAutomaton
 from heedful.errors import DataError
 from heedful.text import Tokenizer
-from heedful.text.constraints import Constraints, encode_term, find_word_boundaries, read_glossary
+from heedful.text.constraints import (
+    Constraints,
+    Term,
+    encode_term,
+    find_missing,
+    find_word_boundaries,
+    read_glossary,
+)
 from heedful.text.tokenizer_training import learn_tokenizer
 from heedful.translation.pipeline import ConstraintEncoder
 
@@ -42,25 +49,31 @@ def test_a_term_is_written_exactly_in_every_position(kind: TokenizerKind, term: 
 
 @pytest.mark.parametrize("kind", KINDS)
 @settings(deadline=None, max_examples=25)
-@given(words=st.lists(st.sampled_from([*WORDS, "haus", "haus,", "haushaus"]), max_size=6))
-def test_a_term_that_the_automaton_accepts_is_a_whole_word(kind: TokenizerKind, words: list[str]) -> None:
+@given(
+    words=st.lists(st.sampled_from([*WORDS, "haus", "haus,", "haushaus", "hause", "Haus"]), max_size=6),
+    times=st.integers(1, 3),
+)
+def test_a_term_that_the_automaton_accepts_is_there_as_often_as_required(
+    kind: TokenizerKind, words: list[str], times: int
+) -> None:
     own, text = tokenizer(kind), " ".join(words)
-    encoder = ConstraintEncoder(own, Constraints({"house": "haus"}))
-    automaton, place = PhraseAutomaton(encoder.encode("a house").phrases, encoder.boundaries), START
+    term = Term("house", "haus")
+    encoder = ConstraintEncoder(own, Constraints({term.source: term.target}))
+    automaton, place = PhraseAutomaton(encoder.encode_terms([term] * times), encoder.boundaries), START
     ids = own.encode(text)
     for number in ids:
         place = automaton.advance(place, number)
-    found = re.search(r"(?<!\w)haus(?!\w)", text)
     if automaton.remaining(place) == 0:
-        assert found
-    if re.search(r"(?:^| )haus(?: |$)", text):  # between spaces, it is encoded like the constraint
+        assert not find_missing(text, [term] * times)
+    if words.count("haus") >= times:  # between spaces, it is encoded like the constraint
         assert automaton.remaining(place) == 0
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_boundaries_distinguish_letters_from_other_pieces(kind: TokenizerKind) -> None:
     own = tokenizer(kind)
-    opens, glues = find_word_boundaries(own)
+    opens, glues, endings = find_word_boundaries(own)
+    assert endings <= glues
     for number in range(2, own.vocabulary_size):
         (piece,) = own.pieces([number])
         if re.fullmatch(r"[a-zü0-9]+", piece):
@@ -73,12 +86,50 @@ def test_boundaries_distinguish_letters_from_other_pieces(kind: TokenizerKind) -
 
 def test_a_source_term_counts_as_a_whole_word_and_the_longest_wins() -> None:
     constraints = Constraints({"boat": "Boot", "house boat": "Hausboot", "see": "sehen", "東京": "Tokio", "C++": "C++"})
-    assert constraints.find_terms("a house boat") == ["Hausboot"]
-    assert constraints.find_terms("a boat, a house boat and a boat") == ["Boot", "Hausboot"]
-    assert constraints.find_terms("boats overseen (see)") == ["sehen"]
-    assert constraints.find_terms("私は東京に行く") == ["Tokio"]
-    assert constraints.find_terms("C++ and C++, but C++x") == ["C++"]
-    assert constraints.find_terms("") == []
+
+    def find(text: str) -> list[str]:
+        return [term.target for term in constraints.find_terms(text)]
+
+    assert find("a house boat") == ["Hausboot"]
+    assert find("a boat, a house boat and a boat") == ["Boot", "Hausboot", "Boot"]
+    assert find("boats overseen (see)") == ["sehen"]
+    assert find("“See the Boat!” See?") == ["sehen"]  # with a capital only at the beginning
+    assert find("私は東京に行く") == ["Tokio"]
+    assert find("C++ and C++, but Cxx") == ["C++", "C++"]
+    assert find("") == []
+
+
+@pytest.mark.parametrize(
+    ("translation", "times", "missing"),
+    [
+        ("Das Tier und die Tiere.", 2, 0),
+        ("Das Tier.", 2, 1),
+        ("Die Tierhandlung.", 1, 1),  # a compound is another word
+        ("Ein Stofftier, ein Untier.", 1, 1),
+        ("tier", 1, 1),
+    ],
+)
+def test_a_term_may_have_an_ending_and_is_counted(translation: str, times: int, missing: int) -> None:
+    assert len(find_missing(translation, [Term("animal", "Tier")] * times)) == missing
+
+
+def test_a_name_has_no_ending_and_a_word_may_begin_the_sentence() -> None:
+    assert find_missing("ACMEs Büro", [Term("ACME", "ACME")])
+    assert not find_missing("(ACME) ist da.", [Term("ACME", "ACME")])
+    assert not find_missing("« Maison à vendre »", [Term("house", "maison")])
+    assert find_missing("La Maison", [Term("house", "maison")])
+
+
+@given(
+    st.lists(st.sampled_from(["boat", "house boat", "house", "boats", "x"]), max_size=6),
+    st.sampled_from([" ", ", ", " (", "-"]),
+)
+def test_there_is_a_term_for_every_occurrence(words: list[str], glue: str) -> None:
+    found = Constraints({"boat": "Boot", "house boat": "Hausboot"}).find_terms(glue.join(words))
+    text = glue.join(words)
+    longest = len(re.findall(r"(?<!\w)house boat(?!\w)", text))
+    assert [term.target for term in found].count("Hausboot") == longest
+    assert [term.target for term in found].count("Boot") == len(re.findall(r"(?<!\w)boat(?!\w)", text)) - longest
 
 
 def test_a_glossary_has_two_columns() -> None:

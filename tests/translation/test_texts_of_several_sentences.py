@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 
 import pytest
@@ -112,7 +113,7 @@ def test_alignments_of_a_real_model_count_through(trained: Path, translator: Tra
 
 def test_a_prefix_begins_the_text_and_a_glossary_is_for_every_sentence(translator: Translator) -> None:
     word = TWO.split()[0]
-    constraints = Constraints({word: "QQ"}, "Ja")
+    constraints = Constraints({word: "QQ"}, "Ja", inf)
     (found,) = translator.translate([f"{ONE} {TWO}"], beam=4, constraints=constraints)
     assert found.text.startswith("Ja")
     assert "QQ" in found.sentences[1].text

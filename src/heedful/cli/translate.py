@@ -119,6 +119,8 @@ def translate(
     Line breaks and white space are kept. Low-confidence translations are flagged on standard error.
     """
     choice, texts = _split_arguments(arguments or [], source_language, target_language)
+    if glossary:
+        choice.require_pair(glossary)
     if texts and source:
         raise ConfigError("give either texts or --input, not both")
     options = [*(settings or []), *_list_settings(method, seed)]
@@ -188,6 +190,14 @@ class _ModelChoice:
     name: str
     source: str
     target: str
+
+    def require_pair(self, glossary: Path) -> None:
+        """Refuse a glossary if the languages are still to be chosen: terms belong to a pair of languages."""
+        if not self.name and not (self.source and self.target):
+            raise ConfigError(
+                f"--glossary {glossary}: its terms belong to a pair of languages; name the pair with --from and --to, "
+                "or name a model"
+            )
 
     def find_folders(self, beginning: Callable[[], Iterable[str]]) -> list[Path]:
         """The folder of the model, or of two models; none if the text is in the target language already.

@@ -38,7 +38,8 @@ class _Spelling:
 
     phrase: int
     tokens: tuple[int, ...]
-    close: bool  # only where no space has to come before it
+    close: bool = False  # only where no space has to come before it
+    first: bool = False  # only at the beginning
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +48,10 @@ class _State:
 
     met: frozenset[int]  # phrases that the output contains, whatever follows
     ended: frozenset[int]  # phrases that are met unless the next token extends their last word
+    inflected: frozenset[int]  # the same, for phrases that have an ending already
     begun: frozenset[tuple[int, int]]  # spellings, each with the number of its tokens that the output ends with
     open: bool  # whether a word may begin without a space
+    empty: bool = False  # whether there are no tokens
 
 
 class PhraseAutomaton:
@@ -57,9 +60,17 @@ class PhraseAutomaton:
     def __init__(self, phrases: Sequence[Phrase], boundaries: WordBoundaries) -> None:
         self._boundaries = boundaries
         self._sizes = [len(phrase.tokens) for phrase in phrases]
-        spellings = [(number, phrase.tokens, False) for number, phrase in enumerate(phrases)]
-        spellings += [(number, phrase.close, True) for number, phrase in enumerate(phrases) if phrase.close]
-        self._spellings = [_Spelling(*spelling) for spelling in spellings]
+        spellings = [_Spelling(number, phrase.tokens) for number, phrase in enumerate(phrases)]
+        spellings += [_Spelling(n, phrase.close, close=True) for n, phrase in enumerate(phrases) if phrase.close]
+        spellings += [_Spelling(n, phrase.capital, first=True) for n, phrase in enumerate(phrases) if phrase.capital]
+        self._inflecting = frozenset(number for number, phrase in enumerate(phrases) if phrase.inflects)
+        # A phrase that is required twice is met by its second occurrence: the first copy has to be met before.
+        self._before = {
+            number: max(n for n in range(number) if phrases[n] == phrase)
+            for number, phrase in enumerate(phrases)
+            if phrase in phrases[:number]
+        }
+        self._spellings = spellings
         self._alphabet = frozenset(token for spelling in self._spellings for token in spelling.tokens)
         self._states: list[_State] = []
         self._numbers: dict[_State, int] = {}
@@ -67,15 +78,16 @@ class PhraseAutomaton:
         self._remaining: list[int] = []
         self._continuations: list[tuple[int, ...]] = []
         nothing: frozenset[int] = frozenset()
-        self._number(_State(nothing, nothing, frozenset(), open=True))
+        self._number(_State(nothing, nothing, nothing, frozenset(), open=True, empty=True))
 
     def advance(self, state: int, token: int) -> int:
         """The state after one more token."""
         if token not in self._alphabet:  # outside all phrases, only the kind of a token matters
             glues, opens = token in self._boundaries.glues, token in self._boundaries.opens
-            found = self._transitions.get((state, -1 - glues - 2 * opens))
+            kind = -1 - glues - 2 * opens - 4 * (token in self._boundaries.endings)
+            found = self._transitions.get((state, kind))
             if found is None:
-                found = self._transitions[state, -1 - glues - 2 * opens] = self._number(self._after(state, token))
+                found = self._transitions[state, kind] = self._number(self._after(state, token))
             return found
         found = self._transitions.get((state, token))
         if found is None:
@@ -99,35 +111,46 @@ class PhraseAutomaton:
             number = self._numbers[state] = len(self._states)
             self._states.append(state)
             self._remaining.append(self._count_remaining(state))
-            missing = self._in_progress(state, state.met | state.ended)
+            missing = self._in_progress(state, state.met | state.ended | state.inflected)
             self._continuations.append(tuple(sorted({self._spellings[n].tokens[written] for n, written in missing})))
         return number
 
     def _in_progress(self, state: _State, met: frozenset[int]) -> set[tuple[int, int]]:
         """The spellings of phrases that are not met which the next token may continue or begin."""
-        fresh = {(n, 0) for n, spelling in enumerate(self._spellings) if state.open or not spelling.close}
-        return {(n, written) for n, written in fresh | state.begun if self._spellings[n].phrase not in met}
+        fresh = {
+            (n, 0)
+            for n, spelling in enumerate(self._spellings)
+            if (state.open or not spelling.close) and (state.empty or not spelling.first)
+        }
+        return {(n, written) for n, written in fresh | state.begun if self._is_next(self._spellings[n].phrase, met)}
+
+    def _is_next(self, phrase: int, met: frozenset[int]) -> bool:
+        """Whether a phrase is not met, but the same phrase before it is."""
+        return phrase not in met and (phrase not in self._before or self._before[phrase] in met)
 
     def _after(self, number: int, token: int) -> _State:
         state, spellings = self._states[number], self._spellings
-        met = state.met if token in self._boundaries.glues else state.met | state.ended
+        glued = token in self._boundaries.glues
+        met = state.met if glued else state.met | state.ended | state.inflected
+        inflected = state.ended & self._inflecting if token in self._boundaries.endings else frozenset[int]()
         advanced = {
             (n, written + 1) for n, written in self._in_progress(state, met) if spellings[n].tokens[written] == token
         }
         ended = {spellings[n].phrase for n, written in advanced if written == len(spellings[n].tokens)}
         # A phrase that has ended may overlap itself: if the next token extends its last word, a second copy counts.
         begun = {(n, written) for n, written in advanced if written < len(spellings[n].tokens)}
-        return _State(met, frozenset(ended), frozenset(begun), token in self._boundaries.opens)
+        return _State(met, frozenset(ended), inflected - ended, frozenset(begun), token in self._boundaries.opens)
 
     def _count_remaining(self, state: _State) -> int:
         """See `remaining`: phrases that ended stay met, or a phrase in progress continues and extends them."""
-        kept = self._count_missing(state, state.met | state.ended, glued=False)
-        return min(kept, self._count_missing(state, state.met, glued=True)) if state.ended else kept
+        kept = self._count_missing(state, state.met | state.ended | state.inflected, glued=False)
+        ended = state.ended or state.inflected
+        return min(kept, self._count_missing(state, state.met, glued=True)) if ended else kept
 
     def _count_missing(self, state: _State, met: frozenset[int], *, glued: bool) -> int:
         """The tokens of all other phrases, minus those already written of the one that has come furthest."""
         sizes, glues = self._sizes, self._boundaries.glues
-        free = glued or not state.ended
+        free = glued or not (state.ended or state.inflected)
         written_of = [
             sizes[spelling.phrase] - (len(spelling.tokens) - written)
             for spelling, written in ((self._spellings[number], written) for number, written in state.begun)

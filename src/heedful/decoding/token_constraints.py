@@ -15,11 +15,14 @@ class Phrase:
     """Ids that an output must contain, one right after the other.
 
     `tokens` may follow any token. `close` is the phrase as it is written without a space before it, which is possible
-    only at the beginning of an output and after `WordBoundaries.opens`; empty if there is no such form.
+    only at the beginning of an output and after `WordBoundaries.opens`; `capital` is possible only at the beginning.
+    Both are empty if there is no such form. The same phrase twice has to be there twice.
     """
 
     tokens: tuple[int, ...]
     close: tuple[int, ...] = ()
+    capital: tuple[int, ...] = ()
+    inflects: bool = False  # whether one of `WordBoundaries.endings` may follow
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +31,7 @@ class WordBoundaries:
 
     opens: frozenset[int] = frozenset()  # tokens after which a word may begin without a space
     glues: frozenset[int] = frozenset()  # tokens that, right after a phrase, would extend its last word
+    endings: frozenset[int] = frozenset()  # those of `glues` that are an ending rather than another word
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +67,8 @@ def check_constraints(
                 raise DataError("a required phrase is empty; give at least one token")
             if phrase.tokens[0] in boundaries.glues:
                 raise ConfigError(f"the required phrase {list(phrase.tokens)} begins within a word; begin it at a word")
-        for tokens in (each.prefix, *((*phrase.tokens, *phrase.close) for phrase in each.phrases)):
+        spelt = ((*phrase.tokens, *phrase.close, *phrase.capital) for phrase in each.phrases)
+        for tokens in (each.prefix, *spelt):
             if found := impossible.intersection(tokens):
                 raise DataError(f"token {min(found)} is required, but no output can contain it; leave it out")
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from itertools import accumulate, chain, islice
+from itertools import accumulate, chain, islice, starmap
 from typing import TYPE_CHECKING
 
 from heedful.config import SearchConfig
@@ -16,7 +16,7 @@ from heedful.metrics.alignment import Link
 from heedful.storage.run_folder import Tokenizers
 from heedful.tasks import Task
 from heedful.text import Tokenizer
-from heedful.text.constraints import Constraints, encode_term, find_word_boundaries
+from heedful.text.constraints import Constraints, Term, encode_term, find_missing, find_word_boundaries
 from heedful.text.sentences import Sentences
 from heedful.text.trees import CLOSE, OPEN, is_label
 from heedful.text.verbatim import MaskedText, find_verbatim, is_kept, mask_verbatim
@@ -65,7 +65,7 @@ class TokenizedText:
 
     text: str
     source: list[int]
-    terms: tuple[str, ...] | None = None  # that its translation must contain; None: those of the glossary for the text
+    terms: tuple[Term, ...] | None = None  # that its translation must contain; None: those of the glossary for the text
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,12 @@ class EncodedText:
     text: str
     source: Ids
     constraints: TokenConstraints
-    terms: tuple[str, ...] | None = None  # those of its `TokenizedText`
+    terms: tuple[Term, ...] = ()  # that its translation should contain
+
+    @property
+    def without_terms(self) -> "EncodedText":
+        """The same text, for a translation that need not contain its terms."""
+        return replace(self, constraints=replace(self.constraints, phrases=())) if self.terms else self
 
     @property
     def is_empty(self) -> bool:
@@ -106,6 +111,7 @@ class DecodedText:
     alignments: Sequence[tuple[Link, ...]] | None = None
     confidence: Sequence[tuple[WordConfidence, ...]] | None = None
     redone: bool = False  # whether this is the result of a retry
+    failed: tuple[Term, ...] = ()  # terms that were given up
     mask: MaskedText | None = None  # what was decoded instead of the text, because the first output lost parts of it
 
 
@@ -192,16 +198,59 @@ class Pipeline:
             if (pieces := len(text.source)) > _MAX_PIECES:
                 raise DataError(f"text {number} has {pieces} pieces, over {_MAX_PIECES}; split it into sentences")
         return [
-            EncodedText(
-                text.text,
-                text.source,
-                options.encoder.encode(text.text, text.terms, prefix=starts is None or position in starts),
-                text.terms,
-            )
+            self._encode_text(text, options, prefix=starts is None or position in starts)
             for position, text in enumerate(tokenized)
         ]
 
+    def _encode_text(self, text: TokenizedText, options: TranslationOptions, *, prefix: bool) -> EncodedText:
+        terms = tuple(options.encoder.find_terms(text.text)) if text.terms is None else text.terms
+        return EncodedText(text.text, text.source, options.encoder.encode(text.text, terms, prefix=prefix), terms)
+
     def _decode(self, encoded: Sequence[EncodedText], options: TranslationOptions) -> Iterator[dict[int, DecodedText]]:
+        """All texts by number: first as if there were no terms, then again where terms are missing."""
+        free = [text.without_terms for text in encoded]
+        lacking: dict[int, DecodedText] = {}
+        for batch in self._decode_all(free, options):
+            lacking |= {
+                number: found
+                for number, found in batch.items()
+                if any(self._find_missing(found, encoded[number].terms, rank) for rank in range(len(found.hypotheses)))
+            }
+            yield {number: found for number, found in batch.items() if number not in lacking}
+        numbers = list(lacking)
+        failed: dict[int, DecodedText] = {}
+        for batch in self._decode_all([encoded[number] for number in numbers], options):
+            found = {numbers[place]: decoded for place, decoded in batch.items()}
+            failed |= {
+                number: lacking[number]
+                for number, decoded in found.items()
+                if _is_damaged(encoded[number], lacking[number], decoded, options.encoder.max_loss)
+            }
+            yield {number: decoded for number, decoded in found.items() if number not in failed}
+        yield from self._give_up_terms(encoded, failed, options)
+
+    def _give_up_terms(
+        self, encoded: Sequence[EncodedText], free: Mapping[int, DecodedText], options: TranslationOptions
+    ) -> Iterator[dict[int, DecodedText]]:
+        """The translations of these texts without their terms, except for names, and what they lack."""
+        named = {number: _keep_names(encoded[number], options.encoder) for number in free}
+        again = [number for number, text in named.items() if self._find_missing(free[number], text.terms)]
+        yield {
+            number: self._name_failed(found, encoded[number]) for number, found in free.items() if number not in again
+        }
+        for batch in self._decode_all([named[number] for number in again], options):
+            yield {again[place]: self._name_failed(found, encoded[again[place]]) for place, found in batch.items()}
+
+    def _name_failed(self, decoded: DecodedText, text: EncodedText) -> DecodedText:
+        return replace(decoded, failed=tuple(self._find_missing(decoded, text.terms)))
+
+    def _find_missing(self, decoded: DecodedText, terms: Sequence[Term], rank: int = 0) -> list[Term]:
+        """The terms that an output lacks."""
+        return find_missing(self._tokenizers.target.decode(decoded.hypotheses[rank].tokens), terms) if terms else []
+
+    def _decode_all(
+        self, encoded: Sequence[EncodedText], options: TranslationOptions
+    ) -> Iterator[dict[int, DecodedText]]:
         """All texts by number, batch by batch, in the order in which the batches are ready.
 
         Failures are decoded again at the end, in batches: one by one, they would take longer.
@@ -241,13 +290,7 @@ class Pipeline:
         numbers = list(masks)
         sources = self.tokenize([masks[number].text for number in numbers])
         masked = [
-            EncodedText(
-                text.text,
-                text.source,
-                options.encoder.encode(
-                    text.text, encoded[number].terms, prefix=bool(encoded[number].constraints.prefix)
-                ),
-            )
+            replace(encoded[number], text=text.text, source=text.source)
             for number, text in zip(numbers, sources, strict=True)
         ]
         for batch in self._decode_once(masked, range(len(numbers)), options):
@@ -297,6 +340,16 @@ class Pipeline:
 
     def decode_for_inspection(self, text: EncodedText, options: TranslationOptions) -> DecodedText:
         """Decode one text with the engine whose model can be inspected."""
+        free = self._decode_alone(text.without_terms, options)
+        if not self._find_missing(free, text.terms):
+            return free
+        held = self._decode_alone(text, options)
+        if not _is_damaged(text, free, held, options.encoder.max_loss):
+            return held
+        named = _keep_names(text, options.encoder)
+        return self._decode_alone(named, options) if self._find_missing(free, named.terms) else free
+
+    def _decode_alone(self, text: EncodedText, options: TranslationOptions) -> DecodedText:
         first = self._decode_batch(self.engines.torch, [text], options, [0])[0]
         if not self._fails(text, first, options):
             return first
@@ -379,7 +432,21 @@ class Pipeline:
         if decoded.mask:
             alternatives = tuple(_restore(alternative, decoded.mask) for alternative in alternatives)
         best = alternatives[0]
-        return Translation(text.text, best.text, best.score, pieces, alternatives, decoded.redone)
+        failed = tuple(dict.fromkeys(map(str, decoded.failed)))
+        return Translation(text.text, best.text, best.score, pieces, alternatives, decoded.redone, failed_terms=failed)
+
+
+def _is_damaged(text: EncodedText, free: DecodedText, constrained: DecodedText, max_loss: float) -> bool:
+    """Whether terms other than names make the pieces of an output so much less likely, on average."""
+    likely, held = free.hypotheses[0], constrained.hypotheses[0]
+    loss = likely.log_prob / len(likely.tokens) - held.log_prob / len(held.tokens)
+    return loss > max_loss and not all(term.is_name for term in text.terms)
+
+
+def _keep_names(text: EncodedText, encoder: "ConstraintEncoder") -> EncodedText:
+    """The text, for a translation that must only contain its names."""
+    names = tuple(term for term in text.terms if term.is_name)
+    return replace(text, terms=names, constraints=replace(text.constraints, phrases=encoder.encode_terms(names)))
 
 
 def _restore(alternative: Alternative, mask: MaskedText) -> Alternative:
@@ -424,26 +491,27 @@ class ConstraintEncoder:
         self._prefix = tuple(tokenizer.encode(constraints.prefix)[:-1]) if constraints.prefix else ()
         self._tokenizer = tokenizer
         # Encode all of them now, so that an impossible term is refused before any work is done.
-        self._phrases = {term: self._encode_phrase(term) for term in constraints.glossary.values()}
+        self._phrases = {term: self._encode_phrase(term) for term in starmap(Term, constraints.glossary.items())}
+        self.max_loss = constraints.max_loss
+        self.find_terms = constraints.find_terms
 
-    def encode(self, text: str, terms: Sequence[str] | None = None, *, prefix: bool = True) -> TokenConstraints:
-        """The constraints on the translation of a text; `prefix` says whether it has to begin with the prefix.
-
-        `terms` of the glossary replace those that it has for the text.
-        """
-        found = self._constraints.find_terms(text) if terms is None else terms
-        phrases = tuple(self._phrases[term] for term in found)
+    def encode(self, text: str, terms: Sequence[Term], *, prefix: bool = True) -> TokenConstraints:
+        """The constraints on the translation of a text; `prefix` says whether it has to begin with the prefix."""
         leaves = self._trees.encode(text.split()) if self._trees else None
-        return TokenConstraints(self._prefix if prefix else (), phrases, leaves)
+        return TokenConstraints(self._prefix if prefix else (), self.encode_terms(terms), leaves)
+
+    def encode_terms(self, terms: Sequence[Term]) -> tuple[Phrase, ...]:
+        """The phrases for terms of the glossary."""
+        return tuple(self._phrases[term] for term in terms)
 
     @cached_property
     def boundaries(self) -> WordBoundaries:
         """Where words begin and end; only terms need this."""
         return WordBoundaries(*find_word_boundaries(self._tokenizer)) if self._phrases else NO_BOUNDARIES
 
-    def _encode_phrase(self, term: str) -> Phrase:
-        ids = encode_term(self._tokenizer, term)
-        return Phrase(ids.spaced, ids.close)
+    def _encode_phrase(self, term: Term) -> Phrase:
+        ids = encode_term(self._tokenizer, term.target)
+        return Phrase(ids.spaced, ids.close, ids.capital, term.inflects)
 
 
 class TreeConstraintEncoder:

@@ -192,6 +192,7 @@ def _join_legs(first: Translation, second: Translation, via: str) -> Translation
         alternatives=tuple(_pass_on(alternative, pivot) for alternative in second.alternatives),
         redone=first.redone or second.redone,
         via=via,
+        failed_terms=second.failed_terms,
     )
 
 

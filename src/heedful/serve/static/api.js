@@ -5,7 +5,8 @@ import { sessionStore } from './storage.js';
  * @typedef {{text: string, log_prob: number, words?: Word[], finished: boolean, repeats: boolean,
  *            unsure: boolean}} Alternative
  */
-/** @typedef {{start: number, end: number, text: string, pivot?: string, alternatives: Alternative[]}} Sentence */
+/** @typedef {{start: number, end: number, text: string, pivot?: string, failed_terms?: string[],
+ *           alternatives: Alternative[]}} Sentence */
 /** @typedef {{via?: string, texts: {text: string, sentences: Sentence[]}[]}} Translation */
 
 const TEMPORARY = [0, 429, 502, 503, 504]; // statuses after which the same request may succeed; 0: no answer at all

@@ -134,10 +134,18 @@ async function translate(text, languages, signal) {
     byId('target').lang = target;
     showGlossaryCount({ source, target });
     const [whole] = event.content.texts;
+    showFailedTerms(whole.sentences.flatMap((each) => each.failed_terms ?? []));
     const joined = joinSentences(characters, whole.sentences, whole.text);
     output.show(withChosen(joined.sentences), joined.end);
     showDone();
   }
+}
+
+/** Names the terms of the glossary that the translation does not have. @param {string[]} terms */
+function showFailedTerms(terms) {
+  const unique = [...new Set(terms)];
+  byId('failed-terms').textContent = unique.length ? `Terms that do not fit this text and were left out: ${unique.join('; ')}` : '';
+  byId('failed-terms').hidden = !unique.length;
 }
 
 /** Shows a text that is not translated. @param {string} text @param {string} target @param {string} note */
@@ -146,6 +154,7 @@ function showUnchanged(text, target, note) {
   byId('detected').textContent = note;
   byId('via').textContent = '';
   byId('target').lang = '';
+  showFailedTerms([]);
   output.show([], text);
   closeLook();
   setReady(false);
@@ -199,6 +208,7 @@ function showNothing() {
   setReady(false);
   showProblem('');
   byId('undo').hidden = true;
+  showFailedTerms([]);
   byId('detected').textContent = byId('via').textContent = '';
   if (readAddress(location.hash)?.text) showAddress(true);
 }
