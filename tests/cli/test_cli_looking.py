@@ -34,9 +34,9 @@ def sick(tmp_path: Path) -> tuple[Path, Path]:
 def test_the_doctor_names_lines_and_fails_on_errors(sick: tuple[Path, Path]) -> None:
     ran = toy.run("doctor", "--source", sick[0], "--target", sick[1])
     assert ran.code == 1
-    assert "error: 1 of 5 pairs hold bytes that are not UTF-8 (line 2)" in ran.lines
-    assert "warning: 1 of 5 pairs have an empty side (line 4)" in ran.lines
-    assert "warning: 1 of 5 pairs repeat an earlier pair (line 5)" in ran.lines
+    assert "error: 1 of 5 pairs holds bytes that are not UTF-8 (line 2)" in ran.lines
+    assert "warning: 1 of 5 pairs has an empty side (line 4)" in ran.lines
+    assert "warning: 1 of 5 pairs repeats an earlier pair (line 5)" in ran.lines
 
 
 def test_the_doctor_cleans_on_request(sick: tuple[Path, Path], tmp_path: Path) -> None:

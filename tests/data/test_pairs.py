@@ -145,13 +145,14 @@ def test_unequal_files_are_refused_with_both_counts(tmp_path: Path, source_count
     with pytest.raises(DataError) as caught:
         next(pairs)
     assert str(caught.value) == (
-        f"{source} has {source_count} lines but {target} has {target_count}; parallel files must pair up line by line"
+        f"{source} has {source_count} line{'s' if source_count != 1 else ''} but {target} has {target_count}; "
+        "parallel files must pair up line by line"
     )
 
 
 def test_lists_of_files_must_pair_up_too(tmp_path: Path) -> None:
     name = write(tmp_path / "a.en", "a")
-    with pytest.raises(DataError, match="there are 2 source files but 1 target files; each source needs its target"):
+    with pytest.raises(DataError, match="you gave 2 source files but 1 target file; each source needs its target"):
         read_parallel([name, name], [name])
     with pytest.raises(DataError, match=r"standard input \(-\) can be read only once"):
         read_parallel(["-"], ["-"])

@@ -177,7 +177,7 @@ def test_an_interval_of_mixed_sentences_has_a_width_and_a_signature() -> None:
 
 
 def test_inputs_that_cannot_be_scored_are_refused() -> None:
-    with pytest.raises(DataError, match="there are 1 trees but 2 references; they must pair up"):
+    with pytest.raises(DataError, match="1 tree but 2 references; they must pair up"):
         by_name([GOLD], [GOLD, GOLD])
     with pytest.raises(DataError, match="there are no trees to score; the test set has no words"):
         by_name([], [])

@@ -125,7 +125,7 @@ def test_large_test_sets_have_fewer_trials_and_say_so() -> None:
 
 
 def test_a_missing_output_is_refused() -> None:
-    with pytest.raises(DataError, match=r"^there are 29 translations but 30 lines in reference 1; they must pair up"):
+    with pytest.raises(DataError, match=r"^29 translations but 30 lines in reference 1; they must pair up"):
         run_paired_tests([SYSTEMS[0], SYSTEMS[1][1:]], [REFERENCE], "13a")
 
 

@@ -84,7 +84,7 @@ def test_the_interval_of_a_share_is_that_of_the_binomial() -> None:
     ("outputs", "references", "sentence"),
     [
         ([], [], "there are no outputs to score; the test set is empty"),
-        (["a"], [["a"], ["b"]], "there are 1 outputs but references for 2; they must pair up"),
+        (["a"], [["a"], ["b"]], "1 output but references for 2; they must pair up"),
         (["a", "b"], [["a"], []], "output 2 has no reference to compare with; give at least one"),
     ],
 )

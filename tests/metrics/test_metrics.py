@@ -166,7 +166,7 @@ def test_ter_counts_chinese_characters_as_words() -> None:
 
 
 def test_inputs_that_cannot_be_scored_are_refused_in_a_sentence() -> None:
-    with pytest.raises(DataError, match="there are 2 translations but 3 lines in reference 2; they must pair up"):
+    with pytest.raises(DataError, match="2 translations but 3 lines in reference 2; they must pair up"):
         bleu(["a", "b"], [["a", "b"], ["a", "b", "c"]], "13a")
     with pytest.raises(DataError, match="there are no translations to score; the test set is empty"):
         score_translations([], [[]], "13a", "en")

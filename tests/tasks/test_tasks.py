@@ -220,9 +220,9 @@ def test_trees_have_no_second_file() -> None:
 
 
 def test_trees_of_different_sentences_are_refused() -> None:
-    with pytest.raises(DataError, match="tree 1 has 1 words, but its reference has 3; both must be trees of the same"):
+    with pytest.raises(DataError, match="tree 1 has 1 word, but its reference has 3; both must be trees of the same"):
         find_task("parsing").score(["(NP (XX I))"], [[TREE]], ONCE)
-    with pytest.raises(DataError, match="there are 2 trees but 1 references; they must pair up"):
+    with pytest.raises(DataError, match="2 trees but 1 reference; they must pair up"):
         find_task("parsing").score([TREE, TREE], [[TREE]], ONCE)
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tokenizer_examples import bert, charsmap, gpt2, llama, t5
-from tokenizers import Tokenizer
+from tokenizer_examples import LINES, bert, charsmap, gpt2, llama, t5
+from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
 from heedful.errors import DataError
 from heedful.text import Tokenizer as Ours
@@ -65,6 +65,48 @@ def test_ordinary_text_round_trips_and_ends_with_one_eos(make: Any, tmp_path: Pa
     ids = read.encode(text)
     assert read.decode([*ids, read.pad_id]) == text
     assert ids.index(read.eos_id) == len(ids) - 1
+
+
+def without_decoder(made: Tokenizer, folder: Path) -> Path:
+    path = folder / "tokenizer.json"
+    path.write_text(json.dumps(json.loads(made.to_str()) | {"decoder": None}), encoding="utf-8")
+    return path
+
+
+def spaced_bpe() -> Tokenizer:
+    made = Tokenizer(models.BPE(unk_token="<unk>", end_of_word_suffix="</w>"))
+    made.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    trainer = trainers.BpeTrainer(
+        vocab_size=60, special_tokens=["<unk>"], end_of_word_suffix="</w>", show_progress=False
+    )
+    made.train_from_iterator(LINES, trainer)
+    return made
+
+
+def whole_words() -> Tokenizer:
+    made = Tokenizer(models.WordLevel(unk_token="<unk>"))
+    made.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    made.train_from_iterator(LINES, trainers.WordLevelTrainer(special_tokens=["<unk>"], show_progress=False))
+    return made
+
+
+@pytest.mark.parametrize("make", [bert, gpt2, t5, spaced_bpe, whole_words])
+def test_a_missing_decoder_is_added(make: Any, tmp_path: Path) -> None:
+    """Without one, the library writes spaces between the pieces of a word and keeps their marks."""
+    read = reuse_tokenizer(without_decoder(make(), tmp_path))
+    text = "the lazy dogs jumped over quick foxes"
+    assert read.decode(read.encode(text)) == text
+    assert Ours.from_json(read.to_json(), "x").decode(read.encode(text)) == text
+
+
+def test_a_missing_decoder_that_cannot_be_guessed_is_refused(tmp_path: Path) -> None:
+    path = without_decoder(llama(), tmp_path)
+    with pytest.raises(DataError) as caught:
+        reuse_tokenizer(path)
+    assert str(caught.value) == (
+        f'{path} has no "decoder", so pieces could not be joined to words; add one with the program that made it, '
+        "or leave out text.tokenizer_file"
+    )
 
 
 @pytest.mark.parametrize("make", [bert, gpt2, t5, llama])

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -30,10 +31,16 @@ from heedful.storage.run_folder import RunFolder, WeightsValidation
 from heedful.tasks import make_experiment
 from heedful.text.tokenizer_training import learn_tokenizer
 from heedful.training import prepare as preparing
-from heedful.training.autoconfig import CorpusStatistics, choose_finetuning_settings, choose_settings, measure_corpus
+from heedful.training.autoconfig import (
+    CorpusStatistics,
+    choose_finetuning_settings,
+    choose_settings,
+    measure_corpus,
+    warn_about_corpus,
+)
 from heedful.training.events import Event, Finished, StepDone, Validated
 from heedful.training.model_selection import compute_validation_loss, sample_evenly, use_weights
-from heedful.training.run import resume_run, start_run
+from heedful.training.run import describe_learning_rate, resume_run, start_run
 
 TINY = (
     *("train.threads=1", "model.d_model=16", "model.d_ff=24", "model.num_heads=2", "model.dropout=0.1"),
@@ -495,6 +502,90 @@ def test_resuming_refuses_the_folder_of_a_checkpoint(pairs: Path, tmp_path: Path
 
 def test_a_corpus_is_measured() -> None:
     assert measure_corpus([Pair("a b c", "x y"), Pair("a", "x x z"), Pair("", "")]) == CorpusStatistics(3, 5, 6)
+
+
+def test_copied_pairs_are_counted() -> None:
+    assert measure_corpus([Pair("a b", "a b"), Pair("a", "b"), Pair("", "")]).copies == 1
+
+
+def test_text_that_teaches_no_language_is_warned_of(tmp_path: Path) -> None:
+    for name in ("a.en", "a.de", "b.en", "v.en"):
+        toy.write_lines(tmp_path / name, ["x"])
+    (tmp_path / "link.de").symlink_to(tmp_path / "b.en")
+    english, german, other, link, valid = (str(tmp_path / n) for n in ("a.en", "a.de", "b.en", "link.de", "v.en"))
+    enough = CorpusStatistics(1000, 9, 9, copies=500)
+
+    def warn(corpus: CorpusStatistics, **files: tuple[str, ...]) -> list[str]:
+        return list(warn_about_corpus(corpus, DataConfig(**files)))  # type: ignore[arg-type]
+
+    assert warn(enough, source=(english,), target=(german,)) == []
+    twice = "is source and target, so the model learns to copy; give its translation as the target"
+    assert warn(enough, source=(english, other), target=(german, link)) == [f"warning: {other} {twice}"]
+    assert warn(enough, source=(english,), target=(german,), valid_source=(valid,), valid_target=(valid,)) == [
+        f"warning: {valid} {twice}"
+    ]
+    assert warn(replace(enough, copies=501), source=(english,), target=(german,)) == [
+        "warning: 501 of 1000 pairs have a target that is the source itself, so the model learns to copy; "
+        "check the files with: heedful doctor"
+    ]
+    for count, them in ((1, "1 pair cannot teach a language, only itself"), (19, "19 pairs cannot teach")):
+        (sentence,) = warn(CorpusStatistics(count, 9, 9))
+        assert sentence.startswith(f"warning: {them}")
+
+
+def test_one_pair_from_one_file_is_trained_on_with_warnings(tmp_path: Path) -> None:
+    path = toy.write_lines(tmp_path / "one.en", ["a b c"])
+    ran = toy.run(
+        *("train", "--source", path, "--target", path, "--out", tmp_path / "run"),
+        *toy.settings("train.max_steps=1", "train.batch_tokens=64", "text.kind=words", "text.vocabulary_size=258"),
+    )
+    assert ran.code == 0, ran.err
+    assert f"warning: {path} is source and target" in ran.err
+    assert "warning: 1 pair cannot teach a language, only itself; give more text" in ran.err
+    assert "data: 1 pair to train on, 0 for validation; none left out" in ran.err
+    assert re.search(r"done after 1 step and \d\.\d minutes: 1 step is done; model: last, step 1", ran.err)
+    assert not re.search(r"\b1 \w+s (to|are|would|for)\b", ran.err)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "steps", "rate", "step", "sentence"),
+    [
+        (
+            "cosine",
+            200,
+            None,
+            50,
+            "0.00852 at step 51 instead of 0.00492, and 0 at the end, step 200 (cosine schedule)",
+        ),
+        ("linear", 200, None, 100, "0.00497 at step 101 and 0 at the end, step 200 (linear schedule)"),
+        ("constant", 200, None, 50, "unchanged at step 51 (0.01), and 0.01 at the end, step 200 (constant schedule)"),
+        ("constant", None, 0.5, 50, "0.5 at step 51 instead of 0.01, and 0.5 at the end, step 100 (constant schedule)"),
+        ("cosine", None, None, 50, ""),
+        ("cosine", 40, None, 50, ""),
+    ],
+)
+def test_a_resumed_run_says_what_becomes_of_the_learning_rate(
+    schedule: str, steps: int | None, rate: float | None, step: int, sentence: str
+) -> None:
+    train = {"schedule": schedule, "learning_rate": 0.01, "warmup_steps": 1, "max_steps": 100}
+    changes = {"max_steps": steps, "learning_rate": rate}
+    before = make_experiment({"train": train})
+    after = make_experiment({"train": train | {key: value for key, value in changes.items() if value}})
+    assert describe_learning_rate(before, after, step) == (f"learning rate: {sentence}" if sentence else "")
+
+
+def test_the_sentence_about_the_learning_rate_is_true(pairs: Path, tmp_path: Path) -> None:
+    """It counts from the settings of the last resumption, and is not repeated by one that changes nothing."""
+    run, more = tmp_path / "run", {"train": {"max_steps": 12}}
+    trained_in(run, wanted(pairs, "train.schedule=cosine", "train.max_steps=4"))
+    told = RecordingReporter()
+    events = list(resume_run(run, more, told, lambda: ""))
+    (sentence,) = [sentence for sentence in told.sentences if sentence.startswith("learning rate: ")]
+    first = next(event for event in events if isinstance(event, StepDone))
+    assert sentence.startswith(f"learning rate: {first.learning_rate:.3g} at step 5 and 0 at the end, step 12")
+    again = RecordingReporter()
+    list(resume_run(run, more, again, lambda: ""))
+    assert not any(sentence.startswith("learning rate") for sentence in again.sentences)
 
 
 def test_progress_is_reported_now_and_then() -> None:

@@ -9,6 +9,7 @@ import typer
 
 from heedful.cli import console
 from heedful.cli.common import JsonOption
+from heedful.errors import counted
 
 if TYPE_CHECKING:
     from heedful.data.doctor import CleanedCorpus
@@ -32,7 +33,8 @@ def doctor(
     facts: dict[str, Any] = dataclasses.asdict(diagnosis)
     if not as_json:
         console.out(
-            f"{diagnosis.pairs:,} pairs, {diagnosis.source_words:,} source and {diagnosis.target_words:,} target words"
+            f"{counted(diagnosis.pairs, 'pair', ',')}, {diagnosis.source_words:,} source and "
+            f"{counted(diagnosis.target_words, 'target word', ',')}"
         )
         for finding in diagnosis.findings:
             console.out(f"{finding.severity}: {finding.message}{_format_lines(finding.lines, finding.count)}")
@@ -52,7 +54,7 @@ def doctor(
 def _describe_cleaning(cleaned: "CleanedCorpus") -> str:
     dropped = ", ".join(f"{count:,} {kind}" for kind, count in cleaned.dropped.items() if count)
     return (
-        f"{cleaned.kept:,} of {cleaned.pairs:,} pairs, {cleaned.tidied:,} of them tidied"
+        f"{cleaned.kept:,} of {counted(cleaned.pairs, 'pair', ',')}, {cleaned.tidied:,} of them tidied"
         f"{f'; dropped: {dropped}' if dropped else ''}"
     )
 

@@ -19,7 +19,7 @@ from heedful.cli.common import (
     parse_device,
 )
 from heedful.cli.translate import one_line
-from heedful.errors import ConfigError, HeedfulError, did_you_mean
+from heedful.errors import ConfigError, HeedfulError, counted, did_you_mean
 
 if TYPE_CHECKING:
     from heedful.inspection.attention_view import AttentionViewer
@@ -228,7 +228,7 @@ def _report_heads(
         found = survey_heads(viewer, lines, shown)
         importance = measure_importance(viewer, pairs, shown) if pairs else None
     if found.skipped:
-        console.say(f"skipped {found.skipped} of {len(lines)} lines that are empty or too long")
+        console.say(f"skipped {found.skipped} of {counted(len(lines), 'line')} that are empty or too long")
     known = found.measures, found.roles, importance
     console.out(json.dumps(report_json(*known)) if as_json else console.table(report_text(*known)))
     if report and report.suffix.lower() == ".html":

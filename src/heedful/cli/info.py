@@ -10,7 +10,7 @@ import typer
 from heedful.cli import console
 from heedful.cli.common import MODEL_HELP, JsonOption
 from heedful.config import PRESETS, Experiment, differences, flat
-from heedful.errors import ConfigError
+from heedful.errors import ConfigError, counted
 
 _RIVAL_KEYS = ("model.cell", "model.attention", "model.kernel_width")
 _BARS = "▁▂▃▄▅▆▇█"
@@ -95,7 +95,7 @@ def _for_people(facts: dict[str, Any]) -> dict[str, Any]:
     data = facts.get("data")
     if not data:
         return facts | {"model": shown}
-    files = {name: f"{file['bytes']:,} bytes" for name, file in data.get("files", {}).items()}
+    files = {name: counted(file["bytes"], "byte", ",") for name, file in data.get("files", {}).items()}
     return facts | {"model": shown, "data": data | {"files": files}}
 
 

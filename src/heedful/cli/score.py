@@ -20,6 +20,7 @@ from heedful.cli.common import (
     open_model,
     write_output,
 )
+from heedful.errors import counted
 
 if TYPE_CHECKING:
     from heedful.evaluation.score_pairs import PairScore, Total
@@ -58,7 +59,9 @@ def score(
     with console.display() as shown:
         write_output(output, lines())
     facts = _facts(total)
-    console.say(f"perplexity {facts['perplexity']:.4f} over {total.pieces} pieces of {total.pairs} pairs")
+    console.say(
+        f"perplexity {facts['perplexity']:.4f} over {counted(total.pieces, 'piece')} of {counted(total.pairs, 'pair')}"
+    )
 
 
 def _json(number: int, found: "PairScore") -> str:

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from heedful.data.batch import Batch
 from heedful.data.pairs import Pair
-from heedful.errors import FolderError
+from heedful.errors import FolderError, counted
 
 FORMAT = 1
 _PAIRS_AT_A_TIME = 8192
@@ -68,7 +68,8 @@ class Corpus:
         for side, ends in self._ends.items():
             if len(ends) != self.pairs or ends[-1:].sum() != len(self._ids[side]):
                 raise FolderError(
-                    f"{folder} is damaged: its files do not hold its {self.pairs} pairs; delete it and train again"
+                    f"{folder} is damaged: its files do not hold its {counted(self.pairs, 'pair')}; "
+                    "delete it and train again"
                 )
 
     def __len__(self) -> int:

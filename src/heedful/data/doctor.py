@@ -30,7 +30,7 @@ from heedful.data.pairs import (
     list_files,
     read_raw_lines,
 )
-from heedful.errors import DataError, OutOfSpace
+from heedful.errors import DataError, OutOfSpace, counted
 
 FindingKind = Literal[
     "unreadable",
@@ -316,7 +316,7 @@ def _examine_pairs(sources: list[bytes], targets: list[bytes]) -> _Block:
 
 
 def _unequal_counts(source: str, target: str, source_count: int, target_count: int) -> Finding:
-    message = f"{source} has {source_count} lines but {target} has {target_count}"
+    message = f"{source} has {counted(source_count, 'line')} but {target} has {target_count}"
     place = profiles.guess_divergence(_lengths(source), _lengths(target))
     shorter = min(source_count, target_count)
     if place <= shorter:
@@ -493,47 +493,49 @@ def severity_of(kind: FindingKind) -> Severity:
 
 def describe_finding(kind: FindingKind, count: int, pairs: int) -> str:  # noqa: PLR0912  one branch a kind
     """One sentence about a finding."""
-    some = f"{count} of {pairs} pairs"
+    some, one = f"{count} of {counted(pairs, 'pair')}", count == 1
+    hold, have = ("holds", "has") if one else ("hold", "have")
     match kind:
         case "encoding":
-            return f"{some} hold bytes that are not UTF-8"
+            return f"{some} {hold} bytes that are not UTF-8"
         case "binary":
-            return f"{some} hold NUL bytes, as in a binary or UTF-16 file"
+            return f"{some} {hold} NUL bytes, as in a binary or UTF-16 file"
         case "oversized":
-            return f"{some} hold a line of more than a megabyte"
+            return f"{some} {hold} a line of more than a megabyte"
         case "empty":
-            return f"{some} have an empty side"
+            return f"{some} {have} an empty side"
         case "copy":
-            return f"{some} have a target that is the source itself"
+            return f"{some} {have} a target that is the source itself"
         case "swapped":
-            return f"{some} seem to have source and target swapped"
+            return f"{some} {'seems' if one else 'seem'} to have source and target swapped"
         case "same-language":
-            return f"source and target look like the same language in a sample of {count} pairs"
+            return f"source and target look like the same language in a sample of {counted(count, 'pair')}"
         case "ratio":
-            return f"{some} have lengths too different for a sentence and its translation"
+            return f"{some} {have} lengths too different for a sentence and its translation"
         case "long":
-            return f"{some} have more than {_LONG_WORDS} words on a side"
+            return f"{some} {have} more than {_LONG_WORDS} words on a side"
         case "duplicate":
-            return f"{some} repeat an earlier pair"
+            return f"{some} {'repeats' if one else 'repeat'} an earlier pair"
         case "overlap-pair":
-            return f"{some} are in a test set, too"
+            return f"{some} {'is' if one else 'are'} in a test set, too"
         case "overlap-source":
-            return f"{some} have a source that is in a test set, too"
+            return f"{some} {have} a source that is in a test set, too"
         case "overlap-target":
-            return f"{some} have a target that is in a test set, too"
+            return f"{some} {have} a target that is in a test set, too"
         case "mojibake":
-            return f"{some} hold UTF-8 that was read as Windows-1252 ('Ã¤' for 'ä')"
+            return f"{some} {hold} UTF-8 that was read as Windows-1252 ('Ã¤' for 'ä')"
         case "replacement":
-            return f"{some} hold the replacement character U+FFFD, which stands for lost text"
+            return f"{some} {hold} the replacement character U+FFFD, which stands for lost text"
         case "control":
-            return f"{some} hold control characters"
+            return f"{some} {hold} control characters"
         case "white-space":
-            return f"{some} begin or end with white space"
+            return f"{some} {'begins or ends' if one else 'begin or end'} with white space"
         case "many-targets":
-            return f"{some} have a source that has a different target elsewhere"
+            return f"{some} {have} a source that has a different target elsewhere"
         case "markup":
-            return f"{some} hold HTML tags or entities"
+            return f"{some} {hold} HTML tags or entities"
         case "unreadable" | "line-counts" | "empty-file":
-            return f"{count} files cannot be paired"  # the callers that know the file names write these messages
+            # The callers that know the file names write these messages.
+            return f"{counted(count, 'file')} cannot be paired"
         case _:
             assert_never(kind)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from heedful.errors import DataError, did_you_mean
+from heedful.errors import DataError, counted, did_you_mean
 
 MAX_LINE_BYTES = 1 << 20  # a longer "line" is not a sentence, and reading it whole could fill the memory
 STANDARD_INPUT = "-"
@@ -88,7 +88,8 @@ def check_parallel(sources: Sequence[str], targets: Sequence[str]) -> None:
     """Refuse lists of files that cannot be paired, before reading any."""
     if len(sources) != len(targets):
         raise DataError(
-            f"there are {len(sources)} source files but {len(targets)} target files; each source needs its target"
+            f"you gave {counted(len(sources), 'source file')} but {counted(len(targets), 'target file')}; "
+            "each source needs its target"
         )
     names = [*sources, *targets]
     if names.count(STANDARD_INPUT) > 1:
@@ -153,7 +154,8 @@ def _count_rest(lines: Iterator[str]) -> int:
 
 def _refuse_counts(source: str, source_count: int, target: str, target_count: int) -> None:
     raise DataError(
-        f"{source} has {source_count} lines but {target} has {target_count}; parallel files must pair up line by line"
+        f"{source} has {counted(source_count, 'line')} but {target} has {target_count}; "
+        "parallel files must pair up line by line"
     )
 
 

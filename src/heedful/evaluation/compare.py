@@ -7,7 +7,7 @@ from pathlib import Path
 
 from heedful.config import BleuTokens, Device, SearchConfig, change_search
 from heedful.data.pairs import STANDARD_INPUT, AnyPath, Paths, list_files, read_lines
-from heedful.errors import ConfigError, DataError, did_you_mean
+from heedful.errors import ConfigError, DataError, counted, did_you_mean
 from heedful.evaluation.evaluate import load_translator
 from heedful.metrics.bleu import split_words
 from heedful.metrics.comparison import Comparison, EvaluationSet, System, compare_outputs
@@ -105,7 +105,8 @@ def _read_files(
     for name, several in lines.items():
         if len(several) != len(first):
             raise DataError(
-                f"{names[0]} has {len(first)} lines but {name} has {len(several)}; all files must pair up line by line"
+                f"{names[0]} has {counted(len(first), 'line')} but {name} has {len(several)}; "
+                "all files must pair up line by line"
             )
     test = EvaluationSet(tuple(lines[name] for name in references), lines[source] if source else None)
     return test, {name: lines[name] for name in outputs}

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from itertools import chain
 
+from heedful.errors import counted
 from heedful.metrics.breakdown import LENGTHS, BucketScore, name_bucket
 from heedful.metrics.comparison import Comparison, MetricTest, SystemTest
 from heedful.pages.inline import asset, json_in_page, load_script, text_in_page, whole_page
@@ -14,7 +15,7 @@ def comparison_page(found: Comparison) -> str:
     """The page as one HTML file that works from disk; no text in it can act."""
     style = asset("theme.css") + asset("plain.css") + asset("comparison.css", "evaluation")
     main = f"""<h1>Which system translates better?</h1>
-<p>{len(found.sentences):,} sentences. Every system is compared with the first one.</p>
+<p>{counted(len(found.sentences), "sentence", ",")}. Every system is compared with the first one.</p>
 {_systems(found)}
 <ul class="verdicts">{"".join(_verdicts(found))}</ul>
 <h2>Scores</h2>

@@ -12,7 +12,7 @@ from heedful.attention.record import force_decode
 from heedful.attention.roles import ROLE_COLOURS, Role, RoleName, name_roles, percent
 from heedful.data.pairs import Pair
 from heedful.data.stream import batches_by_length
-from heedful.errors import ConfigError, DataError
+from heedful.errors import ConfigError, DataError, counted
 from heedful.inspection.attention_view import AttentionViewer
 from heedful.inspection.drawing import TITLES
 from heedful.inspection.prune import batch_pairs
@@ -102,7 +102,7 @@ def survey_heads(viewer: AttentionViewer, lines: Sequence[str], reporter: Report
     encoded = [ids for ids in encoded if len(ids) <= MAX_INSPECTED_PIECES]
     if not encoded:
         raise DataError(
-            f"none of {len(lines)} lines has text of at most {MAX_INSPECTED_PIECES} pieces; give other text"
+            f"none of {counted(len(lines), 'line')} has text of at most {MAX_INSPECTED_PIECES} pieces; give other text"
         )
     outputs = _translate(viewer, encoded, reporter)
     statistics = _measure(viewer, encoded, outputs, reporter)
@@ -192,7 +192,7 @@ def report_page(
     sentences = max((measured.sentences for measured in measures.values()), default=0)
     corpus = "1 sentence and its translation" if sentences == 1 else f"{sentences} sentences and their translations"
     main = f"""<h1>What each attention head does</h1>
-<p>{len(measures)} heads of <strong>{text_in_page(model_name)}</strong>, measured on {corpus}.</p>
+<p>{counted(len(measures), "head")} of <strong>{text_in_page(model_name)}</strong>, measured on {corpus}.</p>
 <h2>Roles</h2>
 {_legend(roles)}
 <div class="grids">{"".join(_grid(kind, roles) for kind in KINDS if any(head.kind == kind for head in roles))}</div>

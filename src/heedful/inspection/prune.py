@@ -19,7 +19,7 @@ from heedful.config import BleuTokens, ModelConfig, SearchConfig
 from heedful.data.batch import Batch, Batching, epoch_batches
 from heedful.data.corpus import PairLimits, write_corpus
 from heedful.data.pairs import Pair
-from heedful.errors import ConfigError, DataError, FolderError
+from heedful.errors import ConfigError, DataError, FolderError, counted
 from heedful.models.build import build_model
 from heedful.models.seq2seq import AnySeq2Seq
 from heedful.models.transformer import Transformer
@@ -126,10 +126,10 @@ def count_heads_to_remove(model: AnySeq2Seq, keep: float) -> int:
     total, least = len(all_heads(model)), sum(map(len, model.attentions.values()))
     left = round(keep * total)
     if left == total:
-        raise ConfigError(f"--keep {keep} of {total} heads removes none; lower it")
+        raise ConfigError(f"--keep {keep} of {counted(total, 'head')} removes none; lower it")
     if left < least:
         raise ConfigError(
-            f"--keep {keep} leaves {left} of {total} heads, but each layer of each attention keeps one, "
+            f"--keep {keep} leaves {left} of {counted(total, 'head')}, but each layer of each attention keeps one, "
             f"which makes {least}; the least is --keep {math.ceil(100 * least / total) / 100}"
         )
     return total - left

@@ -8,7 +8,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from heedful.config.experiment import BleuTokens
-from heedful.errors import ConfigError, DataError
+from heedful.errors import ConfigError, DataError, counted
 from heedful.metrics import Score
 
 if TYPE_CHECKING:  # importing these takes a quarter of a second, which translating does not need
@@ -146,6 +146,6 @@ def check_line_counts(hypotheses: Sequence[str], references: Sequence[Sequence[s
     for number, lines in enumerate(references, 1):
         if len(lines) != len(hypotheses):
             raise DataError(
-                f"there are {len(hypotheses)} translations but {len(lines)} lines in reference {number}; "
+                f"{counted(len(hypotheses), 'translation')} but {counted(len(lines), 'line')} in reference {number}; "
                 "they must pair up line by line"
             )

@@ -17,7 +17,7 @@ from itertools import accumulate
 
 import numpy as np
 
-from heedful.errors import DataError
+from heedful.errors import DataError, counted
 from heedful.metrics import Score
 from heedful.metrics.bootstrap import Counts, bootstrap_score, percent
 
@@ -54,7 +54,7 @@ class BracketCounts:
 def score_brackets(found: Sequence[Parse], references: Sequence[Parse], resamples: int = 1000) -> list[Score]:
     """F1, precision, recall, complete matches, crossing brackets per sentence, and tags if all are known."""
     if len(found) != len(references):
-        raise DataError(f"there are {len(found)} trees but {len(references)} references; they must pair up")
+        raise DataError(f"{counted(len(found), 'tree')} but {counted(len(references), 'reference')}; they must pair up")
     each = [count_brackets(ours, right) for ours, right in zip(found, references, strict=True)]
     counts = np.array([astuple(count) for count in each if count.sentences], dtype=np.float64)
     if not len(counts):

@@ -9,7 +9,7 @@ from importlib.metadata import version
 import numpy as np
 from rapidfuzz.distance import Levenshtein
 
-from heedful.errors import DataError
+from heedful.errors import DataError, counted
 from heedful.metrics import Score
 from heedful.metrics.bootstrap import Counts, bootstrap_score, percent
 
@@ -61,7 +61,7 @@ def _count(hypotheses: Sequence[Symbols], references: Sequence[Sequence[Symbols]
     if not hypotheses:
         raise DataError("there are no outputs to score; the test set is empty")
     if len(hypotheses) != len(references):
-        raise DataError(f"there are {len(hypotheses)} outputs but references for {len(references)}; they must pair up")
+        raise DataError(f"{counted(len(hypotheses), 'output')} but references for {len(references)}; they must pair up")
     rows = []
     for number, (hypothesis, right) in enumerate(zip(hypotheses, references, strict=True), 1):
         if not right:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from heedful.config import Family
+from heedful.errors import counted
 from heedful.models.size import model_size
 from heedful.storage.model_names import BUILT_IN
 from heedful.storage.run_folder import RunFolder
@@ -49,7 +50,8 @@ def make_model_card(folder: RunFolder, place: Path | None = None, ending: str = 
         "",
         f"A {_KINDS[model.family]} of {size.total:,} parameters (preset `{model.preset}`), trained with heedful.",
         "",
-        f"- data: {facts.get('pairs', 0):,} sentence pairs, {facts.get('validation_pairs', 0):,} for validation",
+        f"- data: {counted(facts.get('pairs', 0), 'sentence pair', ',')}, "
+        f"{facts.get('validation_pairs', 0):,} for validation",
         f"- vocabulary: {vocabulary.target:,} pieces ({experiment.text.kind}, {experiment.text.vocabularies})",
         *origin,
         f"- weights: {_describe_weights(folder)}",

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from heedful.config import Experiment, merge
-from heedful.errors import ConfigError
+from heedful.errors import ConfigError, counted
 from heedful.progress import Reporter
 from heedful.storage.files import MANIFEST, sha256
 from heedful.studies import ablation_changes as changes
@@ -327,7 +327,7 @@ def _laws(rows: Rows) -> Table:
 
 def _lengths(rows: Rows, longest: int) -> Table:
     limits = [(int(limit), int(count)) for limit, count, _ in rows[0][1].by_length]
-    columns = ("positions", *(f"up to {limit} ({count} sentences)" for limit, count in limits))
+    columns = ("positions", *(f"up to {limit} ({counted(count, 'sentence')})" for limit, count in limits))
     shown: list[tuple[Cell, ...]] = [(part.changed, *(score for _, _, score in row.by_length)) for part, row in rows]
     note = f"Trained only on pairs with at most {longest} pieces on each side. BLEU by length of the source in pieces."
     return Table("Beyond the lengths seen in training", columns, tuple(shown), (note,))

@@ -19,7 +19,7 @@ from heedful.config import Experiment, differences, dump_experiment
 from heedful.data.batch import Batching, epoch_batches
 from heedful.data.corpus import Corpus
 from heedful.device import choose_device, use_threads
-from heedful.errors import ConfigError, FolderError, HeedfulError
+from heedful.errors import ConfigError, FolderError, HeedfulError, counted
 from heedful.evaluation.evaluate import evaluate_translator
 from heedful.metrics import Score
 from heedful.models.flops import training_flops
@@ -193,7 +193,7 @@ def score_row(run: RunFolder, asked: Sequence[Question], plan: StudyPlan) -> Row
     key = sha256(repr((asked, experiment.search, experiment.evaluate)).encode()).hexdigest()
     if kept := _kept(run, key):
         return kept
-    plan.report.say(f"{run.path.name}: scoring on {len(asked)} sentences")
+    plan.report.say(f"{run.path.name}: scoring on {counted(len(asked), 'sentence')}")
     use_threads(experiment.train.threads)
     translator = Translator.on_device(run, choose_device(experiment.train.device))
     scoring = ScoringOptions(experiment.evaluate.tokenize, experiment.data.target_language)

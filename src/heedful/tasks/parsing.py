@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from heedful.config.experiment import BleuTokens
 from heedful.data.pairs import Pair, read_lines
-from heedful.errors import DataError
+from heedful.errors import DataError, counted
 from heedful.metrics import Score
 from heedful.tasks.task import References, ScoringOptions, Task
 from heedful.text.trees import (
@@ -64,13 +64,15 @@ def _score(outputs: Sequence[str], references: References, options: ScoringOptio
     from heedful.metrics.brackets import Parse, score_brackets  # imports NumPy, which translating does not need
 
     if len(outputs) != len(references):
-        raise DataError(f"there are {len(outputs)} trees but {len(references)} references; they must pair up")
+        raise DataError(
+            f"{counted(len(outputs), 'tree')} but {counted(len(references), 'reference')}; they must pair up"
+        )
     found = [read_tree(output, f"tree {number}") for number, output in enumerate(outputs, 1)]
     right = [read_tree(several[0], f"reference {number}") for number, several in enumerate(references, 1)]
     for number, (ours, theirs) in enumerate(zip(found, right, strict=True), 1):
         if len(ours.texts()) != len(theirs.texts()):
             raise DataError(
-                f"tree {number} has {len(ours.texts())} words, but its reference has {len(theirs.texts())}; "
+                f"tree {number} has {counted(len(ours.texts()), 'word')}, but its reference has {len(theirs.texts())}; "
                 "both must be trees of the same sentence"
             )
     rights = [Parse(tuple(tree.brackets()), tree.tags()) for tree in right]

@@ -67,22 +67,41 @@ def check_tokenizer_json(text: str, origin: str) -> dict[str, Any]:
     """Parse a tokenizer.json, and return the parts that heedful uses; an error if one is not on the allow-list.
 
     Truncation and padding are left out because they change ids silently, and the post-processor because heedful adds
-    the end of the sentence itself.
+    the end of the sentence itself. A missing decoder is added if the other parts say which.
     """
     data = _parse(text, origin)
     for part in _KNOWN:
         _check_part(part, data.get(part), origin)
     added = data.get("added_tokens", [])
     _check_added_tokens(added, origin)
+    model = _check_model(data["model"], origin)
     return {
         "version": VERSION,
         "truncation": None,
         "padding": None,
         "added_tokens": added,
         **{part: data.get(part) for part in _KNOWN},
+        "decoder": data.get("decoder") or _find_decoder(data.get("pre_tokenizer"), model),
         "post_processor": None,
-        "model": _check_model(data["model"], origin),
+        "model": model,
     }
+
+
+def _find_decoder(pre_tokenizer: dict[str, Any] | None, model: dict[str, Any]) -> dict[str, Any] | None:
+    """The decoder that undoes the marks which this pre-tokenizer or model puts into pieces; None if there are none."""
+    whole = pre_tokenizer or {}
+    for component in whole.get(_MEMBERS["pre_tokenizer"], [whole]):
+        match component:
+            case {"type": "ByteLevel"}:
+                return {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True}
+            case {"type": "Metaspace"}:
+                return component
+    match model:
+        case {"type": "WordPiece", "continuing_subword_prefix": str(prefix)} if len(prefix) <= MAX_STRING:
+            return {"type": "WordPiece", "prefix": prefix, "cleanup": False}
+        case {"type": "BPE", "end_of_word_suffix": str(suffix)} if 0 < len(suffix) <= MAX_STRING:
+            return {"type": "BPEDecoder", "suffix": suffix}
+    return None
 
 
 def _parse(text: str, origin: str) -> dict[str, Any]:

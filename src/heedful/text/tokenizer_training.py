@@ -43,6 +43,11 @@ def reuse_tokenizer(path: Path) -> Tokenizer:
     except UnicodeDecodeError as error:
         raise DataError(f"{path} is not JSON (it is not UTF-8); give a tokenizer.json") from error
     data = check_tokenizer_json(text, str(path))
+    if data["decoder"] is None and data["model"]["type"] != "WordLevel":  # whole words are joined by spaces
+        raise DataError(
+            f'{path} has no "decoder", so pieces could not be joined to words; add one with the program that made it, '
+            "or leave out text.tokenizer_file"
+        )
     added = _add_pad_and_eos(data["added_tokens"])
     specials = [token["content"] for token in added if token.get("special")]
     stripped = {**data, "added_tokens": [], "model": _hide_specials(data, specials)}

@@ -1,15 +1,18 @@
 """Automatic settings that suit the data and the machine, with a reason for each."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from heedful.config import Experiment
+from heedful.config import DataConfig, Experiment
 from heedful.data.pairs import Pair
+from heedful.errors import counted
 from heedful.training.schedule import learning_rate
 
 Given = Mapping[str, Any]
 
+_FEW_PAIRS = 20
 _SAMPLED_PAIRS = 200_000  # distinct words are counted in these
 _PIECES_A_WORD = 1.3
 _ALPHABET = 258  # bytes and special pieces
@@ -24,6 +27,7 @@ class CorpusStatistics:
     pairs: int
     target_words: int
     distinct_words: int  # on both sides of the first pairs
+    copies: int = 0  # pairs whose two sides are the same
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,16 +40,35 @@ class ChosenSettings:
 
 def measure_corpus(pairs: Iterable[Pair]) -> CorpusStatistics:
     """Count pairs and words; damaged files raise their errors here, before any other work."""
-    count = words = 0
+    count = copies = words = 0
     distinct: set[str] = set()
     for pair in pairs:
         count += 1
+        copies += pair.source == pair.target != ""
         target = pair.target.split()
         words += len(target)
         if count <= _SAMPLED_PAIRS:
             distinct.update(target)
             distinct.update(pair.source.split())
-    return CorpusStatistics(count, words, len(distinct))
+    return CorpusStatistics(count, words, len(distinct), copies)
+
+
+def warn_about_corpus(corpus: CorpusStatistics, data: DataConfig) -> Iterator[str]:
+    """Sentences about text that a translator cannot learn from."""
+    sides = [*zip(data.source, data.target, strict=False), *zip(data.valid_source, data.valid_target, strict=False)]
+    same = [source for source, target in sides if Path(source).samefile(target)]
+    for name in dict.fromkeys(same):
+        yield f"warning: {name} is source and target, so the model learns to copy; give its translation as the target"
+    if not same and 2 * corpus.copies > corpus.pairs:
+        yield (
+            f"warning: {corpus.copies} of {counted(corpus.pairs, 'pair')} have a target that is the source itself, so "
+            "the model learns to copy; check the files with: heedful doctor"
+        )
+    if corpus.pairs < _FEW_PAIRS:
+        yield (
+            f"warning: {counted(corpus.pairs, 'pair')} cannot teach a language, only "
+            f"{'itself' if corpus.pairs == 1 else 'themselves'}; give more text, or fine-tune a model: --init en-de"
+        )
 
 
 def choose_settings(
@@ -78,12 +101,12 @@ def choose_settings(
     }
     if model:
         tables["train"] |= {"dropout_warmup": steps // 3, "ema_decay": _choose_ema_decay(steps)}
-    kind = "symbols" if symbols else "words"
+    words = counted(corpus.distinct_words, f"different {'symbol' if symbols else 'word'}")
     reasons = {
         "model.preset": f"model: {why}",
-        "text.vocabulary_size": f"vocabulary: {vocabulary} pieces, for {corpus.distinct_words} different {kind}",
+        "text.vocabulary_size": f"vocabulary: {vocabulary} pieces, for {words}",
         "train.batch_tokens": f"batch: {batch} tokens a side",
-        "train.max_steps": f"schedule: {steps} updates, about {epochs} epochs",
+        "train.max_steps": f"schedule: {counted(steps, 'update')}, about {epochs} epochs",
     }
     return ChosenSettings(tables, reasons)
 
@@ -126,8 +149,8 @@ def choose_finetuning_settings(
         "train.batch_tokens": f"batch: {batch} tokens a side",
         "train.learning_rate": f"learning rate: {rate:g} at most, {why} the rate that the model was trained "
         "with, so that it forgets little",
-        "train.max_steps": f"schedule: {steps} updates, about {epochs} epochs",
-        "train.warmup_steps": f"warm-up: {warmup} updates",
+        "train.max_steps": f"schedule: {counted(steps, 'update')}, about {epochs} epochs",
+        "train.warmup_steps": f"warm-up: {counted(warmup, 'update')}",
     }
     if held_out or not hold_out:
         reasons |= {
@@ -137,7 +160,7 @@ def choose_finetuning_settings(
             "or the unchanged model if none is better",
         }
     if hold_out:
-        reasons["data.hold_out"] = f"held out: about {held_out} pairs to validate on"
+        reasons["data.hold_out"] = f"held out: about {counted(held_out, 'pair')} to validate on"
     return ChosenSettings(tables, reasons)
 
 
@@ -170,7 +193,7 @@ def _choose_size(pairs: int, device: str) -> tuple[dict[str, Any], int, str]:
     """Changes to the preset's sizes, the number of epochs, and the reason."""
     if pairs < 200_000:
         epochs = 50 if pairs < 50_000 else 20
-        return {}, epochs, f"tiny, pre-norm, dropout 0.3: {pairs} pairs would overfit a larger one"
+        return {}, epochs, f"tiny, pre-norm, dropout 0.3: {counted(pairs, 'pair')} would overfit a larger one"
     wide = {"d_model": 256, "d_ff": 1024, "encoder_layers": 6, "decoder_layers": 6, "dropout": 0.2}
     if pairs < 2_000_000 or device == "cpu":
         return wide, 10 if pairs < 2_000_000 else 3, f"small, pre-norm: {pairs} pairs on {device}"

@@ -11,7 +11,7 @@ from pathlib import Path
 from heedful.config import DataConfig, Experiment
 from heedful.data.corpus import FILES, Corpus, DroppedPairs, Encode, PairLimits, write_corpus
 from heedful.data.pairs import STANDARD_INPUT, Pair, check_readable, fingerprint, guess_language
-from heedful.errors import ConfigError, DataError, FolderError
+from heedful.errors import ConfigError, DataError, FolderError, counted
 from heedful.progress import Reporter, report_progress
 from heedful.storage.files import (
     MANIFEST,
@@ -301,7 +301,7 @@ def _held_out_share(data: DataConfig, total: int) -> float:
         return 0.0
     count = data.hold_out if data.hold_out > 0 else default_hold_out(total)
     if count >= total:
-        raise ConfigError(f"data.hold_out is {data.hold_out}, but there are only {total} pairs; lower it")
+        raise ConfigError(f"data.hold_out is {data.hold_out}, but the text has only {counted(total, 'pair')}; lower it")
     return count / total
 
 
@@ -322,8 +322,8 @@ def _read_validation_pairs(task: Task, data: DataConfig, share: float, seed: int
 def _check_not_empty(corpus: Corpus, data: DataConfig) -> None:
     if not len(corpus):
         raise DataError(
-            f"no pairs are left to train on: {corpus.dropped.empty} have an empty side and {corpus.dropped.too_long} "
-            f"have more than {data.max_length} pieces; check the files with: heedful doctor"
+            f"no pairs are left to train on: {corpus.dropped.empty} with an empty side and {corpus.dropped.too_long} "
+            f"with over {counted(data.max_length, 'piece')} were left out; check the files with: heedful doctor"
         )
 
 
@@ -335,4 +335,4 @@ def _summarise(corpus: Corpus, validation: int) -> str:
         if count
     ]
     left_out = f"; left out: {', '.join(reasons)}" if reasons else "; none left out"
-    return f"data: {len(corpus)} pairs to train on, {validation} for validation{left_out}"
+    return f"data: {counted(len(corpus), 'pair')} to train on, {validation} for validation{left_out}"

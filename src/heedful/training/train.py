@@ -11,11 +11,17 @@ from types import FrameType
 from typing import Any
 
 from heedful.config import Experiment, load_recipe, merge
-from heedful.errors import ConfigError
+from heedful.errors import ConfigError, counted
 from heedful.progress import LoggingReporter, Reporter, SilentReporter, report_progress
 from heedful.storage.run_folder import RunFolder, check_free
 from heedful.tasks import find_task, make_experiment
-from heedful.training.autoconfig import CorpusStatistics, choose_finetuning_settings, choose_settings, measure_corpus
+from heedful.training.autoconfig import (
+    CorpusStatistics,
+    choose_finetuning_settings,
+    choose_settings,
+    measure_corpus,
+    warn_about_corpus,
+)
 from heedful.training.events import Event, Finished, Validated
 from heedful.training.finetune import inherit_languages, inherit_settings, open_parent
 from heedful.training.prepare import check_evaluation_files, resolve_files
@@ -152,6 +158,9 @@ def _plan(
     check_evaluation_files(task, data)
     pairs = (task.symbols(pair) for pair in task.read_pairs(data))
     corpus = measure_corpus(report_progress(pairs, "reading", 0, reporter))
+    if task.translates:
+        for sentence in warn_about_corpus(corpus, data):
+            reporter.say(sentence)
     experiment = asked
     if parent or not recipe:
         experiment = _autoconfigure(asked, tables, inherited, parent, corpus, device.type, reporter)
@@ -225,8 +234,8 @@ def _follow(events: EventStream, folder: Path, reporter: Reporter, on_event: OnE
                 case Finished():
                     if not event.interrupted:
                         reporter.say(
-                            f"done after {event.step} steps and {event.minutes:.1f} minutes: {event.reason}; "
-                            f"model: {event.model}"
+                            f"done after {counted(event.step, 'step')} and {event.minutes:.1f} minutes: "
+                            f"{event.reason}; model: {event.model}"
                         )
                     return _make_result(event, folder)
                 case _:
