@@ -6,6 +6,8 @@
 """
 
 import logging
+import os
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -23,6 +25,11 @@ from heedful.errors import (
 
 # A program that uses heedful decides what is logged and where; without a handler, Python would print to stderr.
 logging.getLogger("heedful").addHandler(logging.NullHandler())
+
+# PyTorch's threads spin while they wait, which made them five times slower beside other programs. This is read when
+# PyTorch is imported, so it is set here, before any module of heedful can do that. Your own choice stays.
+if "torch" not in sys.modules and "OMP_WAIT_POLICY" not in os.environ:
+    os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
 if TYPE_CHECKING:
     from heedful.attention.head_names import Head

@@ -161,3 +161,26 @@ def test_a_missing_library_of_the_core_comes_with_heedful_itself(monkeypatch: py
     monkeypatch.setitem(sys.modules, "lxml", None)
     with pytest.raises(ConfigError, match=r"^this needs lxml, which is not installed; run: pip install heedful$"):
         require_library("this", "lxml")
+
+
+@pytest.mark.parametrize(
+    ("environment", "first", "expected"),
+    [
+        ({}, "", "1000"),
+        ({"GOMP_SPINCOUNT": "7"}, "", "7"),
+        ({"OMP_WAIT_POLICY": "active"}, "", "None"),
+        ({}, "import sys, types; sys.modules['torch'] = types.ModuleType('torch'); ", "None"),
+    ],
+)
+@pytest.mark.parametrize("statement", ["from heedful import train", "import heedful.errors"])
+def test_threads_that_wait_hardly_spin_if_heedful_is_first_to_import_torch(
+    environment: dict[str, str], first: str, expected: str, statement: str
+) -> None:
+    if first and statement.endswith("train"):
+        statement = "import heedful"  # nothing can be trained without the real one
+    others = {key: value for key, value in os.environ.items() if key not in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")}
+    code = f"{first}{statement}; import os; print(os.environ.get('GOMP_SPINCOUNT'))"
+    ran = subprocess.run(
+        [sys.executable, "-c", code], env=others | environment, capture_output=True, text=True, check=True
+    )
+    assert ran.stdout == f"{expected}\n"

@@ -105,9 +105,6 @@ def _options(
 
 def main() -> NoReturn:
     """Run the command line and exit."""
-    # PyTorch's threads spin while they wait, which made them five times slower beside other programs. This must be set
-    # before PyTorch is imported.
-    os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     _open_streams()
     try:
         code = app(standalone_mode=False)
