@@ -200,6 +200,10 @@ def test_a_glossary_is_applied_to_files(service: Service, some: list[str]) -> No
         data = PAIR | {"glossary": json.dumps({term: other})}
         answer = await client.post("/translate_file", files={"file": ("a.txt", some[0])}, data=data)
         assert other in (await client.get(answer.json()["translatedFileUrl"])).text.split()
+        assert answer.json()["notes"] == []
+        data = PAIR | {"glossary": json.dumps({term: "Zürich-West"})}
+        answer = await client.post("/translate_file", files={"file": ("a.txt", some[0])}, data=data)
+        assert answer.json()["notes"] == [f"term not used, because it does not fit: {term} = Zürich-West"]
 
     assert other not in toy.translated(some[0]).split()
     ask(service, work)

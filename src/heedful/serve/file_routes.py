@@ -173,6 +173,7 @@ class FileJob:
     glossary: Terms
     align: bool
     mixed: list[TranslatedSentence] = field(default_factory=list)
+    failed_terms: dict[str, None] = field(default_factory=dict)  # in the order in which they failed
 
     @property
     def total(self) -> int:
@@ -183,7 +184,8 @@ class FileJob:
     def notes(self) -> list[str]:
         """How it was translated if not directly, and what the file does not keep; complete once it is written."""
         through = [f"translated through {language_name(self.model.via)}"] if self.model.via else []
-        return through + self.document.list_notes(self.mixed)
+        failed = [f"term not used, because it does not fit: {term}" for term in self.failed_terms]
+        return through + failed + self.document.list_notes(self.mixed)
 
     async def run(self) -> AsyncIterator[int | bytes]:
         """Yield the number of translated sentences as it grows, and at the end the file."""
@@ -212,6 +214,7 @@ class FileJob:
                 await asyncio.sleep(min(1.0, full.seconds))
         with pending:
             translations: list[Translation] = await pending.results()
+        self.failed_terms.update(dict.fromkeys(term for one in translations for term in one.failed_terms))
         return [TranslatedSentence(one.text, _read_alignment(one)) for one in translations]
 
 
