@@ -1,6 +1,8 @@
 """Pairs as ids on disk: they read back exactly, and damage is named."""
 
 import json
+import os
+import resource
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -264,3 +266,34 @@ class TestDamage:
         assert self.refused(small.folder) == (
             f"{path} is not a corpus of format 1; delete {small.folder} and train again"
         )
+
+    @pytest.mark.parametrize("name", corpus_module.FILES)
+    def test_a_named_pipe_is_refused_and_does_not_block(self, small: Corpus, name: str) -> None:
+        path = small.folder / name
+        path.unlink()
+        os.mkfifo(path)
+        assert self.refused(small.folder).startswith(f"{path} is a named pipe instead of a file; remove it")
+
+    @pytest.mark.parametrize("name", corpus_module.FILES)
+    def test_a_link_out_of_the_folder_is_refused(self, small: Corpus, name: str, tmp_path: Path) -> None:
+        path = (small.folder / name).rename(tmp_path / name)
+        (small.folder / name).symlink_to(path)
+        assert self.refused(small.folder).startswith(f"{small.folder / name} is a link that leaves its folder")
+
+    @pytest.mark.parametrize("name", corpus_module.FILES)
+    def test_a_sparse_terabyte_is_refused_unread(self, small: Corpus, name: str) -> None:
+        path = small.folder / name
+        with path.open("r+b") as file:
+            file.truncate(1 << 40)
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        sentence = self.refused(small.folder)
+        if name == "corpus.json":
+            assert sentence.startswith(f"{path} has 1,099,511,627,776 bytes, over the 1,048,576 of such a file")
+        else:
+            assert sentence.startswith(f"{small.folder} is damaged: its files do not hold its 3 pairs")
+        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000  # KiB
+
+    def test_a_description_of_many_levels_is_refused(self, small: Corpus) -> None:
+        path = small.folder / "corpus.json"
+        path.write_text("[" * 100_000)
+        assert self.refused(small.folder) == f"{path} is damaged; delete {small.folder} and train again"

@@ -24,7 +24,7 @@ LAYERS = (
     ("models", "tasks"),
     ("nn", "data", "pages"),
     ("text", "metrics", "kernels"),
-    ("device", "process_memory", "progress"),
+    ("device", "process_memory", "progress", "untrusted_files"),
     ("config",),
     ("errors",),
 )

@@ -11,7 +11,8 @@ from heedful.config import load_recipe
 from heedful.errors import ConfigError, FolderError
 from heedful.storage.files import read_json, write_manifest
 from heedful.storage.run_folder import RunFolder
-from heedful.storage.untrusted_files import check_file, open_file, parse_json, read_bytes
+from heedful.training.events import EventLog
+from heedful.untrusted_files import check_file, open_file, parse_json, read_bytes
 
 FILES = ("config.json", "experiment.toml", "tokenizer.json", "manifest.json", "model.safetensors", "events.jsonl")
 
@@ -57,6 +58,34 @@ def test_a_link_within_the_folder_is_followed(run: Path) -> None:
     (run / "model.safetensors").rename(run / "weights")
     (run / "model.safetensors").symlink_to("weights")
     use(run)
+
+
+@pytest.mark.parametrize("damage", ["pipe", "link", "sparse"])
+def test_the_log_of_a_resumed_run_is_checked_before_it_is_read(damage: str, run: Path) -> None:
+    path, sentence = run / "events.jsonl", "is a named pipe instead of a file; remove it"
+    path.unlink(missing_ok=True)
+    match damage:
+        case "pipe":
+            os.mkfifo(path)
+        case "link":
+            (run.parent / "log").touch()
+            path.symlink_to(run.parent / "log")
+            sentence = "is a link that leaves its folder"
+        case _:
+            with path.open("wb") as file:
+                file.truncate(1 << 40)
+            sentence = "has 1,099,511,627,776 bytes, over the 536,870,912 of such a file"
+    with pytest.raises(FolderError, match=sentence):
+        EventLog(RunFolder(run), 3)
+
+
+def test_the_log_of_a_resumed_run_keeps_complete_lines_up_to_its_step(run: Path) -> None:
+    lines = [json.dumps({"event": "StepDone", "step": step}) for step in (1, 2, 3)]
+    odd = ["[" * 100_000, "[]", '{"event": "StepDone", "st', json.dumps({"event": "Finished", "step": 2})]
+    (run / "events.jsonl").write_text("\n".join([*odd, *lines]))
+    with EventLog(RunFolder(run), 2):
+        pass
+    assert (run / "events.jsonl").read_text() == "".join(f"{line}\n" for line in lines[:2])
 
 
 def test_links_between_the_versions_of_a_cached_model_are_followed(tmp_path: Path) -> None:

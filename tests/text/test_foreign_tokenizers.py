@@ -2,6 +2,7 @@
 
 import base64
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from tokenizer_examples import LINES, bert, charsmap, gpt2, llama, t5
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
-from heedful.errors import DataError
+from heedful.errors import DataError, FolderError
 from heedful.text import Tokenizer as Ours
 from heedful.text.tokenizer_training import reuse_tokenizer
 
@@ -97,6 +98,20 @@ def test_a_missing_decoder_is_added(make: Any, tmp_path: Path) -> None:
     text = "the lazy dogs jumped over quick foxes"
     assert read.decode(read.encode(text)) == text
     assert Ours.from_json(read.to_json(), "x").decode(read.encode(text)) == text
+
+
+def test_a_tokenizer_file_may_be_a_link_but_not_a_pipe_or_a_sparse_file(tmp_path: Path) -> None:
+    link, pipe, sparse = (tmp_path / name for name in ("link.json", "pipe.json", "sparse.json"))
+    (tmp_path / "away").mkdir()
+    link.symlink_to(saved(gpt2(), tmp_path / "away"))
+    assert reuse_tokenizer(link).encode("dogs") == reuse_tokenizer(link.resolve()).encode("dogs")
+    os.mkfifo(pipe)
+    with pytest.raises(FolderError, match=r"pipe\.json is a named pipe instead of a file"):
+        reuse_tokenizer(pipe)
+    with sparse.open("wb") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(FolderError, match=r"sparse\.json has 1,099,511,627,776 bytes, over the 400,000,000"):
+        reuse_tokenizer(sparse)
 
 
 def test_a_missing_decoder_that_cannot_be_guessed_is_refused(tmp_path: Path) -> None:

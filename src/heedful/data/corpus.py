@@ -25,8 +25,10 @@ from numpy.typing import NDArray
 from heedful.data.batch import Batch
 from heedful.data.pairs import Pair
 from heedful.errors import FolderError, counted
+from heedful.untrusted_files import open_file, parse_json, read_bytes
 
 FORMAT = 1
+_MOST_ABOUT_BYTES = 1 << 20  # of corpus.json
 _PAIRS_AT_A_TIME = 8192
 _SIDES = ("source", "target")
 FILES = ("corpus.json", *(f"{side}.{kind}" for side in _SIDES for kind in ("ids", "ends")))
@@ -208,7 +210,7 @@ class _About:
 def _read_about(folder: Path) -> _About:
     path = folder / "corpus.json"
     try:
-        about = json.loads(path.read_text(encoding="utf-8"))
+        about = parse_json(read_bytes(path, _MOST_ABOUT_BYTES))
     except FileNotFoundError:
         raise FolderError(f"{folder} holds no prepared corpus; train again without --resume to make it") from None
     except ValueError:
@@ -226,10 +228,13 @@ def _read_about(folder: Path) -> _About:
 
 
 def _map_file(path: Path, dtype: np.dtype[np.generic]) -> NDArray[Any]:
-    if not path.exists():
-        raise FolderError(f"{path} is missing; delete {path.parent} and train again")
-    size = path.stat().st_size
-    if size % dtype.itemsize:
-        raise FolderError(f"{path} is damaged: it is incomplete; delete {path.parent} and train again")
-    # An empty file cannot be mapped.
-    return np.memmap(path, dtype=dtype, mode="r") if size else np.empty(0, dtype=dtype)
+    try:
+        file = open_file(path)
+    except FileNotFoundError:
+        raise FolderError(f"{path} is missing; delete {path.parent} and train again") from None
+    with file:
+        size = os.fstat(file.fileno()).st_size
+        if size % dtype.itemsize:
+            raise FolderError(f"{path} is damaged: it is incomplete; delete {path.parent} and train again")
+        # An empty file cannot be mapped.
+        return np.memmap(file, dtype=dtype, mode="r") if size else np.empty(0, dtype=dtype)

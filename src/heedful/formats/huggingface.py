@@ -29,11 +29,11 @@ from heedful.nn.attention import CrossAttention, SelfAttention
 from heedful.storage.files import disk_errors, load_tensors, new_folder, read_json, save_tensors, write_atomically
 from heedful.storage.head_padding import PaddedHeads, pad_heads
 from heedful.storage.run_folder import RunFolder, Tokenizers, check_weights, read_tokenizer, software_versions
-from heedful.storage.untrusted_files import read_bytes
 from heedful.tasks import make_experiment
 from heedful.text import Tokenizer
 from heedful.text.sentencepiece import sentencepiece_tokenizer
 from heedful.translation.translator import Translator
+from heedful.untrusted_files import read_bytes
 
 POSITIONS = 1024  # size of the table of positions, which Marian computes when it loads a model
 _TOLERANCE = 1e-3  # largest difference between log-probabilities of a token

@@ -37,7 +37,7 @@ from heedful.storage.files import (
     write_manifest,
 )
 from heedful.storage.sharded_tensors import is_sharded, join_shards
-from heedful.storage.untrusted_files import read_bytes
+from heedful.untrusted_files import read_bytes
 
 _TENSORS = "tensors.safetensors"
 _WHOLE = "whole.safetensors"

@@ -16,7 +16,7 @@ from heedful.config import Activation, ModelConfig
 from heedful.errors import FolderError
 from heedful.models.size import Vocabulary
 from heedful.storage.files import read_json
-from heedful.storage.untrusted_files import open_file
+from heedful.untrusted_files import open_file
 
 KINDS = ("float32", "int8", "int16", "int32", "float16", "bfloat16")  # in the order of their numbers in the file
 _ITEM_SIZES = (4, 1, 2, 4, 2, 2)

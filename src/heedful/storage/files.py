@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from safetensors import safe_open
 
 from heedful.errors import FolderError, HeedfulError, OutOfSpace, UserError
-from heedful.storage.untrusted_files import MOST_JSON_BYTES, check_file, open_file, parse_json, read_bytes
+from heedful.untrusted_files import MOST_JSON_BYTES, check_file, open_file, parse_json, read_bytes
 
 if TYPE_CHECKING:  # most of this works without PyTorch
     from torch import Tensor

@@ -20,8 +20,9 @@
 import dataclasses
 import hashlib
 import json
+import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -46,9 +47,9 @@ from heedful.storage.files import (
     write_manifest,
 )
 from heedful.storage.lock import LOCK
-from heedful.storage.untrusted_files import check_file, parse_json, read_bytes
 from heedful.tasks import make_experiment
 from heedful.text import Tokenizer
+from heedful.untrusted_files import check_file, parse_json, read_bytes
 
 if TYPE_CHECKING:  # code that needs no weights does not wait for PyTorch
     from torch import Tensor, nn
@@ -352,9 +353,14 @@ class RunFolder:
 
     def read_events(self, kind: str) -> list[dict[str, Any]]:
         """The logged events of one kind, in order; incomplete lines are skipped."""
-        if not self.events.exists():
-            return []
-        found = []
+        found = [event for _, event in self.event_lines() if event.get("event") == kind]
+        # The first version had BLEU only.
+        return [{"score": event["bleu"], "metric": "BLEU", **event} if "bleu" in event else event for event in found]
+
+    def event_lines(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """The lines of the log and their events, in order; incomplete lines are skipped."""
+        if not os.path.lexists(self.events):
+            return
         with disk_errors(self.events):
             content = read_bytes(self.events, _MOST_EVENT_BYTES)
         for line in content.decode(errors="replace").splitlines():
@@ -362,10 +368,8 @@ class RunFolder:
                 event = json.loads(line)
             except (ValueError, RecursionError):
                 continue
-            if isinstance(event, dict) and event.get("event") == kind:
-                # The first version had BLEU only.
-                found.append({"score": event["bleu"], "metric": "BLEU", **event} if "bleu" in event else event)
-        return found
+            if isinstance(event, dict):
+                yield line, event
 
     @property
     def has_parent(self) -> bool:

@@ -13,8 +13,9 @@ from heedful.config.experiment import TextConfig, TokenizerKind
 from heedful.errors import ConfigError, DataError
 from heedful.text.byte_level_bpe import EOS, PAD, byte_characters
 from heedful.text.tokenizer import CONTINUATION, EOS_NAMES, PAD_NAMES, Tokenizer, first_of, rust_errors
-from heedful.text.tokenizer_allowlist import STRETCH_LENGTH, check_tokenizer_json
+from heedful.text.tokenizer_allowlist import MAX_FILE_CHARACTERS, STRETCH_LENGTH, check_tokenizer_json
 from heedful.text.tokenizer_kinds import empty_model, make_pipeline
+from heedful.untrusted_files import read_bytes
 
 SAMPLE_LINES = 2_000_000  # more lines would hardly change a vocabulary
 
@@ -37,7 +38,8 @@ def learn_tokenizer(lines: Iterable[str], config: TextConfig) -> Tokenizer:
 def reuse_tokenizer(path: Path) -> Tokenizer:
     """Read a tokenizer.json for a new model, and add a padding and an end-of-sentence piece if it lacks them."""
     try:
-        text = path.read_text(encoding="utf-8")
+        # A link to another folder is fine here: you have named the file yourself.
+        text = read_bytes(path.resolve(), 4 * MAX_FILE_CHARACTERS).decode()
     except OSError as error:
         raise DataError(f"{path} cannot be read ({error.strerror}); name an existing tokenizer.json") from error
     except UnicodeDecodeError as error:

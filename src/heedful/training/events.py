@@ -131,14 +131,8 @@ class EventLog:
 
 
 def _drop_events_after(folder: RunFolder, step: int) -> None:
-    if not folder.events.exists():
-        return
     kept = []
-    for line in folder.events.read_text(encoding="utf-8", errors="replace").splitlines():
-        try:
-            event = json.loads(line)
-        except ValueError:  # an incomplete line of a run that was killed
-            continue
+    for line, event in folder.event_lines():
         match event:
             case {"event": str(kind), "step": int(past)} if past <= step and kind != "Finished":
                 kept.append(line + "\n")
