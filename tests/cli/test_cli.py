@@ -313,3 +313,54 @@ def test_a_program_that_uses_heedful_decides_what_is_logged() -> None:
     code = "import heedful, logging; logging.getLogger('heedful.serve').error('x'); logging.getLogger('o').error('y')"
     process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert process.stderr == "y\n"
+
+
+# Message catalogues
+
+
+@pytest.fixture
+def catalogue(tmp_path: Path) -> Path:
+    pytest.importorskip("polib", reason="needs polib")
+    path = tmp_path / "strings.po"
+    words = list(toy.dictionary())
+    path.write_text(
+        'msgid ""\nmsgstr "Content-Type: text/plain; charset=UTF-8\\n"\n\n'
+        f'msgid "{words[0]} {words[1]}"\nmsgstr ""\n\n#, fuzzy\nmsgid "{words[2]}"\nmsgstr "old"\n\n'
+        f'msgid "{words[3]}"\nmsgstr "kept"\n',
+        encoding="utf-8",
+    )
+    return path
+
+
+def test_new_entries_of_a_catalogue_are_fuzzy_unless_they_are_final(trained: Path, catalogue: Path) -> None:
+    import polib
+
+    words, out = list(toy.dictionary()), catalogue.with_name("out.po")
+    command = ("translate", trained / "run", "--input", catalogue, "--output", out)
+    entries = {}
+    for options in ((), ("--final",)):
+        ran = toy.run(*command, *options)
+        assert ran.code == 0, ran.err
+        entries[options] = {entry.msgid: (entry.msgstr, entry.fuzzy) for entry in polib.pofile(str(out))}
+    both, other, kept = f"{words[0]} {words[1]}", words[2], words[3]
+    assert entries[()] == {
+        both: (toy.translated(both), True),
+        other: (toy.translated(other), True),
+        kept: ("kept", False),
+    }
+    assert entries[("--final",)] == {
+        both: (toy.translated(both), False),
+        other: (toy.translated(other), False),
+        kept: ("kept", False),
+    }
+
+
+@pytest.mark.parametrize("arguments", [("--input", "{d}/test.en"), ("--input", "{d}/a.md", "--output", "{o}"), ("ba",)])
+def test_only_entries_of_a_catalogue_can_be_final(trained: Path, tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    page = tmp_path / "a.md"
+    page.write_text("ba\n", encoding="utf-8")
+    given = [one.format(d=tmp_path if "a.md" in one else trained, o=tmp_path / "b.md") for one in arguments]
+    ran = toy.run("translate", trained / "run", *given, "--final")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err == "heedful: --final is for .po and .pot files, which have fuzzy entries; leave it out\n"
+    assert not (tmp_path / "b.md").exists()

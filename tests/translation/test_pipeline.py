@@ -128,6 +128,80 @@ def test_the_first_output_stays_if_the_retry_loops_too() -> None:
     assert translate(engines_of(engine, Echo()), ["d"]) == [("d", "d" * 10, False)]
 
 
+class Lossy(Echo):
+    """Writes words in reverse order and in capitals, names as they are, and nothing of a word that has other signs."""
+
+    def __init__(self, n_best: int = 1, looping: Sequence[str] = ()) -> None:
+        super().__init__(looping=looping)
+        self.n_best = n_best
+
+    def decode(
+        self,
+        sources: Sequence[Ids],
+        search: SearchConfig,
+        n_best: int,
+        constraints: Sequence[TokenConstraints] = (),
+        boundaries: WordBoundaries = NO_BOUNDARIES,
+    ) -> list[list[Hypothesis]]:
+        texts = [TOKENIZER.decode(source) for source in sources]
+        self.decoded += [(text, search.no_repeat_ngram) for text in texts]
+        return [[self._write(text, rank) for rank in range(self.n_best)] for text in texts]
+
+    def _write(self, text: str, rank: int) -> Hypothesis:
+        words = [word if word in ("Tom", "Paris") else word.upper() for word in reversed(text.split())]
+        words = [word for word in words if word.isalpha()]
+        return Hypothesis(tuple(TOKENIZER.encode(" ".join([*words, *["x"] * rank]))), -1.0 - rank, -1.0 - rank)
+
+
+def translate_lossy(
+    engine: Lossy, texts: Sequence[str], *, n_best: int = 1, split_sentences: bool = True
+) -> list[list[str]]:
+    options = TranslationOptions(
+        SearchConfig(beam=max(2, n_best), guard=True),
+        n_best,
+        ConstraintEncoder(TOKENIZER, Constraints()),
+        split_sentences=split_sentences,
+    )
+    pipeline = Pipeline(engines_of(engine, Echo()), Tokenizers(TOKENIZER, TOKENIZER), TRANSLATION)
+    return [[one.text for one in found.alternatives] for found in pipeline.translate(texts, options, lambda _: None)]
+
+
+def test_a_sentence_whose_translation_lost_an_address_is_decoded_again_with_a_name_in_its_place() -> None:
+    engine = Lossy()
+    texts = ["see a@b.org now", "only words", "it is 5 km to c.org now"]
+    assert translate_lossy(engine, texts) == [["NOW a@b.org SEE"], ["WORDS ONLY"], ["NOW c.org TO 5 km IS IT"]]
+    first, again = engine.decoded[: len(texts)], engine.decoded[len(texts) :]
+    assert sorted(first) == sorted((text, 0) for text in texts)
+    assert sorted(again) == [("it is Tom to Paris now", 0), ("see Tom now", 0)]  # what lost nothing is not repeated
+
+
+def test_a_sentence_whose_translation_kept_its_parts_is_decoded_once() -> None:
+    engine = Echo()
+    assert translate(engines_of(engine, Echo()), ["a@b.org is 5 km away"]) == [
+        ("a@b.org is 5 km away", "a@b.org is 5 km away", False)
+    ]
+    assert engine.decoded == [("a@b.org is 5 km away", 0)]
+
+
+def test_parts_are_put_back_into_every_alternative() -> None:
+    assert translate_lossy(Lossy(3), ["see a@b.org now"], n_best=3) == [
+        ["NOW a@b.org SEE", "NOW a@b.org SEE x", "NOW a@b.org SEE x x"]
+    ]
+
+
+def test_units_of_a_test_set_are_not_decoded_again() -> None:
+    """Scores must be those of the model itself."""
+    engine = Lossy()
+    assert translate_lossy(engine, ["see a@b.org now"], split_sentences=False) == [["NOW SEE"]]
+    assert engine.decoded == [("see a@b.org now", 0)]
+
+
+def test_emoji_at_an_end_are_kept_without_the_model() -> None:
+    engine = Lossy()
+    assert translate_lossy(engine, ["go now 🙂"]) == [["NOW GO 🙂"]]
+    assert [text for text, _ in engine.decoded] == ["go now 🙂", "go now"]
+
+
 def test_the_torch_engine_is_loaded_once_and_only_when_needed() -> None:
     loads: list[Echo] = []
 
