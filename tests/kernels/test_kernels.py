@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 
@@ -288,6 +289,22 @@ class TestProducts:
         torch.testing.assert_close(slopes[2], d_out.sum(0))
         assert narrow.dtype == slopes[1].dtype == torch.float32
         assert (layer(x) - narrow).abs().max() > 1e-4, "outside of the block, products are exact again"
+
+    @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+    def test_rows_of_zeros_change_no_result(self, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+        """oneDNN compiles code for every shape; rounded numbers of rows keep the shapes few."""
+        monkeypatch.setattr(matmul, "_SMALL", 0)
+        monkeypatch.setattr(matmul, "fastest_library", lambda: "onednn")
+        assert {len(matmul.pad_rows(random(rows, 3), dtype, 1)) for rows in range(1, 129)} == {64, 128}
+        layer, gold = glorot_linear(47, 41), torch.arange(50) % 23
+        known = random(50, 47).requires_grad_(), layer.weight, random(23, 41, seed=3).requires_grad_()
+        found = []
+        for multiple in (1, 64):
+            monkeypatch.setattr(matmul, "_ROWS", multiple)
+            with matmul.narrow_products() if dtype == torch.bfloat16 else nullcontext():
+                loss = objective.smoothed_loss(layer(known[0]), known[2], gold, 0.1).smoothed
+            found.append([loss, *torch.autograd.grad(loss, known)])
+        torch.testing.assert_close(found[0], found[1])
 
     def test_each_thread_has_its_own_width_of_products(self) -> None:
         with matmul.narrow_products(), ThreadPoolExecutor(1) as other:

@@ -17,6 +17,7 @@ from torch import Tensor
 
 Library = Literal["torch", "numpy", "onednn"]
 
+_ROWS = 64  # numbers of rows are rounded up to a multiple of this
 _SMALL = 1 << 20  # multiplications; oneDNN takes longer to start than MKL takes for a smaller product
 
 
@@ -61,14 +62,29 @@ def product_type(multiplications: int) -> torch.dtype:
     return torch.bfloat16 if _thread.narrow and multiplications >= _SMALL else torch.float32
 
 
+def pad_rows(x: Tensor, dtype: torch.dtype, multiplications: int) -> Tensor:
+    """The rows in this type, as a factor of products of this size; for oneDNN, rows of zeros are added.
+
+    oneDNN compiles code for every shape and keeps it, about a megabyte for each. The number of rows would be different
+    in each batch.
+    """
+    rows, columns = x.shape
+    missing = -rows % _ROWS if _uses_onednn(dtype, multiplications) else 0
+    if not missing:
+        return x.to(dtype)
+    padded = torch.empty(rows + missing, columns, dtype=dtype)
+    padded[:rows] = x
+    padded[rows:] = 0.0
+    return padded
+
+
 def matmul(left: Tensor, right: Tensor) -> Tensor:
     """The float32 product of two matrices on a CPU, both float32 or both bfloat16, without a gradient."""
     if left.dtype == torch.bfloat16:
         return (left @ right).float()
-    library = fastest_library()
-    if library == "onednn" and left.numel() * right.shape[1] >= _SMALL:
+    if _uses_onednn(left.dtype, left.numel() * right.shape[1]):
         return torch.ops.mkldnn._linear_pointwise(left, right.T, None, "none", [], "")
-    if library == "numpy":
+    if fastest_library() == "numpy":
         # PyTorch's memory is aligned. On unaligned memory, MKL's later results would depend on the address.
         out = torch.empty(left.shape[0], right.shape[1])
         with np.errstate(all="ignore"):  # the training loop notices NaN and infinity
@@ -76,6 +92,12 @@ def matmul(left: Tensor, right: Tensor) -> Tensor:
             np.dot(np.from_dlpack(left.detach()), np.from_dlpack(right.detach()), out=out.numpy())
             return out
     return left @ right
+
+
+def _uses_onednn(dtype: torch.dtype, multiplications: int) -> bool:
+    if dtype == torch.float32:
+        return multiplications >= _SMALL and fastest_library() == "onednn"
+    return dtype == torch.bfloat16
 
 
 @contextmanager

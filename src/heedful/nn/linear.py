@@ -25,20 +25,21 @@ class Linear(nn.Linear):
 class _Affine(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:  # type: ignore[no-untyped-def]
-        from heedful.kernels.matmul import matmul, product_type
+        from heedful.kernels.matmul import matmul, pad_rows, product_type
 
-        dtype = product_type(len(x) * weight.numel())
-        x, weight = x.to(dtype), weight.to(dtype)
+        ctx.rows, ctx.size = len(x), len(x) * weight.numel()
+        dtype = product_type(ctx.size)
+        x, weight = pad_rows(x, dtype, ctx.size), weight.to(dtype)
         ctx.save_for_backward(x, weight)
-        return matmul(x, weight.T).add_(bias)
+        return matmul(x, weight.T)[: ctx.rows].add_(bias)
 
     @staticmethod
     def backward(ctx, d_out: Tensor) -> tuple[Tensor, Tensor, Tensor]:  # type: ignore[no-untyped-def]
-        from heedful.kernels.matmul import matmul
+        from heedful.kernels.matmul import matmul, pad_rows
 
         x, weight = ctx.saved_tensors
-        factor = d_out.to(x.dtype)
-        return matmul(factor, weight), matmul(factor.T, x), d_out.sum(0)
+        factor = pad_rows(d_out, x.dtype, ctx.size)
+        return matmul(factor, weight)[: ctx.rows], matmul(factor.T, x), d_out.sum(0)
 
 
 def glorot_linear(inputs: int, outputs: int) -> Linear:

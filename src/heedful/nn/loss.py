@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from heedful.kernels.matmul import matmul, product_type, products_are_narrow
+from heedful.kernels.matmul import matmul, pad_rows, product_type
 
 # Logits that are computed at a time. A few megabytes stay in the cache, where the many passes of a softmax cost little,
 # and the logits of a whole batch never exist.
@@ -101,19 +101,24 @@ def _loss_in_chunks(
     d_features = torch.empty_like(features) if gradients else features
     d_weight = torch.zeros_like(weight, dtype=features.dtype) if gradients else weight
     d_bias = torch.zeros_like(bias) if gradients and bias is not None else None
-    products = weight
+    products, padded = weight, False
     if torch.is_autocast_enabled(device):
         products = weight.to(torch.get_autocast_dtype(device))
-    elif device == "cpu" and products_are_narrow():
+    elif device == "cpu" and features.dtype == torch.float32:
         products = weight.to(product_type(len(features) * weight.numel()))
+        padded = gradients
     size = max(1, (_CHUNK_ELEMENTS if device == "cpu" else _GPU_CHUNK_ELEMENTS) // vocabulary)
     with torch.autocast(device, enabled=False):
         for places in _split_rows(len(features), size, twice=r_drop > 0.0):
             rows, gold_rows = _take(features, places), _take(gold, places)
+            count = len(rows)
+            if padded:
+                rows = pad_rows(rows, products.dtype, rows.numel() * vocabulary)
             nll: Tensor | float
             everything: Tensor | float
             divergence: Tensor | float = 0.0
-            logits = _product(rows.to(products.dtype), products.T).to(features.dtype)
+            grid = _product(rows.to(products.dtype), products.T).to(features.dtype)
+            logits = grid[:count]
             if bias is not None:
                 logits += bias
             compiled = gradients and device == "cpu" and logits.dtype == torch.float32
@@ -131,10 +136,11 @@ def _loss_in_chunks(
             if d_bias is not None:
                 d_bias += logits.sum(0)
             if gradients:
-                d_rows = torch.empty_like(rows) if r_drop else d_features[places[0]]
-                _add_gradients(logits, rows, products, d_rows, d_weight)
-                if r_drop:
-                    d_features[places[0]], d_features[places[1]] = d_rows.chunk(2)
+                grid[count:] = 0.0
+                d_rows = features.new_empty(rows.shape)
+                _add_gradients(grid, rows, products, d_rows, d_weight)
+                for place, part in zip(places, d_rows[:count].chunk(len(places)), strict=True):
+                    d_features[place] = part
     return smoothed.to(features.dtype), plain.to(features.dtype), d_features, d_weight, d_bias
 
 
