@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from heedful.text.constraints import Constraints
     from heedful.training.train import TrainingResult, resume, train
     from heedful.translation.pivot import PivotTranslator
-    from heedful.translation.result import Alternative, Inspection, Translation
+    from heedful.translation.result import Alternative, Explanation, Inspection, Translation
     from heedful.translation.translator import Translator
 
     __version__: str
@@ -64,6 +64,7 @@ __all__ = [
     "Diverged",
     "Evaluation",
     "Experiment",
+    "Explanation",
     "FolderError",
     "Head",
     "HeedfulError",
@@ -99,6 +100,7 @@ _LAZY = {
     "Constraints": "heedful.text.constraints",
     "Diagnosis": "heedful.data.doctor",
     "Evaluation": "heedful.evaluation.evaluate",
+    "Explanation": "heedful.translation.result",
     "Head": "heedful.attention.head_names",
     "Inspection": "heedful.translation.result",
     "PivotTranslator": "heedful.translation.pivot",

@@ -44,6 +44,7 @@ PUBLIC = [
     "Diverged",
     "Evaluation",
     "Experiment",
+    "Explanation",
     "FolderError",
     "Head",
     "HeedfulError",

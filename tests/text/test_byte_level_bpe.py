@@ -15,8 +15,10 @@ from tokenizers import pre_tokenizers
 
 from heedful.config.experiment import TextConfig, TokenizerKind
 from heedful.errors import ConfigError
+from heedful.storage.model_names import find_model
+from heedful.storage.run_folder import RunFolder
 from heedful.text import Tokenizer, byte_level_bpe
-from heedful.text.byte_level_bpe import ByteLevelBpe, find_bpe_kind
+from heedful.text.byte_level_bpe import ByteLevelBpe, find_bpe_kind, merge, replay_merges
 from heedful.text.tokenizer_training import learn_tokenizer
 
 BPE_KINDS: tuple[TokenizerKind, ...] = ("bpe", "words", "symbols", "characters", "bytes")
@@ -122,3 +124,20 @@ def test_without_the_library_other_files_are_refused(monkeypatch: pytest.MonkeyP
     )
     with pytest.raises(ConfigError, match=f"^{sentence}$"):
         Tokenizer.from_json(foreign, "mine")
+
+
+def test_the_stages_of_a_piece_begin_with_its_characters_and_end_with_itself() -> None:
+    tokenizer = RunFolder.open(find_model("en-de")).tokenizers().source
+    for number in tokenizer.encode("The animal crossed the street.")[:-1]:
+        stages = tokenizer.stages(number)
+        assert stages[-1] == tokenizer.pieces([number])
+        assert all(len(piece) == 1 for piece in stages[0])
+        assert [len(stage) for stage in stages] == list(range(len(stages[0]), 0, -1))
+    assert tokenizer.stages(tokenizer.eos_id) == []
+
+
+def test_replaying_merges_ends_where_merging_does() -> None:
+    merges = {(2, 3): (1, 5), (3, 4): (0, 6), (5, 6): (2, 7), (2, 6): (3, 8)}
+    for ids in ([2, 3, 4], [2, 3, 2, 3, 4], [4, 3, 2], [2], []):
+        assert replay_merges(ids, merges)[-1] == merge(ids, merges)
+    assert replay_merges([2, 3, 4], merges) == [[2, 3, 4], [2, 6], [8]]

@@ -1,6 +1,6 @@
 """Beam search as in section 6.1, over any step function."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -105,6 +105,14 @@ class Backpointers:
         ]
 
 
+@dataclass(frozen=True, slots=True)
+class BeamStep:
+    """What one step of the search looked at: all candidates, and those of them that stay in the beam."""
+
+    found: Candidates
+    survives: Bool[Tensor, "sentences candidates"]
+
+
 def beam_search(
     step: StepFunction[S],
     state: S,
@@ -114,6 +122,7 @@ def beam_search(
     *,
     n_best: int = 1,
     prefixes: Sequence[Sequence[int]] = (),
+    watch: Callable[[BeamStep], None] | None = None,
 ) -> list[list[Hypothesis]]:
     """The best hypotheses of each sentence, best first.
 
@@ -126,7 +135,7 @@ def beam_search(
     slots. Hypotheses that are cut off at the maximum length count only where fewer than `n_best` have finished.
 
     With a beam of 1 there is one candidate, so this is greedy search: an EOS in second place is not taken. If there are
-    `prefixes`, each output begins with its own.
+    `prefixes`, each output begins with its own. `watch` is called with every step, to draw the search.
     """
     check_search_options(config, n_best)
     device, sentences = max_lengths.device, len(max_lengths)
@@ -152,6 +161,8 @@ def beam_search(
         if last.any():
             cut_off = cut_off.merge_by_score(found.keep(survives & last.unsqueeze(1)))
             survives = survives & ~last.unsqueeze(1)
+        if watch:
+            watch(BeamStep(found, survives))
 
         parents, before = found.row[survives], active
         history = rules.extend_history(before.history, parents, found.token[survives])

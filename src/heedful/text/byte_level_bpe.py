@@ -11,6 +11,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from heedful.text.tokenizer_allowlist import ANY_CHARACTER, SYMBOL
@@ -263,6 +264,18 @@ def merge(ids: Sequence[int], merges: Merges, drops: Callable[[], bool] | None =
         offer(before[left], left)
         offer(left, after[left])
     return [piece for piece in pieces if piece is not None]
+
+
+def replay_merges(ids: Sequence[int], merges: Merges) -> list[list[int]]:
+    """The pieces before the first merge and after each one: the last list is that of `merge`."""
+    stages = [list(ids)]
+    while True:
+        pieces = stages[-1]
+        found = [(merges[pair], place) for place, pair in enumerate(pairwise(pieces)) if pair in merges]
+        if not found:
+            return stages
+        (_, made), place = min(found, key=lambda each: (each[0][0], each[1]))
+        stages.append([*pieces[:place], made, *pieces[place + 2 :]])
 
 
 def read_merges(model: Mapping[str, Any]) -> tuple[dict[str, int], dict[tuple[int, int], tuple[int, int]]]:

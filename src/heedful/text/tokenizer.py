@@ -6,7 +6,16 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from heedful.errors import DataError, is_installed, missing_library
-from heedful.text.byte_level_bpe import EOS, PAD, BpeEncoding, ByteLevelBpe, byte_characters, find_bpe_kind
+from heedful.text.byte_level_bpe import (
+    EOS,
+    PAD,
+    BpeEncoding,
+    ByteLevelBpe,
+    byte_characters,
+    find_bpe_kind,
+    read_merges,
+    replay_merges,
+)
 from heedful.text.tokenizer_allowlist import check_tokenizer_json
 
 if TYPE_CHECKING:
@@ -116,6 +125,16 @@ class Tokenizer:
             if number not in self._shown:
                 self._shown[number] = self._show(number)
         return [self._shown[number] for number in ids]
+
+    def stages(self, id: int) -> list[list[str]]:
+        """How BPE merged this piece: from its characters to the piece itself, in readable form.
+
+        Pieces of other kinds of tokenizers, and special ones, have no stages.
+        """
+        if self._kind != "bpe" or id in (self._pad_id, self._eos_id):
+            return []
+        ids, merges = read_merges(json.loads(self.to_json())["model"])
+        return [self.pieces(stage) for stage in replay_merges([ids[each] for each in self.piece_at(id)], merges)]
 
     def piece_at(self, id: int) -> str:
         """The raw entry of the vocabulary."""

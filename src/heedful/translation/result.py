@@ -2,7 +2,7 @@
 
 import re
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from math import exp, log
@@ -14,7 +14,10 @@ from heedful.text.sentences import Sentences
 from heedful.text.words import words_of_ids
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from heedful.attention.record import ForcedDecoding
+    from heedful.decoding.beam_tree import BeamTree
 
 
 # A translation counts as low-confidence if the geometric mean of its pieces' probabilities is below this. It costs
@@ -208,3 +211,15 @@ class Inspection:
 def _shade(weight: float) -> str:
     """A cell that is the darker, the larger the weight."""
     return f"<td style='background:rgba(31,119,180,{weight:.2f})'>{weight:.2f}</td>"
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """A translation, and every step that led to it.
+
+    `steps` are arrays by name, such as `encoder.1.attention.scores`; `heedful.attention.steps` lists the names.
+    """
+
+    translation: Translation
+    steps: "Mapping[str, np.ndarray]"
+    tree: "BeamTree"

@@ -26,7 +26,7 @@ from heedful.translation.pipeline import (
     TranslationOptions,
     TreeConstraintEncoder,
 )
-from heedful.translation.result import Inspection, Translation
+from heedful.translation.result import Explanation, Inspection, Translation
 
 if TYPE_CHECKING:  # other engines do not wait for PyTorch
     import torch
@@ -225,6 +225,31 @@ class Translator:
             first, *others = found.alternatives
             found = replace(found, text=translation, alternatives=(replace(first, text=translation), *others))
         return Inspection(found, tuple(inside))
+
+    def explain(self, text: str, *, search: SearchConfig | None = None, translation: str | None = None) -> Explanation:
+        """Translate a text, and return every step from its ids to the beam as arrays by name.
+
+        The steps are those of the translation that `translate` returns, whichever engine found it, or of a given one.
+        """
+        require_library("explaining a translation", "torch")
+        from heedful.attention.steps import record_steps
+        from heedful.decoding.beam_tree import grow_beam_tree
+        from heedful.models.transformer import Transformer
+
+        if not isinstance(model := self.model, Transformer):
+            raise ConfigError(
+                f"explain walks through the paper's Transformer, but this model is of the class {type(model).__name__}; "
+                "choose a Transformer, such as en-de"
+            )
+        search = search or self.search
+        if not text.strip():
+            raise DataError("there is nothing to explain in an empty text; give a sentence")
+        if translation is None:
+            translation = self.translate([text], search=search, split_sentences=False)[0].text
+        found = self.inspect(text, search=search, translation=translation).translation
+        source, target = self.encode([text])[0], self.tokenizers.target.encode(self.task.target_symbols(translation))
+        tree = grow_beam_tree(model, source, self._pipeline.engines.torch.special, search)
+        return Explanation(found, record_steps(model, source, target), tree)
 
     def _put_first(
         self, encoded: EncodedText, translation: str, decoded: DecodedText, options: TranslationOptions

@@ -1,0 +1,206 @@
+"""Record every step of the Transformer on one sentence, by name.
+
+>>> steps = record_steps(model, source, target)                # doctest: +SKIP
+>>> steps["encoder.1.attention.scores"].shape                  # doctest: +SKIP
+(6, 14, 14)
+
+Names follow the modules: `encoder.2.feed_forward.inner`, `decoder.1.cross_attention.weights`. Layers count from one.
+Each of the steps follows from those before it; `tests/attention/test_steps.py` recomputes them all.
+
+| name | what it is |
+|---|---|
+| `encoder.embedding`, `.scaled`, `.positions`, `.input` | rows of the matrix, times sqrt(d_model), positions, sum |
+| `encoder.1.input`, `.output` | what a layer gets and gives |
+| `encoder.1.attention.input` | what the projections read; with pre-norm, it is normalised |
+| `....query`, `.key`, `.value` | heads x positions x d_k (or d_v) |
+| `....scores`, `.scaled`, `.bias`, `.mask`, `.masked`, `.weights` | heads x queries x keys; no bias in the paper |
+| `....heads`, `.concat`, `.output` | the weighted sums, side by side, and times W_O |
+| `....shares` | how long each head's part of `.output` is: positions x heads |
+| `....sum`, `.result` | x + output; with post-norm, `.result` is normalised |
+| `encoder.1.feed_forward.input`, `.inner`, `.active`, `.output`, `.sum`, `.result` | equation 2 |
+| `encoder.output`, `decoder.output` | the result of a stack; with pre-norm, it is normalised |
+| `decoder.1.lens` | log-probabilities if the decoder ended after this layer |
+| `logits`, `log_probs` | target positions x vocabulary |
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from heedful.attention.record import record_attention
+from heedful.data.batch import pack
+from heedful.models.transformer import DecoderLayer, EncoderLayer, Transformer
+from heedful.nn.attention import CrossAttention, SelfAttention, distance_bias
+from heedful.nn.embedding import Embedding
+from heedful.nn.feed_forward import FeedForward
+from heedful.nn.key_values import PackedKeyValues
+from heedful.nn.layout import Layout
+from heedful.nn.multi_head import Kind, split_heads
+from heedful.nn.residual import Residual
+
+Steps = dict[str, np.ndarray]
+
+
+class _Tap:
+    """Collects tensors by name."""
+
+    def __init__(self) -> None:
+        self.tensors: dict[str, Tensor] = {}
+
+    def put(self, name: str, tensor: Tensor) -> None:
+        self.tensors[name] = tensor.detach().clone()
+
+    def output_as(self, name: str) -> Callable[..., None]:
+        return lambda module, args, output: self.put(name, output)
+
+    def input_as(self, name: str) -> Callable[..., None]:
+        return lambda module, args: self.put(name, args[0])
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self.tensors[name]
+
+
+@torch.inference_mode()
+def record_steps(model: Transformer, source: list[int], target: list[int]) -> Steps:
+    """Every step of the model as it reads these source ids and this target; both end in EOS."""
+    device = next(model.parameters()).device
+    source_ids, source_lengths = (tensor.to(device) for tensor in pack([source]))
+    target_in, lengths = (tensor.to(device) for tensor in pack([[model.pad_id, *target[:-1]]]))
+    tap = _Tap()
+    with record_attention(model) as weights, _listen(model, tap):
+        logits = model.decode(target_in, lengths, model.encode(source_ids, source_lengths))
+    _put_inputs(tap, "encoder", model.source_embedding, source_ids, model.source_positions)
+    _put_inputs(tap, "decoder", model.target_embedding, target_in, model.target_positions)
+    layouts = Layout.of(source_lengths), Layout.of(lengths)
+    for number, layer in enumerate(model.encoder):
+        _put_attention(tap, f"encoder.{number + 1}.attention", layer.attention, layouts[0], layouts[0], causal=False)
+        tap.put(f"encoder.{number + 1}.attention.weights", weights.weights("encoder", number)[0])
+    for number, decoder_layer in enumerate(model.decoder):
+        name = f"decoder.{number + 1}"
+        _put_attention(tap, f"{name}.attention", decoder_layer.attention, layouts[1], layouts[1], causal=True)
+        _put_attention(
+            tap, f"{name}.cross_attention", decoder_layer.cross_attention, layouts[1], layouts[0], causal=False
+        )
+        kinds: tuple[tuple[str, Kind], ...] = (("attention", "decoder"), ("cross_attention", "cross"))
+        for part, kind in kinds:
+            tap.put(f"{name}.{part}.weights", weights.weights(kind, number)[0])
+        lens = model.output(model.decoder_norm(tap[f"{name}.output"]))
+        tap.put(f"{name}.lens", lens.float().log_softmax(-1))
+    _put_sums(model, tap)
+    tap.put("logits", logits)
+    tap.put("log_probs", logits.float().log_softmax(-1))
+    steps = {name: tensor.float().cpu().numpy() for name, tensor in tap.tensors.items() if tensor.dtype != torch.bool}
+    steps |= {name: tensor.cpu().numpy() for name, tensor in tap.tensors.items() if tensor.dtype == torch.bool}
+    return steps | {"source": np.array(source), "target": np.array(target), "target_in": target_in.cpu().numpy()}
+
+
+@contextmanager
+def _listen(model: Transformer, tap: _Tap) -> Iterator[None]:
+    """Within this context, the results of the model's modules go to the tap."""
+    with ExitStack() as hooks:
+
+        def after(module: nn.Module, name: str) -> None:
+            hooks.callback(module.register_forward_hook(tap.output_as(name)).remove)
+
+        def before(module: nn.Module, name: str) -> None:
+            hooks.callback(module.register_forward_pre_hook(tap.input_as(name)).remove)
+
+        for stack, layers in stacks(model):
+            for number, layer in enumerate(layers, 1):
+                name = f"{stack}.{number}"
+                before(layer, f"{name}.input")
+                after(layer, f"{name}.output")
+                for part, sublayer, residual in sublayers(layer):
+                    before(sublayer, f"{name}.{part}.input")
+                    after(sublayer, f"{name}.{part}.output")
+                    before(residual, f"{name}.{part}.before")
+                    after(residual, f"{name}.{part}.result")
+                    if isinstance(sublayer, FeedForward):
+                        after(sublayer.inner, f"{name}.{part}.inner")
+                        before(sublayer.outer, f"{name}.{part}.active")
+                    else:
+                        before(sublayer.output, f"{name}.{part}.concat")
+                    for linear in ("query_key_value", "query", "key_value"):
+                        if isinstance(projection := getattr(sublayer, linear, None), nn.Module):
+                            after(projection, f"{name}.{part}.{linear}")
+        after(model.encoder_norm, "encoder.output")
+        after(model.decoder_norm, "decoder.output")
+        yield
+
+
+def stacks(model: Transformer) -> list[tuple[str, Sequence[EncoderLayer | DecoderLayer]]]:
+    """The layers of encoder and decoder."""
+    return [("encoder", model.encoder), ("decoder", model.decoder)]
+
+
+def sublayers(
+    layer: EncoderLayer | DecoderLayer,
+) -> list[tuple[str, SelfAttention | CrossAttention | FeedForward, Residual]]:
+    """The sub-layers of figure 1 in their order, each with its name and the residual connection around it."""
+    first = ("attention", layer.attention, layer.attention_residual)
+    last = ("feed_forward", layer.feed_forward, layer.feed_forward_residual)
+    if isinstance(layer, EncoderLayer):
+        return [first, last]
+    return [first, ("cross_attention", layer.cross_attention, layer.cross_attention_residual), last]
+
+
+def _put_inputs(tap: _Tap, stack: str, embedding: Embedding, ids: Tensor, positions: nn.Module | None) -> None:
+    rows = embedding.weight[ids]
+    tap.put(f"{stack}.embedding", rows)
+    tap.put(f"{stack}.scaled", rows * embedding.scale)
+    if positions is not None:
+        tap.put(f"{stack}.positions", positions(torch.arange(len(ids), device=ids.device), len(ids)))
+
+
+def _put_sums(model: Transformer, tap: _Tap) -> None:
+    """The sum of each residual connection, which the model may fuse with the norm."""
+    for stack, layers in stacks(model):
+        tap.put(f"{stack}.input", tap[f"{stack}.1.input"])
+        for number, layer in enumerate(layers, 1):
+            for part, _, _ in sublayers(layer):
+                name = f"{stack}.{number}.{part}"
+                tap.put(f"{name}.sum", tap[f"{name}.before"] + tap[f"{name}.output"])
+
+
+def _put_attention(
+    tap: _Tap, name: str, attention: SelfAttention | CrossAttention, here: Layout, there: Layout, *, causal: bool
+) -> None:
+    """The steps of equation 1 that the model does as one, from the queries, keys and values that it projected."""
+    q, k, v = _split_projections(tap, name, attention)
+    packed = PackedKeyValues(None, here, there, causal)
+    scores = q @ k.transpose(-2, -1)
+    scaled = scores * attention.head_sizes.d_k**-0.5
+    bias = distance_bias(attention, packed)
+    mask = packed.mask(attention.window)
+    seen = _all_seen(scores) if mask is None else mask.expand(1, *scores.shape)[0]
+    masked = (scaled if bias is None else scaled + bias).masked_fill(~seen, -torch.inf)
+    for part, tensor in (("query", q), ("key", k), ("value", v), ("scores", scores), ("scaled", scaled)):
+        tap.put(f"{name}.{part}", tensor)
+    if bias is not None:
+        tap.put(f"{name}.bias", bias)
+    tap.put(f"{name}.mask", seen[0])
+    tap.put(f"{name}.masked", masked)
+    heads = split_heads(tap[f"{name}.concat"][None], attention.num_heads)[0]
+    tap.put(f"{name}.heads", heads)
+    width = attention.head_sizes.d_v
+    parts = [heads[head] @ attention.output.weight[:, head * width :][:, :width].T for head in range(len(heads))]
+    tap.put(f"{name}.shares", torch.stack([part.norm(dim=-1) for part in parts], dim=1))
+
+
+def _all_seen(scores: Float[Tensor, "heads query key"]) -> Bool[Tensor, "heads query key"]:
+    return torch.ones_like(scores, dtype=torch.bool)
+
+
+def _split_projections(tap: _Tap, name: str, attention: SelfAttention | CrossAttention) -> list[Any]:
+    """Queries, keys and values of each head."""
+    if isinstance(attention, SelfAttention):
+        parts = list(tap.tensors.pop(f"{name}.query_key_value").split(attention.sizes, dim=1))
+    else:
+        query = tap.tensors.pop(f"{name}.query")
+        parts = [query, *tap.tensors.pop(f"{name}.key_value").split(attention.sizes, dim=1)]
+    return [split_heads(part[None], attention.num_heads)[0] for part in parts]

@@ -1,0 +1,183 @@
+"""Every recorded step follows from the steps before it."""
+
+from dataclasses import replace
+from math import sqrt
+
+import numpy as np
+import pytest
+import torch
+from model_examples import FAMILIES, SMALL, SOURCE_TYPES, TARGET_TYPES, VARIANTS, label, sentences, shaken
+
+from heedful.attention.record import force_decode
+from heedful.attention.steps import Steps, record_steps, stacks, sublayers
+from heedful.config import ModelConfig
+from heedful.models.transformer import Transformer
+from heedful.nn.attention import CrossAttention, SelfAttention
+from heedful.nn.feed_forward import FeedForward, activate
+from heedful.nn.linear import Linear
+from heedful.nn.positions import sinusoids
+from heedful.storage.model_names import find_model
+from heedful.storage.run_folder import RunFolder
+
+SOURCE = sentences([7], SOURCE_TYPES)[0]
+TARGET = sentences([5], TARGET_TYPES, seed=4)[0]
+PRESETS = {
+    "paper": ModelConfig(d_model=24, d_ff=40, num_heads=3, encoder_layers=2, decoder_layers=3),
+    "modern": ModelConfig(
+        d_model=24, d_ff=40, num_heads=3, encoder_layers=2, decoder_layers=3, norm="pre", positions="relative"
+    ),
+}
+
+
+def close(left: np.ndarray, right: np.ndarray) -> None:
+    """Equal up to the rounding of float32, and infinite in the same places."""
+    np.testing.assert_allclose(left, right, rtol=1e-4, atol=2e-4)
+
+
+def array(tensor: torch.Tensor) -> np.ndarray:
+    values: np.ndarray = tensor.detach().numpy()
+    return values
+
+
+def linear(layer: Linear, rows: np.ndarray) -> np.ndarray:
+    product: np.ndarray = rows @ array(layer.weight).T + array(layer.bias)
+    return product
+
+
+def norm(layer: torch.nn.Module, rows: np.ndarray) -> np.ndarray:
+    if isinstance(layer, torch.nn.Identity):
+        return rows
+    assert isinstance(layer, torch.nn.LayerNorm)
+    normal = (rows - rows.mean(-1, keepdims=True)) / np.sqrt(rows.var(-1, keepdims=True) + layer.eps)
+    scaled: np.ndarray = normal * array(layer.weight) + array(layer.bias)
+    return scaled
+
+
+def softmax(rows: np.ndarray) -> np.ndarray:
+    powers = np.exp(rows - rows.max(-1, keepdims=True))
+    shares: np.ndarray = powers / powers.sum(-1, keepdims=True)
+    return shares
+
+
+def check_attention(steps: Steps, name: str, attention: SelfAttention | CrossAttention, keys: np.ndarray) -> None:
+    """From what a sub-layer reads to its output."""
+    rows = steps[f"{name}.input"]
+    if isinstance(attention, SelfAttention):
+        parts = np.split(linear(attention.query_key_value, rows), np.cumsum(attention.sizes)[:-1], axis=1)
+    else:
+        both = np.split(linear(attention.key_value, keys), np.cumsum(attention.sizes)[:-1], axis=1)
+        parts = [linear(attention.query, rows), *both]
+    heads = attention.num_heads
+    for part, whole in zip(("query", "key", "value"), parts, strict=True):
+        close(steps[f"{name}.{part}"], whole.reshape(len(whole), heads, -1).transpose(1, 0, 2))
+    q, k, v = (steps[f"{name}.{part}"] for part in ("query", "key", "value"))
+    close(steps[f"{name}.scores"], np.einsum("hqd,hkd->hqk", q, k))
+    close(steps[f"{name}.scaled"], steps[f"{name}.scores"] / sqrt(q.shape[-1]))
+    biased = steps[f"{name}.scaled"] + steps.get(f"{name}.bias", np.float32(0))
+    close(steps[f"{name}.masked"], np.where(steps[f"{name}.mask"], biased, -np.inf))
+    close(steps[f"{name}.weights"], softmax(steps[f"{name}.masked"]))
+    close(steps[f"{name}.weights"].sum(-1), np.ones(q.shape[:2]))
+    close(steps[f"{name}.heads"], steps[f"{name}.weights"] @ v)
+    close(steps[f"{name}.concat"], steps[f"{name}.heads"].transpose(1, 0, 2).reshape(len(rows), -1))
+    close(steps[f"{name}.output"], linear(attention.output, steps[f"{name}.concat"]))
+    weight = array(attention.output.weight).reshape(rows.shape[1], heads, -1)
+    parts_of_output = np.einsum("hqv,dhv->qhd", steps[f"{name}.heads"], weight)
+    close(steps[f"{name}.shares"], np.linalg.norm(parts_of_output, axis=-1))
+    close(parts_of_output.sum(1) + array(attention.output.bias), steps[f"{name}.output"])
+
+
+def check_feed_forward(steps: Steps, name: str, network: FeedForward) -> None:
+    close(steps[f"{name}.inner"], linear(network.inner, steps[f"{name}.input"]))
+    active = activate(torch.from_numpy(steps[f"{name}.inner"]), network.activation)
+    close(steps[f"{name}.active"], array(active))
+    close(steps[f"{name}.output"], linear(network.outer, steps[f"{name}.active"]))
+
+
+def check_steps(model: Transformer, steps: Steps) -> None:
+    """Recompute every step from the numbers of those before it."""
+    config = model.config
+    checked = {"source", "target", "target_in"}
+    for (stack, layers), ids in zip(stacks(model), ("source", "target_in"), strict=True):
+        embedding = model.source_embedding if stack == "encoder" else model.target_embedding
+        close(steps[f"{stack}.embedding"], array(embedding.weight)[steps[ids]])
+        close(steps[f"{stack}.scaled"], steps[f"{stack}.embedding"] * sqrt(config.d_model))
+        x = steps[f"{stack}.scaled"]
+        if config.positions == "sinusoidal":
+            close(steps[f"{stack}.positions"], sinusoids(torch.arange(len(x)), config.d_model).numpy())
+        if config.positions == "relative":
+            assert f"{stack}.positions" not in steps
+        else:
+            x = x + steps[f"{stack}.positions"]
+            checked.add(f"{stack}.positions")
+        close(steps[f"{stack}.input"], x)
+        for number, layer in enumerate(layers, 1):
+            close(steps[f"{stack}.{number}.input"], x)
+            for part, sublayer, residual in sublayers(layer):
+                name = f"{stack}.{number}.{part}"
+                close(steps[f"{name}.before"], x)
+                pre = config.norm == "pre"
+                close(steps[f"{name}.input"], norm(residual.norm, x) if pre else x)
+                if isinstance(sublayer, FeedForward):
+                    check_feed_forward(steps, name, sublayer)
+                else:
+                    check_attention(steps, name, sublayer, steps["encoder.output"])
+                close(steps[f"{name}.sum"], x + steps[f"{name}.output"])
+                x = steps[f"{name}.result"]
+                close(x, steps[f"{name}.sum"] if pre else norm(residual.norm, steps[f"{name}.sum"]))
+                checked |= {step for step in steps if step.startswith(name)}
+            close(steps[f"{stack}.{number}.output"], x)
+            checked |= {f"{stack}.{number}.input", f"{stack}.{number}.output"}
+        close(steps[f"{stack}.output"], norm(model.encoder_norm if stack == "encoder" else model.decoder_norm, x))
+        checked |= {f"{stack}.{part}" for part in ("embedding", "scaled", "input", "output")}
+    bias = np.float32(0) if model.output_bias is None else array(model.output_bias)
+    close(steps["logits"], steps["decoder.output"] @ array(model.output_weight).T + bias)
+    close(np.exp(steps["log_probs"]), softmax(steps["logits"]))
+    for number in range(1, 1 + len(model.decoder)):
+        rows = norm(model.decoder_norm, steps[f"decoder.{number}.output"])
+        close(np.exp(steps[f"decoder.{number}.lens"]), softmax(rows @ array(model.output_weight).T + bias))
+        checked.add(f"decoder.{number}.lens")
+    close(steps[f"decoder.{len(model.decoder)}.lens"], steps["log_probs"])
+    assert steps.keys() - checked == {"logits", "log_probs"}
+
+
+@pytest.mark.parametrize("config", [*PRESETS.values(), FAMILIES["window"], FAMILIES["output-bias"], SMALL])
+def test_every_step_follows_from_the_steps_before_it(config: ModelConfig) -> None:
+    model = shaken(config)
+    check_steps(model, record_steps(model, SOURCE, TARGET))
+
+
+@pytest.mark.parametrize("config", VARIANTS[::5], ids=label)
+def test_so_it_does_in_every_variant(config: ModelConfig) -> None:
+    model = shaken(replace(config, encoder_layers=2))
+    check_steps(model, record_steps(model, SOURCE, TARGET))
+
+
+def test_every_step_of_a_built_in_model_follows_from_the_steps_before_it() -> None:
+    run = RunFolder.open(find_model("en-de"))
+    model, tokenizers = run.model(), run.tokenizers()
+    assert isinstance(model, Transformer)
+    source = tokenizers.source.encode("Where is the station?")
+    check_steps(model, record_steps(model, source, tokenizers.target.encode("Wo ist der Bahnhof?")))
+
+
+def test_the_recorded_steps_end_in_the_probabilities_of_forced_decoding() -> None:
+    model = shaken(SMALL)
+    steps, forced = record_steps(model, SOURCE, TARGET), force_decode(model, [SOURCE], [TARGET])[0]
+    close(steps["log_probs"][np.arange(len(TARGET)), TARGET], forced.log_probs)
+    close(steps["decoder.2.cross_attention.weights"], forced.attention.cross[1])
+
+
+def test_no_position_may_see_later_ones_and_the_mask_says_so() -> None:
+    steps = record_steps(shaken(SMALL), SOURCE, TARGET)
+    mask = steps["decoder.1.attention.mask"]
+    assert (mask == np.tri(len(TARGET), dtype=bool)).all()
+    assert (np.isneginf(steps["decoder.1.attention.masked"]) == ~mask).all()
+    assert steps["encoder.1.attention.mask"].all()
+    assert steps["decoder.2.cross_attention.mask"].shape == (len(TARGET), len(SOURCE))
+
+
+def test_recording_leaves_no_hook_behind() -> None:
+    model = shaken(SMALL)
+    record_steps(model, SOURCE, TARGET)
+    assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
+    assert not any(part.instrumented for layers in model.attentions.values() for part in layers)
