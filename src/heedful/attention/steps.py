@@ -23,7 +23,7 @@ Each of the steps follows from those before it; `tests/attention/test_steps.py` 
 | `logits`, `log_probs` | target positions x vocabulary |
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -133,7 +133,7 @@ def _listen(model: Transformer, tap: _Tap) -> Iterator[None]:
         yield
 
 
-def stacks(model: Transformer) -> list[tuple[str, Sequence[EncoderLayer | DecoderLayer]]]:
+def stacks(model: Transformer) -> list[tuple[str, Iterable[EncoderLayer | DecoderLayer]]]:
     """The layers of encoder and decoder."""
     return [("encoder", model.encoder), ("decoder", model.decoder)]
 

@@ -238,8 +238,8 @@ class Translator:
 
         if not isinstance(model := self.model, Transformer):
             raise ConfigError(
-                f"explain walks through the paper's Transformer, but this model is of the class {type(model).__name__}; "
-                "choose a Transformer, such as en-de"
+                "explain walks through the paper's Transformer, but this model is of the class "
+                f"{type(model).__name__}; choose a Transformer, such as en-de"
             )
         search = search or self.search
         if not text.strip():
