@@ -29,9 +29,17 @@ shift 2
 
 # torchrun's exit code does not say why heedful stopped, so remember that the signal came.
 stopped=
+step=
+told=
+tell_step() { # once, because a second SIGTERM would disturb the saving
+    if [ -n "$step" ] && [ -z "$told" ]; then
+        told=yes
+        kill -TERM "$step" 2>/dev/null
+    fi
+}
 stop() {
     stopped=yes
-    kill -TERM "$step" 2>/dev/null
+    tell_step
 }
 trap stop USR1 TERM
 
@@ -54,6 +62,7 @@ export TORCH_ELASTIC_SHUTDOWN_TIMEOUT=240 # seconds to write the checkpoint afte
 srun --kill-on-bad-exit=1 torchrun --nnodes "$SLURM_NNODES" --nproc-per-node "${SLURM_GPUS_ON_NODE:-8}" \
     --max-restarts 3 "${meeting[@]}" -m heedful "${training[@]}" &
 step=$!
+if [ -n "$stopped" ]; then tell_step; fi # the signal came before `step` was known
 
 wait "$step"
 code=$?

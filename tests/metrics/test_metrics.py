@@ -51,8 +51,9 @@ def multi_bleu(hypotheses: list[str], references: list[str]) -> float:
 @settings(deadline=None)
 @given(lines)
 def test_a_text_is_a_perfect_translation_of_itself(text: list[str]) -> None:
-    assert bleu(text, [text], "13a") == pytest.approx(100)
-    assert paper_bleu(text, [text], "en", resamples=3).value == pytest.approx(100)
+    for value in (bleu(text, [text], "13a"), paper_bleu(text, [text], "en", resamples=3).value):
+        assert value == pytest.approx(100)
+        assert value <= 100  # sacreBLEU's own is 100.00000000000004
 
 
 @settings(deadline=None, max_examples=30)
@@ -71,7 +72,7 @@ def test_a_score_lies_in_its_interval(ours: list[str], theirs: list[str]) -> Non
     count = min(len(ours), len(theirs))
     for score in score_translations(ours[:count], [theirs[:count]], "13a", "en", resamples=20):
         assert 0 <= score.low <= score.value <= score.high
-        assert score.metric == "TER" or score.high <= 100 + 1e-9
+        assert score.metric == "TER" or score.high <= 100
 
 
 def test_bleu_matches_a_calculation_by_hand() -> None:

@@ -103,6 +103,16 @@ class TestSlurm:
         assert code == 75
         assert calls[1:] == ["saved", "scontrol requeue 17"]
 
+    def test_a_signal_before_the_training_has_started_requeues_the_job(self, cluster: Path) -> None:
+        """The fake `scontrol show` signals the script, whose process is the parent of its subshell."""
+        (cluster / "bin" / "scontrol").write_text(
+            '#!/bin/bash\nif [ "$1" = show ]; then kill -USR1 "$(ps -o ppid= -p $PPID | tr -d " ")"; echo first\n'
+            'else echo scontrol "$@" >>"$CALLS"; fi\n'
+        )
+        code, calls = job(cluster, "a.toml", "runs/a", nodes=2, does="sleep 30")
+        assert code == 75
+        assert calls[-1] == "scontrol requeue 17"
+
     def test_a_failed_job_is_not_requeued(self, cluster: Path) -> None:
         code, calls = job(cluster, "a.toml", "runs/a", does="exit 3")
         assert code == 3

@@ -4,6 +4,7 @@ import ast
 import re
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 
@@ -24,6 +25,9 @@ PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 RECIPES = sorted(ROOT.glob("recipes/*.toml"))
 OTHERS = [*RECIPES, *ROOT.glob("scripts/*"), *ROOT.glob("bench/*"), ROOT / "Makefile", ROOT / "requirements.lock"]
 SOURCES = sorted(ROOT.glob("src/**/*.py"))
+TESTS = sorted(ROOT.glob("tests/**/*.py"))
+DECISIONS = sorted(ROOT.glob("docs/decisions/*.md"))
+PAPER_MAPS = [ROOT / "docs/paper-map.md", ROOT / "docs/family-map.md", ROOT / "docs/architecture.md"]
 
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 SPAN = re.compile(r"`([^`\n]+)`")
@@ -187,7 +191,7 @@ def test_every_part_of_the_package_is_in_the_layers() -> None:
         assert re.search(rf"(?m)(?:^| ){re.escape(shown)}\s", layers), shown
 
 
-@each_of([ROOT / "docs/paper-map.md", ROOT / "docs/family-map.md", ROOT / "docs/architecture.md"])
+@each_of(PAPER_MAPS)
 def test_every_name_in_the_map_and_in_the_walks_exists(path: Path) -> None:
     for address, names in re.findall(r"\(\.\./(src/[^)]+\.py)\)((?:\s+`[\w.]+`,?)*)", read(path)):
         for name in re.findall(r"[\w.]+", names):
@@ -207,11 +211,76 @@ def defined_names(node: ast.AST, prefix: str = "") -> Iterator[str]:
                 yield prefix + name
 
 
+def imported_names(tree: ast.Module) -> Iterator[str]:
+    """The libraries that a module imports anywhere, as they are installed: `torch`, `numpy`."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names=aliases):
+                yield from (alias.name.partition(".")[0] for alias in aliases)
+            case ast.ImportFrom(module=str(module)):
+                yield module.partition(".")[0]
+
+
 def test_every_test_in_the_map_of_the_paper_exists() -> None:
     tests = re.findall(r"`(test_\w+)`", read(ROOT / "docs/paper-map.md") + read(ROOT / "docs/family-map.md"))
     everything = "".join(map(read, (ROOT / "tests").rglob("test_*.py")))
     assert tests
     assert [test for test in tests if f"def {test}(" not in everything] == []
+
+
+PLACE = re.compile(r"(?:[\w-]+/)*[\w-]+\.(?:py|sh|js|lock)|(?:[\w-]+/)+(?:[\w-]+)?")
+NAME = re.compile(r"(?:[A-Za-z]\w*\.)*(?:[A-Z]\w+|_?[a-z]\w*_\w+)")
+NOT_OURS = {"DistributedDataParallel", "huggingface_hub", "transformer_base", "TypeError", "ModuleNotFoundError", "NaN"}
+NOT_OURS |= {"Literal", "assert_never"}
+IN_A_RUN = {"parent/", "heedful_format"}  # a folder and a key of config.json
+ABOUT_THE_CODE = [ROOT / "CONTRIBUTING.md", *PAPER_MAPS, *DECISIONS]
+
+
+@each_of(ABOUT_THE_CODE)
+def test_every_place_in_the_pages_about_the_code_exists(path: Path) -> None:
+    text = read(path)
+    example = re.findall(r"`([\w/.]+)`:\n\n```", text)  # a file that the page shows how to write
+    for place in SPAN.findall(LINK.sub("", FENCE.sub("", text))):
+        if PLACE.fullmatch(place) and place not in example and place not in IN_A_RUN:
+            assert any((home / place).exists() for home in (ROOT, ROOT / "src/heedful")), place
+
+
+@each_of(ABOUT_THE_CODE)
+def test_every_name_in_the_pages_about_the_code_exists(path: Path) -> None:
+    text = read(path)
+    names = [name for name in SPAN.findall(FENCE.sub("", text)) if NAME.fullmatch(name)]
+    own = {
+        name
+        for language, block in FENCE.findall(text)
+        if language == "python"
+        for name in defined_names(ast.parse(block))
+    }
+    missing = [name for name in names if not is_known(name) and name.rpartition(".")[2] not in own]
+    assert set(missing) <= NOT_OURS | IN_A_RUN
+
+
+def is_known(name: str) -> bool:
+    """Whether this is an option, a name of another library, or a class, function or variable of ours."""
+    libraries, ours = names_of_the_code()
+    return name in flat(Experiment()) or name.partition(".")[0] in libraries or name in ours
+
+
+@cache
+def names_of_the_code() -> tuple[set[str], set[str]]:
+    """The libraries that the code imports, and all names that it defines, those of members with and without class."""
+    trees = [ast.parse(read(source)) for source in (*SOURCES, *TESTS)]
+    ours = {name for tree in trees for name in defined_names(tree)}
+    return {name for tree in trees for name in imported_names(tree)}, ours | {name.rpartition(".")[2] for name in ours}
+
+
+def test_the_index_lists_every_decision_by_its_number_and_title() -> None:
+    listed = re.findall(r"^(\d+)\. \[(.+)\]\((.+)\)$", read(ROOT / "docs/decisions/README.md"), re.MULTILINE)
+    pages = [path for path in DECISIONS if path.name != "README.md"]
+    expected = [
+        (str(number), read(path).splitlines()[0].removeprefix("# "), path.name) for number, path in enumerate(pages, 1)
+    ]
+    assert listed == expected
+    assert [path.name[:2] for path in pages] == [f"{number:02}" for number, _ in enumerate(pages, 1)]
 
 
 @each_of(PAGES)
@@ -243,3 +312,10 @@ def test_the_lock_file_pins_every_dependency_once() -> None:
 
 def canonical(package: str) -> str:
     return re.sub(r"[-_.]+", "-", package).lower()
+
+
+def test_a_name_that_was_renamed_would_be_noticed() -> None:
+    assert is_known("Seq2Seq.attentions")
+    assert is_known("train.max_steps")
+    assert not is_known("train.max_stepz")
+    assert not is_known("Seq2Sequel")

@@ -153,9 +153,11 @@ def test_a_malformed_glossary_is_refused(lines: list[str], message: str) -> None
 
 
 def test_a_term_that_the_tokenizer_would_change_is_refused() -> None:
+    from tokenizers import Tokenizer as RustTokenizer
     from tokenizers import normalizers
 
     own = Tokenizer.from_json(tokenizer("bpe").to_json(), "a copy")
+    assert isinstance(own._rust, RustTokenizer)
     own._rust.normalizer = normalizers.Sequence([normalizers.Lowercase(), normalizers.Prepend(" ")])
     assert encode_term(own, "haus").spaced
     message = r"^the term 'Haus' cannot be required: the model's tokenizer turns it into 'haus'$"

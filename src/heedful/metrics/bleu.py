@@ -129,10 +129,12 @@ def limit_resamples(resamples: int, sentences: int) -> int:
 def make_score(name: str, value: float, mean: float, margin: float, signature: str) -> Score:
     """A score with the interval `mean` ± `margin` of its resamples.
 
-    Resamples are summed in single precision, so a perfect score could be a millionth outside its interval. The interval
-    is widened to contain it.
+    sacreBLEU computes a perfect BLEU as the exponential of a mean of logarithms, which rounds to 100.00000000000004; it
+    is 100 here. Resamples are summed in single precision, so a perfect score could be a millionth outside its interval.
+    The interval is widened to contain it.
     """
-    ceiling = math.inf if name == "TER" else max(100.0, value)
+    ceiling = math.inf if name == "TER" else 100.0
+    value = min(value, ceiling)
     low, high = max(0.0, min(mean - margin, value)), min(ceiling, max(mean + margin, value))
     return Score(name, value, low, high, signature)
 
