@@ -13,7 +13,7 @@ PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11 python3
 # PyTorch is exactly the version of the lock file: any other could bring gigabytes that nothing here uses.
 TORCH := $(shell grep '^torch==' requirements.lock)
 
-.PHONY: help setup demo test clean lock
+.PHONY: help setup demo test docs clean lock
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,11 +26,14 @@ demo: $(STAMP) ## translate at once, then teach a model the words of a program i
 test: $(STAMP) ## style, types, tests, coverage: what has to pass
 	@scripts/check
 
+docs: $(STAMP) .venv-docs/.installed ## build the documentation site in build/site
+	@$(BIN)/python scripts/site_builder.py --zensical .venv-docs/bin/zensical
+
 lock: $(STAMP) ## write the versions in .venv to requirements.lock
 	@scripts/lock
 
 clean: ## remove .venv and what tools left behind; runs stay
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage .coverage.* htmlcov dist build node_modules
+	rm -rf $(VENV) .venv-docs .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage .coverage.* htmlcov dist build node_modules
 	find src tests scripts bench -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(STAMP): requirements.lock pyproject.toml
@@ -42,4 +45,11 @@ $(STAMP): requirements.lock pyproject.toml
 	@echo "installing the other packages (once) ..."
 	@$(PIP) install --quiet --requirement requirements.lock
 	@$(PIP) install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+# The generator of the site has an environment of its own, because nothing else needs its packages.
+.venv-docs/.installed: requirements-docs.lock
+	@test -x .venv-docs/bin/python || "$(PYTHON)" -m venv .venv-docs
+	@echo "installing the site's generator (once) ..."
+	@.venv-docs/bin/python -m pip --disable-pip-version-check install --quiet --requirement requirements-docs.lock
 	@touch $@
