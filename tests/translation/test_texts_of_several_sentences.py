@@ -167,3 +167,31 @@ def test_json_has_the_sentences_of_a_text(trained: Path) -> None:
     found = json.loads(toy.run("translate", trained / "run", *SHORT, f"{ONE} {TWO}", "--json").out)
     assert [sentence["source"] for sentence in found["sentences"]] == [ONE, TWO]
     assert found["text"] == " ".join(sentence["text"] for sentence in found["sentences"])
+
+
+class TestCapitals:
+    def test_a_sentence_in_capitals_is_translated_as_if_it_had_none(self, translator: Translator) -> None:
+        (found,) = translator.translate([f"{ONE.upper()} {TWO}"], n_best=2, confidence=True)
+        assert found.source == f"{ONE.upper()} {TWO}"
+        assert found.text == f"{alone(translator, ONE).upper()} {alone(translator, TWO)}"
+        first = found.sentences[0]
+        assert first.source == ONE.upper()
+        assert all(one.text == one.text.upper() for one in first.alternatives)
+        assert first.alternatives[0].confidence
+        assert " ".join(word.word for word in first.alternatives[0].confidence) == first.text
+
+    def test_a_single_sentence_too(self, translator: Translator) -> None:
+        (found,) = translator.translate([ONE.upper()])
+        assert (found.source, found.text) == (ONE.upper(), alone(translator, ONE).upper())
+
+    @pytest.mark.parametrize("text", ["ABC", "123 456", "ЖЖЖЖ ЖЖЖЖ"], ids=["short", "no letters", "new either way"])
+    def test_other_texts_are_translated_as_they_are(self, translator: Translator, text: str) -> None:
+        (found,) = translator.translate([text])
+        assert found.text == alone(translator, text)
+
+    def test_units_and_constrained_texts_are_translated_as_they_are(self, translator: Translator) -> None:
+        (unit,) = translator.translate([ONE.upper()], split_sentences=False)
+        (free,) = translator.translate([ONE.upper()])
+        assert unit.source_pieces != free.source_pieces
+        (begun,) = translator.translate([ONE.upper()], constraints=Constraints(prefix="a"))
+        assert begun.source_pieces == unit.source_pieces

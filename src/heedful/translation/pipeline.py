@@ -1,7 +1,7 @@
 """From texts to translations: split, encode, group, decode, retry failures, restore the order, join."""
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import accumulate, chain, islice, starmap
 from typing import TYPE_CHECKING
@@ -33,6 +33,7 @@ if TYPE_CHECKING:  # translating without alignments does not wait for PyTorch
     from heedful.attention.aligner import Aligner
 
 _MAX_PIECES = 8192  # of one text; attention needs memory for their square
+_MIN_CAPITALS = 4  # letters; a shorter text in capitals is more often an abbreviation than a shout
 _RETRY_NGRAM = 3  # n-grams that may not repeat when a failed text is decoded again
 
 
@@ -74,13 +75,15 @@ class _SplitText:
 
     units: "list[str | TokenizedText]"
     sentences: Sentences | None = None  # None: the text itself is the only unit
+    capitals: Mapping[int, str] = field(default_factory=dict)  # units that were written in capitals, as they were
 
     def join(self, translations: Iterator[Translation], language: str) -> Translation:
         """The translation of the text; takes those of its units from the iterator."""
-        if not self.sentences:
-            return next(translations)
-        parts = list(islice(translations, len(self.units)))
-        return join_sentences(self.sentences, parts, language)
+        parts = [
+            translation.in_capitals(self.capitals[place]) if place in self.capitals else translation
+            for place, translation in enumerate(islice(translations, len(self.units)))
+        ]
+        return join_sentences(self.sentences, parts, language) if self.sentences else parts[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +164,26 @@ class Pipeline:
         if not options.split_sentences or not self._task.translates or not isinstance(text, str) or not text.strip():
             return _SplitText([text])
         sentences = Sentences(text, self._source_language)
-        return _SplitText([text]) if sentences.is_whole else _SplitText(list(sentences.texts), sentences)
+        units = [text] if sentences.is_whole else list(sentences.texts)
+        lowered = {place: lower for place, unit in enumerate(units) if (lower := self._lower_capitals(unit, options))}
+        return _SplitText(
+            [lowered.get(place, unit) for place, unit in enumerate(units)],
+            None if sentences.is_whole else sentences,
+            {place: units[place] for place in lowered},
+        )
+
+    def _lower_capitals(self, unit: str, options: TranslationOptions) -> str:
+        """A sentence in capitals as people usually write it, if the model knows that form better; else nothing.
+
+        The vocabulary shows what a model knows: it has longer pieces for what its text had more often.
+        """
+        if not unit.isupper() or sum(map(str.isalpha, unit)) < _MIN_CAPITALS or options.encoder.constrains(unit):
+            return ""
+        lower = unit.lower()
+        first = next(place for place, character in enumerate(lower) if character.isalpha())
+        lower = lower[:first] + lower[first].upper() + lower[first + 1 :]
+        upper_ids, lower_ids = self._tokenizers.source.encode_all([unit, lower])
+        return lower if len(lower_ids) < len(upper_ids) else ""
 
     def _translate_units(
         self, encoded: Sequence[EncodedText], options: TranslationOptions, done: Callable[[int], None]
@@ -499,6 +521,10 @@ class ConstraintEncoder:
         """The constraints on the translation of a text; `prefix` says whether it has to begin with the prefix."""
         leaves = self._trees.encode(text.split()) if self._trees else None
         return TokenConstraints(self._prefix if prefix else (), self.encode_terms(terms), leaves)
+
+    def constrains(self, text: str) -> bool:
+        """Whether the translation of this text has to have a prefix or terms."""
+        return bool(self._prefix or self._constraints.find_terms(text))
 
     def encode_terms(self, terms: Sequence[Term]) -> tuple[Phrase, ...]:
         """The phrases for terms of the glossary."""

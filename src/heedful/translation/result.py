@@ -3,7 +3,7 @@
 import re
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from math import exp, log
 from typing import TYPE_CHECKING
@@ -96,6 +96,18 @@ class Translation:
         if self.sentences:
             return any(sentence.unsure for sentence in self.sentences)
         return bool(self.alternatives) and self.alternatives[0].unsure
+
+    def in_capitals(self, source: str) -> "Translation":
+        """The translation of this text in capitals; its pieces stay those that the model wrote."""
+        alternatives = tuple(
+            replace(
+                one,
+                text=one.text.upper(),
+                confidence=one.confidence and tuple(replace(word, word=word.word.upper()) for word in one.confidence),
+            )
+            for one in self.alternatives
+        )
+        return replace(self, source=source, text=self.text.upper(), alternatives=alternatives)
 
     @property
     def pieces(self) -> tuple[str, ...]:
