@@ -4,6 +4,7 @@ import contextlib
 import io
 import json
 import math
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -289,6 +290,24 @@ def test_a_second_call_trains_nothing(done: tuple[Path, StudyResult], monkeypatc
     assert again.as_json() == outcome.as_json()
 
 
+def test_more_seeds_are_trained_in_addition(
+    done: tuple[Path, StudyResult], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first seed is kept, and the others differ from it and are kept, too."""
+    make_small(monkeypatch, FEW, CARRIED)
+    folder = tmp_path / "study"
+    shutil.copytree(done[0], folder)
+    before = (folder / "rows" / "complete.json").read_bytes()
+    outcome = study.run_ablations(replace(plan_of(folder), seeds=3))
+    assert (folder / "rows" / "complete.json").read_bytes() == before
+    names = [f"{name}.json" for name in ("complete", "complete-seed2", "complete-seed3")]
+    losses = [json.loads((folder / "rows" / name).read_text())["validation_loss"] for name in names]
+    assert len(set(losses)) == 3
+    assert outcome.tables[0].rows[0][3] == pytest.approx(sum(losses) / 3)
+    monkeypatch.setattr(ablation_training, "training_steps", refuse)
+    assert study.run_ablations(replace(plan_of(folder), seeds=3)).as_json() == outcome.as_json()
+
+
 def test_rows_with_new_settings_are_trained_again(
     done: tuple[Path, StudyResult], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -370,25 +389,75 @@ ROW = AblationResult(
     ],
 )
 def test_verdicts_describe_the_change_in_bleu(row: AblationResult, sentence: str) -> None:
-    assert study.explain_compared(row, ROW) == sentence
+    assert study.explain_compared([row], [ROW]) == sentence
+
+
+def with_bleu(*values: float) -> list[AblationResult]:
+    return [replace(ROW, bleu=value) for value in values]
+
+
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        ((85.0, 86.5, 80.0), "worse with all 3 seeds: BLEU 80.0 to 86.5 against 88.0 to 91.0"),
+        ((92.0, 91.5, 94.0), "better with all 3 seeds: BLEU 91.5 to 94.0 against 88.0 to 91.0"),
+        ((85.0, 86.5, 88.5), "no clear effect with 3 seeds: BLEU 85.0 to 88.5 against 88.0 to 91.0"),
+        ((99.0, 99.0, 90.5), "no clear effect with 3 seeds: BLEU 90.5 to 99.0 against 88.0 to 91.0"),
+        ((1.0, 40.0, 43.9), "it barely learns: BLEU 1.0 to 43.9 against 88.0 to 91.0"),
+        ((1.0, 40.0, 44.1), "worse with all 3 seeds: BLEU 1.0 to 44.1 against 88.0 to 91.0"),
+    ],
+)
+def test_a_small_difference_is_an_effect_only_if_all_seeds_show_it(values: tuple[float, ...], sentence: str) -> None:
+    assert study.explain_compared(with_bleu(*values), with_bleu(88.0, 91.0, 89.0)) == sentence
+
+
+def test_two_seeds_are_too_few_for_a_small_difference() -> None:
+    assert study.explain_compared(with_bleu(80.0, 81.0), with_bleu(89.0, 90.0)) == (
+        "no clear effect with 2 seeds: BLEU 80.0 to 81.0 against 89.0 to 90.0"
+    )
+
+
+def test_a_seed_that_stopped_is_counted() -> None:
+    rows = [ROW, replace(ROW, stopped="so", bleu=0.0), ROW]
+    assert study.explain_compared(rows, [ROW] * 3).startswith("training stopped with 1 of 3 seeds: so; BLEU 0.0 to 90")
 
 
 def test_verdicts_use_the_figures_of_their_part() -> None:
     cheat = replace(ROW, training_loss=0.01, validation_loss=0.02, bleu=3.0)
-    assert "but BLEU 3.0: it learned to copy the answer" in study.explain_look_ahead(cheat, ROW)
-    assert "copied" not in study.explain_look_ahead(replace(ROW, bleu=3.0), ROW)
+    assert "but BLEU 3.0: it learned to copy the answer" in study.explain_look_ahead([cheat], [ROW])
+    assert "copy" not in study.explain_look_ahead([replace(ROW, bleu=3.0)], [ROW])
+    assert "copy" not in study.explain_look_ahead([cheat, replace(ROW, bleu=3.0)], [ROW, ROW])
     lost = replace(ROW, orders_differ=1e-7, orders=[["a b", "x y"], ["b a", "x y"]])
-    assert study.explain_positions(lost, ROW).endswith("to 1e-07 (complete: 0.9) and the same translation")
+    assert study.explain_positions([lost], [ROW]).endswith("to 1e-07 (complete: 0.9) and the same translation")
+    one_of_two = study.explain_positions([lost, ROW], [ROW, ROW])
+    assert one_of_two.endswith("and different translations with 1 of 2 seeds")
     padded = replace(ROW, together_changed=40.0, together_bleu=55.0)
-    assert study.explain_padding(padded, ROW).endswith(
+    assert study.explain_padding([padded], [ROW]).endswith(
         "(complete: 0 %): BLEU 55.0, against 90.0 among sentences of equal length"
     )
-    assert "no clear effect" in study.explain_padding(ROW, ROW)
-    assert COMPLETE.verdict(ROW, ROW) == "70 % of the translations equal the reference"
+    assert "no clear effect" in study.explain_padding([ROW], [ROW])
+    assert "no clear effect" in study.explain_padding([padded, ROW], [ROW, ROW])
+    assert COMPLETE.verdict([ROW], [ROW]) == "70 % of the translations equal the reference"
+    assert COMPLETE.verdict(with_bleu(90.0, 80.0), []).endswith("; BLEU 80.0 to 90.0")
+
+
+def test_the_table_has_the_means_of_all_seeds() -> None:
+    second = replace(ROW, bleu=80.0, validation_loss=None)
+    table = study._table([(COMPLETE, [ROW, second])])
+    shown = dict(zip(table.columns, table.rows[0], strict=True))
+    assert shown["BLEU"] == 85.0
+    assert shown["validation loss"] is None  # not finite for one of the seeds
+
+
+def test_the_caveat_says_how_often_chance_alone_looks_like_an_effect() -> None:
+    """With three seeds, 2 of the 20 ways to order the scores of two rows separate them."""
+    assert "By chance alone, this happens to about one row of 10." in study._table([(COMPLETE, [ROW] * 3)]).caveat
+    assert "By chance alone, this happens to about one row of 126." in study._table([(COMPLETE, [ROW] * 5)]).caveat
+    assert "only a collapse is called an effect" in study._table([(COMPLETE, [ROW] * 2)]).caveat
 
 
 def test_the_caveat_comes_before_the_table() -> None:
-    table = study._table([(COMPLETE, ROW)])
+    table = study._table([(COMPLETE, [ROW])])
     assert "one training with one seed" in table.caveat
     page = table.markdown()
     assert page.index(table.caveat) < page.index("| row |")
@@ -401,7 +470,7 @@ def test_the_caveat_comes_before_the_table() -> None:
 
 def test_curves_and_lengths_are_drawn() -> None:
     row = replace(ROW, curve=[[1, 3.0], [2, None], [3, 1.0]], by_length=[[5, 2, 80.0], [9, 3, 10.0]])
-    pictures = study._pictures([(COMPLETE, row)], [(POSITIONS[0], row)], longest=5)
+    pictures = study._pictures([(COMPLETE, [row])], [(POSITIONS[0], [row])], longest=5)
     assert b">complete<" in pictures["curves.svg"] and b">sinusoidal<" in pictures["lengths.svg"]
 
 

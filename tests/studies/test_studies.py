@@ -421,6 +421,10 @@ def test_a_signal_stops_a_study_as_it_stops_a_training(tmp_path: Path, name: str
         (("nonsense",), "unknown study: nonsense; there are table1, table2, table3, table4, figures, ablations, all"),
         (("table2", "--scale", "laptpo"), "--scale must be one of smoke, laptop, paper, but is laptpo; did you mean"),
         (("table2", "--scale", "laptop"), "study table2 --scale laptop needs a recipe"),
+        (
+            ("table3", "--seeds", "3"),
+            "--seeds is for ablations, which judges small differences; leave it out for table3",
+        ),
         (("table3", "--tune"), "--tune is for table2, which compares models; leave it out for table3"),
         (("table4", "--scale", "paper"), "such as recipes/paper-parsing-wsj.toml"),
         (("table1", "--dry-run"), "--rows, --processes and --dry-run are for table2, table3, table4"),

@@ -43,6 +43,12 @@ def study(
             "--tune", help="table2: choose optimizer, rate and dropout of every model, and give all the same time."
         ),
     ] = False,
+    seeds: Annotated[
+        int,
+        typer.Option(
+            min=1, help="ablations: train each row with this many seeds; from 3 on, small differences can be judged."
+        ),
+    ] = 1,
     as_json: JsonOption = False,
 ) -> None:
     """Run one of the paper's comparisons, and show our figures next to the paper's.
@@ -59,6 +65,8 @@ def study(
         )
     if tune and name != "table2":
         raise ConfigError(f"--tune is for table2, which compares models; leave it out for {name}")
+    if seeds > 1 and "ablations" not in names:
+        raise ConfigError(f"--seeds is for ablations, which judges small differences; leave it out for {name}")
     if name == "all" and recipe:
         raise ConfigError(
             f"no recipe fits all studies, so {recipe} cannot be used; name one study, or leave the recipe out"
@@ -72,7 +80,16 @@ def study(
         folder = _folder(name, each, scale, out)
         with signals() as interrupted, console.display() as shown:
             plan = StudyPlan(
-                cast("Scale", scale), folder, tables or None, shown, wanted, processes, dry_run, interrupted, tune
+                cast("Scale", scale),
+                folder,
+                tables or None,
+                shown,
+                wanted,
+                processes,
+                dry_run,
+                interrupted,
+                tune,
+                seeds,
             )
             code = _run(each, plan, as_json)
         if code:

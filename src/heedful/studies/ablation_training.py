@@ -73,7 +73,8 @@ class AblationResult:
 
 
 Settings = Callable[[Experiment], Mapping[str, Any]]
-Verdict = Callable[[AblationResult, AblationResult], str]  # takes a row and the complete model
+Seeds = Sequence[AblationResult]  # the results of one row, one for each seed
+Verdict = Callable[[Seeds, Seeds], str]  # takes a row and the complete model
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,11 @@
 """Show what each part of the Transformer is for: train it without the part, on the same data by the same loop."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from statistics import mean
+from typing import Any, Literal
 
 import numpy as np
 
@@ -13,79 +15,116 @@ from heedful.progress import Reporter
 from heedful.storage.files import MANIFEST, sha256
 from heedful.studies import ablation_changes as changes
 from heedful.studies import synthetic
-from heedful.studies.ablation_training import Ablation, AblationData, AblationResult, Settings, make_row
+from heedful.studies.ablation_training import Ablation, AblationData, AblationResult, Seeds, Settings, make_row
 from heedful.studies.charts import Series, can_draw, lines
 from heedful.studies.rows import check_recipe, prepare_text
 from heedful.studies.study import Cell, StudyPlan, StudyResult, Table
 from heedful.tasks import make_experiment
 from heedful.training.prepare import Prepared, resolve_files
 
+_ENOUGH_SEEDS = 3  # two seeds of each row are apart by chance once in three times
 
-def explain_complete(row: AblationResult, _: AblationResult) -> str:
+
+def explain_complete(rows: Seeds, _: Seeds) -> str:
     """Describe the complete model, which all others are compared with."""
-    return f"{row.exact:.0f} % of the translations equal the reference"
+    equal = f"{mean([row.exact for row in rows]):.0f} % of the translations equal the reference"
+    return equal if len(rows) == 1 else f"{equal}; BLEU {_range(rows)}"
 
 
-def explain_compared(row: AblationResult, reference: AblationResult) -> str:
-    """Describe the change in BLEU. One seed shows nothing smaller than a collapse."""
-    now, before = row.bleu, reference.bleu
-    if row.stopped:
-        return f"training stopped: {row.stopped}; BLEU {now:.1f} against {before:.1f}"
-    if now < before / 2:
-        return f"it barely learns: BLEU {now:.1f} against {before:.1f}"
-    return f"no clear effect with one seed: BLEU {now:.1f} against {before:.1f}"
+def explain_compared(rows: Seeds, complete: Seeds) -> str:
+    """Describe the change in BLEU.
+
+    One or two seeds show nothing smaller than a collapse. More seeds show a difference if all of them are on one side
+    of all seeds of the complete model.
+    """
+    now, before = [row.bleu for row in rows], [row.bleu for row in complete]
+    figures = f"BLEU {_range(rows)} against {_range(complete)}"
+    several = len(rows) >= _ENOUGH_SEEDS
+    stopped = [row.stopped for row in rows if row.stopped]
+    if stopped:
+        some = "" if len(stopped) == len(rows) else f" with {len(stopped)} of {len(rows)} seeds"
+        return f"training stopped{some}: {stopped[0]}; {figures}"
+    if max(now) < min(before) / 2:
+        return f"it barely learns: {figures}"
+    if several and max(now) < min(before):
+        return f"worse with all {len(rows)} seeds: {figures}"
+    if several and min(now) > max(before):
+        return f"better with all {len(rows)} seeds: {figures}"
+    return f"no clear effect with {'one seed' if len(rows) == 1 else counted(len(rows), 'seed')}: {figures}"
 
 
-def explain_positions(row: AblationResult, reference: AblationResult) -> str:
+def explain_positions(rows: Seeds, complete: Seeds) -> str:
     """Say whether the encoder still knows the word order."""
-    (first, one), (second, other) = row.orders
-    same = "the same translation" if one == other else "different translations"
-    moved = _number(row.orders_differ)
+    (first, _), (second, _) = rows[0].orders
+    same = sum(one == other for (_, one), (_, other) in (row.orders for row in rows))
+    if same == len(rows):
+        translations = "the same translation"
+    else:
+        translations = "different translations" + (f" with {len(rows) - same} of {len(rows)} seeds" if same else "")
     return (
-        f"{explain_compared(row, reference)}; '{first}' and '{second}' give the same memory up to {moved} "
-        f"(complete: {_number(reference.orders_differ)}) and {same}"
+        f"{explain_compared(rows, complete)}; '{first}' and '{second}' give the same memory up to "
+        f"{_mean(rows, 'orders_differ')} (complete: {_mean(complete, 'orders_differ')}) and {translations}"
     )
 
 
-def explain_look_ahead(row: AblationResult, reference: AblationResult) -> str:
+def explain_look_ahead(rows: Seeds, complete: Seeds) -> str:
     """Say whether the model learned to copy the answer."""
     losses = (
-        f"training loss {_number(row.training_loss)} (complete: {_number(reference.training_loss)}), validation loss "
-        f"{_number(row.validation_loss)} (complete: {_number(reference.validation_loss)})"
+        f"training loss {_mean(rows, 'training_loss')} (complete: {_mean(complete, 'training_loss')}), validation loss "
+        f"{_mean(rows, 'validation_loss')} (complete: {_mean(complete, 'validation_loss')})"
     )
-    if _less(row.validation_loss, reference.validation_loss) and row.bleu < reference.bleu / 2:
-        return f"{losses}, but BLEU {row.bleu:.1f}: it learned to copy the answer"
-    return f"{losses}; {explain_compared(row, reference)}"
+    lower = all(_less(row.validation_loss, other.validation_loss) for row in rows for other in complete)
+    if lower and max(row.bleu for row in rows) < min(other.bleu for other in complete) / 2:
+        return f"{losses}, but BLEU {_range(rows)}: it learned to copy the answer"
+    return f"{losses}; {explain_compared(rows, complete)}"
 
 
-def explain_padding(row: AblationResult, reference: AblationResult) -> str:
+def explain_padding(rows: Seeds, complete: Seeds) -> str:
     """Say whether a translation depends on its neighbours in the batch."""
     changed = (
-        f"{row.together_changed:.0f} % of the translations change in a batch with a longer sentence "
-        f"(complete: {reference.together_changed:.0f} %)"
+        f"{mean([row.together_changed for row in rows]):.0f} % of the translations change in a batch with a longer "
+        f"sentence (complete: {mean([other.together_changed for other in complete]):.0f} %)"
     )
-    if row.together_changed <= reference.together_changed:
-        return f"{changed}; {explain_compared(row, reference)}"
-    return f"{changed}: BLEU {row.together_bleu:.1f}, against {row.alone_bleu:.1f} among sentences of equal length"
+    if min(row.together_changed for row in rows) <= max(other.together_changed for other in complete):
+        return f"{changed}; {explain_compared(rows, complete)}"
+    together, alone = mean([row.together_bleu for row in rows]), mean([row.alone_bleu for row in rows])
+    return f"{changed}: BLEU {together:.1f}, against {alone:.1f} among sentences of equal length"
 
 
-def explain_dropout(row: AblationResult, reference: AblationResult) -> str:
+def explain_dropout(rows: Seeds, complete: Seeds) -> str:
     """Say whether the model memorised the training text."""
     gap = (
-        f"validation loss {_number(row.validation_loss)}, training loss {_number(row.training_loss)} "
-        f"(complete: {_number(reference.validation_loss)} and {_number(reference.training_loss)})"
+        f"validation loss {_mean(rows, 'validation_loss')}, training loss {_mean(rows, 'training_loss')} "
+        f"(complete: {_mean(complete, 'validation_loss')} and {_mean(complete, 'training_loss')})"
     )
-    return f"{explain_compared(row, reference)}; {gap}"
+    return f"{explain_compared(rows, complete)}; {gap}"
 
 
-def explain_smoothing(row: AblationResult, reference: AblationResult) -> str:
+def explain_smoothing(rows: Seeds, complete: Seeds) -> str:
     """Compare perplexity and BLEU: the paper says that smoothing hurts the first and helps the second."""
-    perplexity = f"perplexity {_number(row.perplexity)} against {_number(reference.perplexity)}"
-    return f"{perplexity}; {explain_compared(row, reference)}"
+    perplexity = f"perplexity {_mean(rows, 'perplexity')} against {_mean(complete, 'perplexity')}"
+    return f"{perplexity}; {explain_compared(rows, complete)}"
 
 
-def _number(value: float | None) -> str:
+Measurement = Literal["training_loss", "validation_loss", "perplexity", "orders_differ", "bleu", "exact"]
+
+
+def mean_over_seeds(rows: Seeds, name: Measurement) -> float | None:
+    """The mean of a measurement; None if it is not finite for one of the seeds."""
+    values: list[float | None] = [getattr(row, name) for row in rows]
+    finite = [value for value in values if value is not None]
+    return mean(finite) if len(finite) == len(values) else None
+
+
+def _mean(rows: Seeds, name: Measurement) -> str:
+    value = mean_over_seeds(rows, name)
     return "not finite" if value is None else f"{value:.2g}"
+
+
+def _range(rows: Seeds) -> str:
+    """The BLEU of one seed, or the lowest and the highest of several."""
+    low, high = min(row.bleu for row in rows), max(row.bleu for row in rows)
+    return f"{low:.1f}" if len(rows) == 1 else f"{low:.1f} to {high:.1f}"
 
 
 def _less(value: float | None, other: float | None) -> bool:
@@ -200,11 +239,11 @@ _SMOKE_ORDERS = ("the cat sees the dog", "the dog sees the cat")
 _FEW_PIECES = 5  # a shorter sentence says little about word order
 _FACTORS = (0.5, 1.0, 1.25, 1.5, 2.0)  # boundaries of the length ranges, relative to the longest training source
 
-Rows = Sequence[tuple[Ablation, AblationResult]]
+Rows = Sequence[tuple[Ablation, Seeds]]
 
 
 def run_ablations(plan: StudyPlan) -> StudyResult:
-    """Train one row for each part that is removed or changed; finished rows are not trained again."""
+    """Train one row for each part that is removed or changed, with each seed; finished trainings are kept."""
     base = _experiment(plan)
     everything = _prepared(plan.folder / "data", base, plan.report)
     # Training on these never sees a longer sentence.
@@ -219,10 +258,15 @@ def run_ablations(plan: StudyPlan) -> StudyResult:
 
     def row(
         number: int, part: Ablation, experiment: Experiment, prepared: Prepared, folder: Path
-    ) -> tuple[Ablation, AblationResult]:
+    ) -> tuple[Ablation, Seeds]:
         plan.report.say(f"row {number} of {total}: {part.changed} ({part.name})")
         material = AblationData(prepared, sha256(folder / "data" / MANIFEST), orders, limits)
-        return part, make_row(part, experiment, material, plan.folder / "rows" / f"{part.name}.json", plan)
+        results = []
+        for seed in range(plan.seeds):
+            file = f"{part.name}{f'-seed{seed + 1}' if seed else ''}.json"
+            seeded = replace(experiment, seed=experiment.seed + seed)
+            results.append(make_row(part, seeded, material, plan.folder / "rows" / file, plan))
+        return part, results
 
     rows = [row(number, part, base, everything, plan.folder / "data") for number, part in enumerate(chosen, 1)]
     carried = [
@@ -278,41 +322,56 @@ def _orders(plan: StudyPlan, prepared: Prepared) -> tuple[list[int], list[int]]:
 
 
 def _table(rows: Rows) -> Table:
-    (_, whole), *_ = rows
+    (_, complete), *_ = rows
+    measured: tuple[Measurement, ...] = ("training_loss", "validation_loss", "perplexity", "bleu", "exact")
     shown = tuple(
         (
             part.name,
             part.changed,
-            row.training_loss,
-            row.validation_loss,
-            row.perplexity,
-            row.bleu,
-            row.exact,
-            part.verdict(row, whole),
+            *(mean_over_seeds(results, name) for name in measured),
+            part.verdict(results, complete),
         )
-        for part, row in rows
+        for part, results in rows
     )
     columns = ("row", "changed", "training loss", "validation loss", "perplexity", "BLEU", "exact %", "effect")
+    seeds = len(complete)
     return Table(
         "Ablations",
         columns,
         shown,
         (
-            f"All rows use the same data, training loop, seed and {whole.steps} updates. Losses are per target token. "
+            f"All rows use the same data, training loop, {'seed' if seeds == 1 else 'seeds'} and {complete[0].steps} "
+            f"updates. {'' if seeds == 1 else f'Figures are means of {seeds} seeds. '}Losses are per target token. "
             "The training loss is the mean of the last tenth of the updates, minus the minimum under label smoothing. "
             "BLEU and exact matches are of greedy translations of the validation pairs.",
         ),
-        "Each row is one training with one seed, so only a collapse is called an effect: less than half the BLEU of "
-        "the complete model. Other differences may be chance, in either direction, and a small model says little "
-        "about parts that keep deep models trainable, such as norms and residual connections.",
+        f"{_seeds_caveat(seeds)} A small model says little about parts that help deep models and long trainings, such "
+        "as norms and dropout: it may do better without them.",
+    )
+
+
+def _seeds_caveat(seeds: int) -> str:
+    """Say which differences this number of seeds can show."""
+    if seeds < _ENOUGH_SEEDS:
+        return (
+            f"Each row is {'one training with one seed' if seeds == 1 else f'{seeds} trainings with different seeds'}, "
+            "so only a collapse is called an effect: less than half the BLEU of the complete model. Other differences "
+            "may be chance, in either direction; --seeds 5 shows more."
+        )
+    # Of all ways to order the scores of two rows, two have one row above the other.
+    chance = math.comb(2 * seeds, seeds) // 2
+    return (
+        f"Each row is {seeds} trainings with different seeds. It is called worse than the complete model only if each "
+        "of its trainings has a lower BLEU than each of the complete model, and better only if each has a higher one. "
+        f"By chance alone, this happens to about one row of {chance}. Other differences are not called an effect."
     )
 
 
 def _laws(rows: Rows) -> Table:
     """The figures behind the verdicts on word order and padding."""
-    first, second = (text for text, _ in rows[0][1].orders)
+    first, second = (text for text, _ in rows[0][1][0].orders)
     shown: list[tuple[Cell, ...]] = []
-    for part, row in rows:
+    for part, (row, *_) in rows:
         if part.name in ("complete", "no-positions", "no-padding-mask"):
             (_, one), (_, other) = row.orders
             batches = (row.together_changed, row.alone_bleu, row.together_bleu)
@@ -321,25 +380,36 @@ def _laws(rows: Rows) -> Table:
     note = (
         "Memory: the encoder outputs for the same pieces in two orders, compared piece by piece. Changed: translations "
         "that differ between a batch with a longer sentence and a batch of sentences of equal length."
+        f"{_of_the_first_seed(rows)}"
     )
     return Table("Word order, and neighbours in the batch", columns, tuple(shown), (note,))
 
 
 def _lengths(rows: Rows, longest: int) -> Table:
-    limits = [(int(limit), int(count)) for limit, count, _ in rows[0][1].by_length]
+    limits = [(int(limit), int(count)) for limit, count, _ in rows[0][1][0].by_length]
     columns = ("positions", *(f"up to {limit} ({counted(count, 'sentence')})" for limit, count in limits))
-    shown: list[tuple[Cell, ...]] = [(part.changed, *(score for _, _, score in row.by_length)) for part, row in rows]
-    note = f"Trained only on pairs with at most {longest} pieces on each side. BLEU by length of the source in pieces."
+    shown: list[tuple[Cell, ...]] = [
+        (part.changed, *(score for *_, score in row.by_length)) for part, (row, *_) in rows
+    ]
+    note = (
+        f"Trained only on pairs with at most {longest} pieces on each side. BLEU by length of the source in pieces."
+        f"{_of_the_first_seed(rows)}"
+    )
     return Table("Beyond the lengths seen in training", columns, tuple(shown), (note,))
 
 
+def _of_the_first_seed(rows: Rows) -> str:
+    return "" if len(rows[0][1]) == 1 else " The figures are those of the first seed."
+
+
 def _pictures(rows: Rows, carried: Rows, longest: int) -> dict[str, bytes]:
+    """Learning curves and scores by length, of the first seed."""
     if not can_draw():
         return {}
-    curves = [Series(part.name, *_points(row)) for part, row in rows]
+    curves = [Series(part.name, *_points(row)) for part, (row, *_) in rows]
     lengths = [
         Series(part.changed, [limit for limit, *_ in row.by_length], [score for *_, score in row.by_length])
-        for part, row in carried
+        for part, (row, *_) in carried
     ]
     return {
         "curves.svg": lines("Learning without a part", "update", "validation loss", curves, log_y=True),

@@ -39,6 +39,7 @@ class StudyPlan:
     dry_run: bool = False  # only list what would be trained
     interrupted: Callable[[], str] = _never  # the name of a received signal, or ""
     tune: bool = False  # choose the settings of each row first
+    seeds: int = 1  # trainings of each row of the ablations
 
 
 def claim(folder: Path) -> None:
