@@ -1,4 +1,4 @@
-"""Measure `heedful serve`: throughput, latency, overload, malformed requests, a killed worker and a clean stop.
+"""Measure `heedful serve`: throughput, latency, overload, malformed requests, memory, a killed worker and a clean stop.
 
     .venv/bin/python bench/serve.py RUN --source test.en
 
@@ -39,6 +39,8 @@ _FLOOD, _FLOOD_TEXTS, _WARM = 1000, 20, 0.25  # connections, texts in a request,
 _KILLS, _BETWEEN = 3, 12.0  # seconds
 _STALLED = 8  # uploads
 _DESCRIPTORS, _CONNECTED = 512, 8.0  # seconds
+_LARGE = {"attention": 10, "glossaries": 2, "unbroken text": 4, "unbroken, wide beam": 4}  # requests that need memory
+_IDLE = 15.0  # seconds, in which freed memory is returned at least once
 _LONG, _SHORT, _PAUSE = 20, 40, 0.25  # long requests, short ones, seconds between these
 
 
@@ -183,12 +185,34 @@ async def _watch(pid: int, seconds: float) -> list[int]:
 
 def malformed_requests(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """Every malformed request must get an answer below 500, and a good one the same answer as before."""
-    chance = random.Random(options.seed)
-    todo = [malformed(chance) for _ in range(options.malformed)]
+
+    async def all_of_them(server: Server) -> tuple[Counter[str], list[str], bool]:
+        good = translate_request(read_lines(options.source)[:5])
+        before = await Client(server.port).send(good)
+        answers, bad = await _send_malformed(server.port, options.malformed, options.seed)
+        same = before.status == 200 and (await Client(server.port).send(good)).body == before.body
+        return answers, bad, same
+
+    with serving(options.run, folder) as server:
+        worker = server.worker
+        answers, bad, same = asyncio.run(all_of_them(server))
+        return {
+            "answers": dict(sorted(answers.items())),
+            "bad": bad[:20],
+            "bad_in_all": len(bad),
+            "good_as_before": same,
+            "same_worker": server.worker == worker,
+        }
+
+
+async def _send_malformed(port: int, count: int, seed: int) -> tuple[Counter[str], list[str]]:
+    """Send malformed requests from many clients; count the answers by status, and list those that must not be."""
+    chance = random.Random(seed)
+    todo = [malformed(chance) for _ in range(count)]
     answers: Counter[str] = Counter()
     bad: list[str] = []
 
-    async def work(port: int) -> None:
+    async def work() -> None:
         while todo:
             kind, parts = todo.pop()
             client = Client(port, 60.0)
@@ -202,22 +226,35 @@ def malformed_requests(options: argparse.Namespace, folder: Path) -> dict[str, A
             if answer.status >= 500:
                 bad.append(f"{kind} {answer.status} {answer.body[:100]!r}: {parts[0][:200]!r}")
 
-    async def all_of_them(server: Server) -> bool:
-        good = translate_request(read_lines(options.source)[:5])
-        before = await Client(server.port).send(good)
-        await asyncio.gather(*(work(server.port) for _ in range(_CLIENTS)))
-        return before.status == 200 and (await Client(server.port).send(good)).body == before.body
+    await asyncio.gather(*(work() for _ in range(_CLIENTS)))
+    return answers, bad
+
+
+def memory(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    """The memory of the worker in megabytes: at the start, after each kind of attack, and when it is idle again."""
+    requests = _long_requests(read_lines(options.source))
+    sizes: dict[str, int] = {}
+
+    async def measure(server: Server) -> dict[str, Any]:
+        def note(name: str) -> None:
+            sizes[name] = round(resident_bytes(server.worker) / 1e6)
+
+        worker = server.worker
+        await Client(server.port).send(translate_request(["a"]))
+        note("at the start")
+        answers, _ = await _send_malformed(server.port, options.malformed, options.seed)
+        note("malformed requests")
+        for name, count in _LARGE.items():
+            for request in requests[name][:count]:
+                answers[str((await Client(server.port, 600.0).send(request)).status)] += 1
+            note(name)
+        await asyncio.sleep(_IDLE)
+        note(f"after {_IDLE:.0f} idle seconds")
+        answered = dict(sorted(answers.items()))
+        return {"megabytes": sizes, "answers": answered, "same_worker": server.worker == worker}
 
     with serving(options.run, folder) as server:
-        worker = server.worker
-        same = asyncio.run(all_of_them(server))
-        return {
-            "answers": dict(sorted(answers.items())),
-            "bad": bad[:20],
-            "bad_in_all": len(bad),
-            "good_as_before": same,
-            "same_worker": server.worker == worker,
-        }
+        return asyncio.run(measure(server))
 
 
 def short_behind_long(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
@@ -398,6 +435,7 @@ CHECKS = {
     "short_behind_long": short_behind_long,
     "keyless_uploads": keyless_uploads,
     "malformed": malformed_requests,
+    "memory": memory,
     "killed": killed,
     "ended": ended,
     "many_connections": many_connections,  # the last one: it lowers a limit of this process
