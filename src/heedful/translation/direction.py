@@ -10,7 +10,7 @@ from heedful.errors import ConfigError, DataError, did_you_mean
 from heedful.text.languages import CODE, NOISE, Detection, Detector, known_languages, language_name, match_language
 
 PIVOT = "en"  # the language that two models can share
-_DEFAULT_TARGET = "fr"  # for English texts: it has the most speakers of the languages here
+_DEFAULT_TARGET = "fr"  # for English texts, if the locale names no language that a model writes
 
 
 @dataclass(frozen=True, slots=True)
