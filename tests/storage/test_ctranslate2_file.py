@@ -187,6 +187,8 @@ def test_a_vocabulary_must_fit(change_pieces: Callable[[list[str]], object], sen
         {"eos_token": "nothing"},
         {"unk_token": None},
         {"add_source_bos": True},
+        {"add_source_bos": 0},
+        {"multi_query_attention": 0.0},
         {"layer_norm_epsilon": 0.0},
         {"layer_norm_epsilon": "a"},
         {"quantization_type": 1},

@@ -5,6 +5,7 @@ memory, which ends the process. So every file, name, number and shape must be wh
 that the run folder describes. Only the values of the weights are free. Nothing here imports PyTorch.
 """
 
+import json
 import os
 import struct
 from collections.abc import Iterator, Mapping
@@ -193,9 +194,14 @@ def _check_config(folder: Path, vocabulary: Vocabulary) -> tuple[str, int]:
             "heedful": {"numbers": "float32" | "float16" | "int8" as numbers, "positions": int(positions)},
             "layer_norm_epsilon": float(epsilon),
             **others,
-        } if others == wanted and 0.0 < epsilon < 1.0 and 0 < positions <= _MOST_POSITIONS:
+        } if _same_json(others, wanted) and 0.0 < epsilon < 1.0 and 0 < positions <= _MOST_POSITIONS:
             return numbers, positions
     raise FolderError(f"{path} does not have the settings that heedful writes; export the model again")
+
+
+def _same_json(one: object, other: object) -> bool:
+    """Whether two values have the same JSON. In Python 0 == False, but CTranslate2 refuses a number for a Boolean."""
+    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
 
 
 def _read_vocabularies(folder: Path) -> tuple[list[str], list[str]]:
