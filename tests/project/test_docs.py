@@ -221,8 +221,9 @@ def imported_names(tree: ast.Module) -> Iterator[str]:
                 yield module.partition(".")[0]
 
 
-def test_every_test_in_the_map_of_the_paper_exists() -> None:
-    tests = re.findall(r"`(test_\w+)`", read(ROOT / "docs/paper-map.md") + read(ROOT / "docs/family-map.md"))
+def test_every_test_in_the_maps_and_among_the_guarantees_exists() -> None:
+    pages = ("docs/paper-map.md", "docs/family-map.md", "docs/reliability.md")
+    tests = re.findall(r"`(test_\w+)`", "".join(read(ROOT / page) for page in pages))
     everything = "".join(map(read, (ROOT / "tests").rglob("test_*.py")))
     assert tests
     assert [test for test in tests if f"def {test}(" not in everything] == []
