@@ -16,6 +16,7 @@ from heedful.cli.compare import compare
 from heedful.cli.console import complain, say
 from heedful.cli.doctor import doctor
 from heedful.cli.evaluate import evaluate
+from heedful.cli.explain import explain
 from heedful.cli.export import export
 from heedful.cli.heads import heads
 from heedful.cli.import_model import import_model
@@ -48,6 +49,7 @@ _SHORT: dict[Callable[..., None], str] = {  # one line each in the list of comma
     evaluate: "Translate a test set and score it.",
     compare: "Test whether one system is better than another.",
     score: "Score given translations by their probability.",
+    explain: "Walk through the paper with your own sentence.",
     heads: "See what every head attends to.",
     prune: "Remove the heads that matter least.",
     study: "Run one of the paper's comparisons.",

@@ -130,7 +130,7 @@ def _show_sentence(
             console.say(f"with all heads: {one_line(baseline)}")
     console.say(f"{out} shows every head" + ("" if show or suffix != ".html" else "; open it in a browser"))
     if show:
-        _open(out.resolve().as_uri())
+        open_page(out.resolve().as_uri())
 
 
 def _render(viewer: "AttentionViewer", inspection: "Inspection", off: Sequence[str], suffix: str) -> str | bytes:
@@ -168,11 +168,12 @@ def _serve(viewer: "AttentionViewer", text: str, off: Sequence[str], n_best: int
         url = f"{url_of(listener)}/"
         console.say(f"{url} shows every head; stop it with Ctrl-C")
         if show:
-            _open(url)
+            open_page(url)
         Server(app).run([listener])
 
 
-def _open(url: str) -> None:
+def open_page(url: str) -> None:
+    """Open a page in the browser, or say where it is."""
     import webbrowser
 
     if not webbrowser.open(url):

@@ -1,0 +1,274 @@
+"""Explain a translation: every number on the way, and what happens without each part."""
+
+import base64
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+
+from heedful.attention.record import START_PIECE
+from heedful.attention.steps import stacks, sublayers
+from heedful.config import ModelConfig, SearchConfig
+from heedful.errors import ConfigError, DataError
+from heedful.inspection.counterfactuals import Counterfactual, CounterfactualRunner
+from heedful.models.transformer import Transformer
+from heedful.text.tokenizer import Tokenizer
+from heedful.translation.result import Explanation
+from heedful.translation.translator import Translator
+
+MAX_EXPLAINED_PIECES = 100  # on either side: a matrix of more cannot be read
+MAX_DATA = 4_300_000  # bytes of numbers in a page, which is at most 5 MB
+_LEVELS = 32767  # 16 bits with a sign for each number
+_NEIGHBOURS = 5
+_RANKS = 8  # of the likeliest pieces
+
+# What a page draws of each sub-layer. The rest follows from it by arithmetic that the page shows.
+_OF_ATTENTION = ("query", "key", "value", "scores", "bias", "weights", "heads", "shares")
+_OF_SUBLAYER = ("before", "input", "output", "sum", "result")
+_OF_FEED_FORWARD = ("inner", "active")
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbours:
+    """A piece, and the pieces whose embeddings point in the most similar direction, with the cosine of the angle."""
+
+    piece: str
+    nearest: tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainedSentence:
+    """Everything that the page tells about one sentence."""
+
+    model_name: str
+    config: ModelConfig
+    search: SearchConfig
+    look: Explanation
+    source: Tokenizer
+    target: Tokenizer
+    neighbours: tuple[Neighbours, ...]
+    without: Mapping[str, Counterfactual]
+    log_prob: float  # of the given translation
+    unmasked: tuple[float, ...]  # log-probability of each piece without the decoder's mask
+    order_blindness: float  # how far the encoder without positions tells the reversed sentence apart
+    norms: Mapping[str, np.ndarray]  # gain and shift of each norm
+    parameters: int
+
+    @property
+    def source_pieces(self) -> tuple[str, ...]:
+        """The pieces that the encoder reads."""
+        return tuple(self.source.pieces(self.look.steps["source"].tolist()))
+
+    @property
+    def target_pieces(self) -> tuple[str, ...]:
+        """The pieces that the decoder writes."""
+        return tuple(self.target.pieces(self.look.steps["target"].tolist()))
+
+    @property
+    def input_pieces(self) -> tuple[str, ...]:
+        """The pieces that the decoder reads: those that it writes, one place later."""
+        return (START_PIECE, *self.target_pieces[:-1])
+
+    def text_without(self, name: str) -> str:
+        """The translation that an experiment gave."""
+        found = self.without[name]
+        return self.target.decode(found.tokens) + ("" if found.finished else " …")
+
+    def cost_without(self, name: str) -> float:
+        """How much less likely the given translation is without a part, as a difference of log-probabilities."""
+        return self.log_prob - self.without[name].log_prob
+
+    def ranked_heads(self, prefix: str = "") -> list[str]:
+        """The names of the heads whose names begin so, those first whose loss costs this sentence most."""
+        heads = [name for name in self.without if ".head." in name and name.startswith(prefix)]
+        return sorted(heads, key=lambda name: self.without[name].log_prob)
+
+
+def explain_sentence(
+    run: Path,
+    translator: Translator,
+    text: str,
+    search: SearchConfig,
+    translation: str | None = None,
+    done: Callable[[int, int], None] = lambda number, count: None,
+) -> ExplainedSentence:
+    """Translate a sentence or take a given translation, record all steps, and run every experiment on it."""
+    if search.method != "beam" or search.groups > 1:
+        raise ConfigError(
+            f"explain draws a plain beam search, but search.method is '{search.method}' and search.groups is "
+            f"{search.groups}; set search.method=beam and search.groups=1"
+        )
+    _check_length("sentence", len(translator.encode([text])[0]))
+    look = translator.explain(text, search=search, translation=translation)
+    model = cast(Transformer, translator.model)  # `explain` refuses others
+    source, target = look.steps["source"].tolist(), look.steps["target"].tolist()
+    _check_length("translation", len(target))
+    tokenizers = translator.tokenizers
+    runner = CounterfactualRunner(model, source, target, search, tokenizers.target.eos_id)
+    log_probs = look.steps["log_probs"][np.arange(len(target)), target]
+    return ExplainedSentence(
+        model_name=run.resolve().name,
+        config=model.config,
+        search=search,
+        look=look,
+        source=tokenizers.source,
+        target=tokenizers.target,
+        neighbours=_find_neighbours(model, source, tokenizers.source),
+        without=runner.run_all(done),
+        log_prob=float(log_probs.sum()),
+        unmasked=tuple(runner.run_without_mask()),
+        order_blindness=runner.compare_without_positions(),
+        norms=_collect_norms(model),
+        parameters=sum(parameter.numel() for parameter in model.parameters()),
+    )
+
+
+def _check_length(what: str, pieces: int) -> None:
+    if pieces > MAX_EXPLAINED_PIECES:
+        most = MAX_EXPLAINED_PIECES
+        raise DataError(f"the {what} has {pieces} pieces, over the {most} that can be explained; give a shorter one")
+
+
+def _find_neighbours(model: Transformer, ids: list[int], tokenizer: Tokenizer) -> tuple[Neighbours, ...]:
+    weight = model.source_embedding.weight.detach().float().cpu().numpy()
+    normal = weight / np.maximum(np.linalg.norm(weight, axis=1, keepdims=True), 1e-9)
+    found = []
+    for number in ids:
+        cosines = normal @ normal[number]
+        cosines[number] = -np.inf
+        nearest = np.argsort(-cosines)[:_NEIGHBOURS].tolist()
+        pieces = tokenizer.pieces([each for each in nearest if each < tokenizer.vocabulary_size])
+        shown = tuple(zip(pieces, (float(cosines[each]) for each in nearest), strict=False))
+        found.append(Neighbours(tokenizer.pieces([number])[0], shown))
+    return tuple(found)
+
+
+def _collect_norms(model: Transformer) -> dict[str, np.ndarray]:
+    norms = {}
+    for stack, layers in stacks(model):
+        for number, layer in enumerate(layers, 1):
+            for part, _, residual in sublayers(layer):
+                name = f"{stack}.{number}.{part}"
+                norms[f"{name}.gain"] = residual.norm.weight.detach().float().cpu().numpy()[None]
+                norms[f"{name}.shift"] = residual.norm.bias.detach().float().cpu().numpy()[None]
+    return norms
+
+
+def make_document(found: ExplainedSentence) -> dict[str, object]:
+    """The numbers of the page."""
+    config, steps = found.config, found.look.steps
+    return {
+        "format": 1,
+        "model": found.model_name,
+        "source": {"text": found.look.translation.source, "pieces": list(found.source_pieces)},
+        "target": {"text": found.look.translation.text, "pieces": list(found.target_pieces)},
+        "inputs": list(found.input_pieces),
+        "norm": config.norm,
+        "activation": config.activation,
+        "scale": config.d_model**0.5,
+        "columns": {"d_model": config.d_model, "d_ff": config.d_ff},
+        "lens": [
+            _likeliest(steps[f"decoder.{number}.lens"], None, found.target, 3)
+            for number in range(1, config.decoder_layers + 1)
+        ],
+        "likeliest": _likeliest(steps["log_probs"], steps["logits"], found.target, _RANKS),
+        "matrices": _pack_matrices(found),
+    }
+
+
+def make_plain_document(found: ExplainedSentence) -> dict[str, object]:
+    """The results of the experiments for other programs; the arrays are in Python's `Explanation.steps`."""
+    translation, tree = found.look.translation, found.look.tree
+    return {
+        "text": translation.text,
+        "source_pieces": list(found.source_pieces),
+        "pieces": list(found.target_pieces),
+        "log_prob": found.log_prob,
+        "greedy": found.target.decode(tree.greedy.tokens),
+        "steps": {name: list(array.shape) for name, array in found.look.steps.items()},
+        "without": {
+            name: {"text": found.text_without(name), "log_prob": one.log_prob} for name, one in found.without.items()
+        },
+    }
+
+
+def _likeliest(
+    log_probs: np.ndarray, logits: np.ndarray | None, target: Tokenizer, ranks: int
+) -> list[list[dict[str, object]]]:
+    """The likeliest pieces at each position."""
+    rows = []
+    for place, row in enumerate(log_probs):
+        best = np.argsort(-row)[:ranks].tolist()
+        each: list[dict[str, object]] = []
+        for number, piece in zip(best, target.pieces(best), strict=True):
+            entry: dict[str, object] = {"piece": piece, "probability": round(float(np.exp(row[number])), 6)}
+            if logits is not None:
+                entry["logit"] = round(float(logits[place, number]), 4)
+            each.append(entry)
+        rows.append(each)
+    return rows
+
+
+def _pack_matrices(found: ExplainedSentence) -> dict[str, object]:
+    """The recorded matrices in 16 bits per number; wide ones are cut as far as the file has to be smaller."""
+    steps = {name: array for name, array in found.look.steps.items() if _is_drawn(name)}
+    steps |= {**found.norms, **_measure_rows(found)}
+    for columns in (10**6, 256, 128, 64, 32, 16):
+        size = sum(_cut(name, array, columns).size for name, array in steps.items()) * 2 * 4 / 3
+        if size <= MAX_DATA:
+            return {name: _pack(_cut(name, array, columns)) for name, array in steps.items()}
+    raise DataError(
+        f"the numbers of this sentence take {size / 1e6:.0f} MB, over the {MAX_DATA / 1e6:.1f} MB that a page holds; "
+        "give a shorter sentence or a smaller model"
+    )
+
+
+def _measure_rows(found: ExplainedSentence) -> dict[str, np.ndarray]:
+    """For each position: mean and spread before and after the norm, and the cosine between x and the result."""
+    rows = {}
+    for name in sublayer_names(found.config):
+        of = {part: found.look.steps[f"{name}.{part}"] for part in _OF_SUBLAYER}
+        before, after = (of["before"], of["input"]) if found.config.norm == "pre" else (of["sum"], of["result"])
+        lengths = np.linalg.norm(of["before"], axis=1) * np.linalg.norm(of["result"], axis=1)
+        cosine = (of["before"] * of["result"]).sum(1) / np.maximum(lengths, 1e-9)
+        measured = [before.mean(1), before.std(1), after.mean(1), after.std(1), cosine]
+        rows[f"{name}.rows"] = np.stack(measured, axis=1)
+    return rows
+
+
+def sublayer_names(config: ModelConfig) -> list[str]:
+    """Every sub-layer in the order in which data flows through them."""
+    encoder = [(layer, part) for layer in range(config.encoder_layers) for part in ("attention", "feed_forward")]
+    parts = ("attention", "cross_attention", "feed_forward")
+    decoder = [(layer, part) for layer in range(config.decoder_layers) for part in parts]
+    return [
+        *(f"encoder.{layer + 1}.{part}" for layer, part in encoder),
+        *(f"decoder.{layer + 1}.{part}" for layer, part in decoder),
+    ]
+
+
+def _is_drawn(name: str) -> bool:
+    match name.split("."):
+        case [_, "embedding" | "positions" | "input" | "output"]:
+            return True
+        case [_, _, "feed_forward", part]:
+            return part in (*_OF_SUBLAYER, *_OF_FEED_FORWARD)
+        case [_, _, _, part]:
+            return part in (*_OF_SUBLAYER, *_OF_ATTENTION, "mask")
+    return False
+
+
+def _cut(name: str, array: np.ndarray, columns: int) -> np.ndarray:
+    """Fewer columns of vectors; pairs of pieces, and what their scores are made of, stay whole."""
+    if array.ndim == 3 or name.endswith((".mask", ".shares", ".gain", ".shift", ".rows")):
+        return array
+    return array[..., :columns]
+
+
+def _pack(array: np.ndarray) -> dict[str, object]:
+    values = np.asarray(array, np.float64)
+    scale = float(np.abs(values).max()) / _LEVELS or 1.0
+    packed = np.rint(values / scale).astype("<i2")
+    return {"shape": list(array.shape), "scale": scale, "data": base64.b64encode(packed.tobytes()).decode()}

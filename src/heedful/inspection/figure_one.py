@@ -1,0 +1,160 @@
+"""Figure 1 of the paper, drawn for one model, and the tree of a beam search, as SVG that pages include.
+
+Colours come from the page's style, so both follow its theme.
+"""
+
+from collections.abc import Sequence
+
+from heedful.config import ModelConfig
+from heedful.decoding.beam_tree import ROOT, BeamTree
+from heedful.pages.inline import text_in_page
+from heedful.text.tokenizer import Tokenizer
+
+_WIDTH, _BOX, _NORM, _GAP = 150, 30, 24, 12
+_LEFT, _RIGHT = 26, 230
+_DETAILED = 4  # deeper stacks show the layers between the first and the last as one row each
+
+_LABELS = {
+    "attention": "Self-attention",
+    "masked": "Masked self-attention",
+    "cross_attention": "Attention to source",
+    "feed_forward": "Feed forward",
+}
+
+
+class _Column:
+    """Boxes on top of each other, from the bottom up; y is negative and grows towards zero."""
+
+    def __init__(self, x: int) -> None:
+        self.x, self.y = x, 0
+        self.shapes: list[str] = []
+        self.centres: dict[str, int] = {}
+
+    def box(self, step: str, name: str, label: str, kind: str, height: int = _BOX) -> None:
+        """A box that leads to a step, with a line from what is below it."""
+        middle = self.x + _WIDTH // 2
+        if self.y:
+            self.shapes.append(f'<path class="flow" d="M{middle} {self.y}v{-_GAP}"/>')
+            self.y -= _GAP
+        self._rectangle(step, name, label, kind, height)
+
+    def _rectangle(self, step: str, name: str, label: str, kind: str, height: int) -> None:
+        middle, top = self.x + _WIDTH // 2, self.y - height
+        self.shapes.append(
+            f'<a href="#{step}" data-box="{name}" class="box {kind}"><rect x="{self.x}" y="{top}" width="{_WIDTH}" '
+            f'height="{height}" rx="7"/><text x="{middle}" y="{top + height // 2 + 4}">{label}</text></a>'
+        )
+        self.centres[name] = top + height // 2
+        self.y = top
+
+    def sublayer(self, name: str, label: str, kind: str) -> None:
+        """A sub-layer with the sum above it, and the residual connection beside it."""
+        start = self.y
+        self.box(name, name, label, kind)
+        self.shapes.append(f'<path class="flow" d="M{self.x + _WIDTH // 2} {self.y}v-5"/>')
+        self.y -= 5
+        self._rectangle(f"{name}.residual", f"{name}.residual", "Add &amp; norm", "norm", _NORM)
+        below, above = start - 3, self.y + _NORM // 2
+        self.shapes.append(
+            f'<path class="residual" d="M{self.x + _WIDTH // 2} {below}H{self.x - 6}q-6 0 -6 -6V{above + 6}'
+            f'q0 -6 6 -6h6"/>'
+        )
+
+    def layer(self, stack: str, number: int, parts: Sequence[tuple[str, str]]) -> None:
+        """A layer with all its sub-layers in a frame."""
+        bottom = self.y - 6
+        for part, label in parts:
+            kind = "feed" if part == "feed_forward" else "cross" if part == "cross_attention" else "attend"
+            self.sublayer(f"{stack}.{number}.{part}", label, kind)
+        top = self.y - 6
+        self.shapes.insert(
+            0,
+            f'<rect class="layer" x="{self.x - 18}" y="{top}" width="{_WIDTH + 26}" height="{bottom - top}" rx="10"/>'
+            f'<text class="number" x="{self.x + _WIDTH + 5}" y="{top - 3}">{number}</text>',
+        )
+
+
+def draw_figure_one(config: ModelConfig) -> str:
+    """The map: every box leads to its step."""
+    encoder, decoder = _Column(_LEFT), _Column(_RIGHT)
+    encoder.box("pieces", "pieces", "Pieces and ids", "plain")
+    encoder.box("encoder.embedding", "encoder.embedding", "Embedding", "embed")
+    encoder.box("encoder.positions", "encoder.positions", "Positions", "embed")
+    _stack(encoder, "encoder", config.encoder_layers, ("attention", "feed_forward"))
+    encoder.box("encoder.output", "encoder.output", "Memory", "plain", _NORM)
+    decoder.y = 0
+    decoder.box("decoder.embedding", "decoder.embedding", "Embedding of output", "embed")
+    _stack(decoder, "decoder", config.decoder_layers, ("attention", "cross_attention", "feed_forward"))
+    decoder.box("lens", "decoder.output", "Layer by layer", "plain", _NORM)
+    decoder.box("logits", "logits", "Linear, softmax", "out")
+    decoder.box("beam", "beam", "Beam search", "out")
+    height = 44 - min(encoder.y, decoder.y)
+    memory = encoder.centres["encoder.output"]
+    wires = [
+        f'<path class="memory" d="M{_LEFT + _WIDTH} {memory}h16q8 0 8 {8 if centre > memory else -8}'
+        f"V{centre + (-8 if centre > memory else 8)}q0 {8 if centre > memory else -8} 8 "
+        f'{8 if centre > memory else -8}H{_RIGHT}"/>'
+        for name, centre in decoder.centres.items()
+        if name.endswith("cross_attention")
+    ]
+    return f"""<svg viewBox="0 {22 - height} {_RIGHT + _WIDTH + 22} {height}" role="group" aria-label="Figure 1">
+<text class="caption" x="{_LEFT + _WIDTH // 2}" y="16">Encoder</text>
+<text class="caption" x="{_RIGHT + _WIDTH // 2}" y="16">Decoder</text>
+{"".join(wires)}{"".join(encoder.shapes)}{"".join(decoder.shapes)}</svg>"""
+
+
+def _stack(column: _Column, stack: str, layers: int, parts: Sequence[str]) -> None:
+    labels = [(part, _LABELS["masked" if (stack, part) == ("decoder", "attention") else part]) for part in parts]
+    for number in range(1, layers + 1):
+        if layers <= _DETAILED or number in (1, layers):
+            column.y -= 8
+            column.layer(stack, number, labels)
+            column.y -= 8
+        else:
+            column.box(f"{stack}.{number}.attention", f"{stack}.{number}", f"Layer {number}", "folded", _NORM)
+
+
+_COLUMN, _ROW, _NODE, _HEIGHT = 112, 30, 96, 24
+
+
+def draw_beam(tree: BeamTree, target: Tokenizer) -> str:
+    """The tree from left to right: a column for each step, a line from each candidate to its parent."""
+    candidates = tree.candidates
+    steps = max(one.step for one in candidates)
+    rows: dict[int, int] = {ROOT: 0}
+    most = 1
+    for step in range(1, steps + 1):
+        here = [place for place, one in enumerate(candidates) if one.step == step]
+        here.sort(key=lambda place: (rows[candidates[place].parent], -candidates[place].log_prob))
+        rows |= {place: row for row, place in enumerate(here)}
+        most = max(most, len(here))
+    won = set(tree.path)
+    lines, nodes = [], []
+    for place, one in enumerate(candidates):
+        x, y = one.step * _COLUMN, rows[place] * _ROW + 4
+        fate = "won" if place in won else one.fate
+        from_x = (one.step - 1) * _COLUMN + (40 if one.parent == ROOT else _NODE)
+        from_y = rows[one.parent] * _ROW + 4 + _HEIGHT // 2
+        to_y, half = y + _HEIGHT // 2, (_COLUMN - _NODE) // 2
+        lines.append(
+            f'<path class="{fate}" d="M{from_x} {from_y}C{from_x + half} {from_y} {x - half} {to_y} {x} {to_y}"/>'
+        )
+        name = target.pieces([one.token])[0]
+        shown = name if len(name) <= 10 else f"{name[:9]}…"
+        so_far = target.decode(tree.tokens(place))
+        nodes.append(
+            f'<g class="node {fate}" data-said="{text_in_page(so_far)}" data-log="{one.log_prob:.3f}" '
+            f'data-score="{one.score:.3f}" data-fate="{one.fate}" data-step="{one.step}"><rect x="{x}" y="{y}" '
+            f'width="{_NODE}" height="{_HEIGHT}" rx="6"/><text x="{x + 8}" y="{y + 16}">{text_in_page(shown)}</text>'
+            f'<text class="value" x="{x + _NODE - 6}" y="{y + 16}">{_short(one.score)}</text></g>'
+        )
+    order = sorted(range(len(lines)), key=lambda place: place in won)  # the winner is drawn last, on top
+    width, height = (steps + 1) * _COLUMN, most * _ROW + 8
+    return f"""<svg class="beam" viewBox="0 0 {width} {height}" width="{width}" height="{height}" role="img"
+ aria-label="{len(candidates)} candidates in {steps} steps">
+<g class="node root"><rect x="0" y="4" width="40" height="{_HEIGHT}" rx="6"/><text x="8" y="20">&lt;s&gt;</text></g>
+{"".join(lines[place] for place in order)}{"".join(nodes[place] for place in order)}</svg>"""
+
+
+def _short(value: float) -> str:
+    return f"{value:.1f}".replace("-", "−")

@@ -1,0 +1,108 @@
+"""Experiments on one sentence: each changes what it says it changes, and leaves the model as it was."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+import torch
+from model_examples import EOS, FAMILIES, SMALL, SOURCE_TYPES, TARGET_TYPES, sentences, shaken
+
+from heedful.attention.head_names import Head, all_heads
+from heedful.attention.pruning import switch_off_heads
+from heedful.attention.record import force_decode
+from heedful.attention.steps import record_steps
+from heedful.config import ModelConfig, SearchConfig
+from heedful.inspection import counterfactuals
+from heedful.inspection.counterfactuals import CounterfactualRunner
+from heedful.models.transformer import Transformer
+
+SOURCE = sentences([7], SOURCE_TYPES)[0]
+TARGET = sentences([5], TARGET_TYPES, seed=4)[0]
+SEARCH = SearchConfig(beam=3, max_extra=4)
+CONFIGS = [SMALL, replace(SMALL, norm="pre"), FAMILIES["relative"]]
+
+
+def runner_of(config: ModelConfig = SMALL) -> CounterfactualRunner:
+    return CounterfactualRunner(shaken(config), SOURCE, TARGET, SEARCH, EOS)
+
+
+@contextmanager
+def unchanged(model: Transformer) -> Iterator[None]:
+    """The model has the same weights to the bit afterwards, and no hook."""
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    yield
+    assert all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
+    assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
+
+
+@pytest.mark.parametrize("config", CONFIGS)
+def test_all_experiments_run_and_leave_the_model_as_it_was(config: ModelConfig) -> None:
+    runner = runner_of(config)
+    whole = runner.run()
+    with unchanged(runner.model):
+        found = runner.run_all()
+        runner.run_without_mask()
+        runner.compare_without_positions()
+    assert len([name for name in found if ".head." in name]) == len(all_heads(runner.model))
+    assert runner.run() == whole
+    changed = [name for name, one in found.items() if abs(one.log_prob - whole.log_prob) > 1e-4]
+    assert set(found) - set(changed) <= {"greedy", "no-penalty"}
+
+
+def test_a_head_is_off_and_no_other() -> None:
+    runner = runner_of()
+    found = runner.run_all()
+    for name, head in (
+        ("decoder.2.cross_attention.head.3", Head("cross", 1, 2)),
+        ("encoder.1.attention.head.1", Head("encoder", 0, 0)),
+    ):
+        with switch_off_heads(runner.model, [head]):
+            log_probs = force_decode(runner.model, [SOURCE], [TARGET])[0].log_probs
+        assert found[name].log_prob == pytest.approx(float(log_probs.sum()), abs=1e-4)
+
+
+@pytest.mark.parametrize("config", CONFIGS[:2])
+def test_without_scores_every_key_has_the_same_weight(config: ModelConfig) -> None:
+    model = shaken(config)
+    with unchanged(model), counterfactuals._scaled_queries(model, lambda d_k: 0.0):
+        steps = record_steps(model, SOURCE, TARGET)
+    assert steps["encoder.1.attention.weights"] == pytest.approx(1 / len(SOURCE))
+    assert steps["decoder.2.cross_attention.weights"] == pytest.approx(1 / len(SOURCE))
+
+
+def test_without_the_scale_scores_are_larger_by_the_root_of_d_k() -> None:
+    model = shaken(SMALL)
+    before = record_steps(model, SOURCE, TARGET)["encoder.1.attention.scores"]
+    with unchanged(model), counterfactuals._scaled_queries(model, lambda d_k: d_k**0.5):
+        after = record_steps(model, SOURCE, TARGET)["encoder.1.attention.scaled"]
+    assert after == pytest.approx(before, abs=1e-4)
+
+
+@pytest.mark.parametrize("config", CONFIGS)
+def test_without_positions_the_encoder_cannot_tell_the_order(config: ModelConfig) -> None:
+    assert runner_of(config).compare_without_positions() < 1e-5
+
+
+@pytest.mark.parametrize("config", CONFIGS)
+def test_without_x_the_residual_is_the_sub_layer_alone(config: ModelConfig) -> None:
+    model = shaken(config)
+    residual = model.encoder[0].attention_residual
+    with unchanged(model), counterfactuals._without_input(residual):
+        steps = record_steps(model, SOURCE, TARGET)
+    output = torch.from_numpy(steps["encoder.1.attention.output"])
+    expected = output if config.norm == "pre" else residual.norm(output)
+    assert steps["encoder.1.attention.result"] == pytest.approx(expected.detach().numpy(), abs=1e-4)
+
+
+def test_without_the_mask_only_a_decoder_that_has_a_future_changes() -> None:
+    runner = runner_of()
+    assert sum(runner.run_without_mask()) != pytest.approx(runner.run().log_prob, abs=1e-4)
+    alone = CounterfactualRunner(runner.model, SOURCE, [EOS], SEARCH, EOS)
+    assert sum(alone.run_without_mask()) == pytest.approx(alone.run().log_prob, abs=1e-5)
+
+
+def test_the_reversed_sentence_keeps_its_end() -> None:
+    runner = runner_of()
+    turned = CounterfactualRunner(runner.model, [*SOURCE[-2::-1], EOS], TARGET, SEARCH, EOS)
+    assert runner.run_all()["reversed"] == turned.run()
