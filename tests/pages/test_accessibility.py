@@ -86,6 +86,7 @@ def test_pages_from_disk_are_accessible(screen: "BrowserContext", trained: Path,
     commands: list[list[object]] = [
         ["heads", trained / "run", toy.lines_of(source)[0], "--n-best", 2, "--out", tmp_path / "heads.html"],
         ["heads", trained / "run", "--input", source, "--target", target, "--report", tmp_path / "report.html"],
+        ["explain", trained / "run", toy.lines_of(source)[0], "--out", tmp_path / "explain.html"],
         ["compare", source, target, "--reference", target, "--html", tmp_path / "compare.html"],
     ]
     for command in commands:
@@ -94,3 +95,20 @@ def test_pages_from_disk_are_accessible(screen: "BrowserContext", trained: Path,
         page.goto(Path(str(command[-1])).as_uri())
         page.wait_for_selector("main")
         assert violations(page) == [], command[-1]
+
+
+def test_every_kind_of_step_of_an_explanation_is_accessible(
+    screen: "BrowserContext", trained: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "explain.html"
+    assert toy.run("explain", trained / "run", toy.lines_of(trained / "test.en")[0], "--out", out).code == 0
+    head = "decoder.1.attention.head.1"
+    steps = ["tour.1", "pieces", "encoder.embedding", "encoder.positions", "encoder.1.attention"]
+    steps += [f"{head}.projections", f"{head}.scores", f"{head}.mask", f"{head}.values", "decoder.1.feed_forward"]
+    steps += ["encoder.1.attention.output", "encoder.1.attention.residual", "encoder.output", "lens", "logits", "beam"]
+    page = screen.new_page()
+    for step in steps:
+        page.goto("about:blank")
+        page.goto(f"{out.as_uri()}#{step}")
+        page.wait_for_selector(".step.current")
+        assert violations(page) == [], step

@@ -105,6 +105,7 @@ COMMANDS = {
     "train --source {file} --target {file} --out {new}": "torch",
     "evaluate en-de --source {file} --reference {file}": "sacrebleu",
     "compare --reference {file} {file} {file}": "sacrebleu",
+    "explain en-de Hello. --out {new}.html": "torch",
     "heads en-de Hello. --out {new}.html": "torch",
     "prune en-de --out {new} --keep 3 --source {file} --target {file}": "torch",
     "study table1 --out {new}": "torch",
