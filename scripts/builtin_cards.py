@@ -17,24 +17,33 @@ from heedful.text.languages import language_name
 _ENDING = """
 ## Data and licence
 
-The model started as one model for English with French and German, in all four directions, {way}.
-All sentences come from [tatoeba.org](https://tatoeba.org), by its contributors, under
-[CC-BY 2.0 France](https://creativecommons.org/licenses/by/2.0/fr/). The model is distributed under the same terms:
-if you pass it on, name Tatoeba and heedful, link to the terms, and say what you changed.
+The model started as one model
+{way}. It learnt from
+
+- everyday sentences of [tatoeba.org](https://tatoeba.org), by its contributors, under
+  [CC-BY 2.0 France](https://creativecommons.org/licenses/by/2.0/fr/);
+- messages and help texts of LibreOffice 7.4, by The Document Foundation and its translators, under
+  [MPL 2.0](https://www.mozilla.org/MPL/2.0/);
+- messages of Django, Wagtail, django-oscar and Sphinx (BSD), django-allauth and Spyder (MIT), by their translators;
+- names of countries, languages, days, months and units from Unicode's CLDR (Unicode licence);
+- words and variants that a script made from these: without punctuation, in capitals, mistyped, several in one line.
+
+The model is distributed under CC-BY 2.0: if you pass it on, name Tatoeba, The Document Foundation and heedful, link to
+the terms, and say what you changed. `test` above are sentences of Tatoeba, `software-test` are texts of LibreOffice.
+None of them is in the training text.
 
 ## Weaknesses
 
-Tatoeba's sentences are short and about everyday life. The model is weak at longer sentences, and at news, law, medicine
-and technology, whose words it has hardly seen. It sees one sentence at a time, so it has to guess who "it" or "you" is.
-Single words and greetings often go wrong, especially without a capital letter and the usual punctuation ("Hello!"
-works, "hello" does not). Check names, numbers, negations and anything that matters. The model may repeat the prejudices
-of its text.
+The model knows everyday sentences and the language of programs. It is weak at long sentences, and at news, law,
+medicine and everything else whose words it has hardly seen. It sees one sentence at a time, so it has to guess who "it"
+or "you" is. Single words are guesses too, if they have several meanings. Check names, numbers, negations and anything
+that matters. The model may repeat the prejudices of its text.
 
 `heedful translate` flags translations of low confidence. To teach the model your vocabulary, use
 `heedful train --init {name}`."""
 
-_INTO_ENGLISH = "continued with both into\nEnglish, and finally with pairs of {source} and English alone"
-_FROM_ENGLISH = "and continued with\npairs of English and {target} alone"
+_INTO_ENGLISH = "from German, French and Spanish into English, and continued with {source} alone"
+_FROM_ENGLISH = "from English into German, French and Spanish, and continued with {target} alone"
 
 
 def main() -> None:

@@ -1,6 +1,6 @@
 """`make demo`: translate, then fine-tune a model on the vocabulary of a program in a minute or two.
 
-The built-in models translate in four directions. One of them is fine-tuned on the messages of a program, with the
+The built-in models translate in six directions. One of them is fine-tuned on the messages of a program, with the
 ordinary command line, and evaluated on held-out messages before and after. The messages come in a package on the
 package index; without a network that part is left out, and the rest still works.
 """
@@ -29,6 +29,8 @@ SENTENCES = {
     "fr-en": ("Où est la gare la plus proche ?", "Je n'ai jamais vu un si beau jardin."),
     "en-de": ("Where is the nearest station?", "I have never seen such a beautiful garden."),
     "de-en": ("Wo ist der nächste Bahnhof?", "Ich habe noch nie einen so schönen Garten gesehen."),
+    "en-es": ("Where is the nearest station?", "Click the button to save your changes."),
+    "es-en": ("¿Dónde está la estación más cercana?", "Haga clic en el botón para guardar los cambios."),
 }
 TAUGHT = "en-fr"
 TEST, VALID = 300, 150  # held-out messages
@@ -71,7 +73,7 @@ def demo(folder: Path, minutes: float) -> int:
 
 def translate() -> int:
     """Translate a few sentences with each built-in model; return the exit code."""
-    say("1. Translate: four models are built in, and nothing else is needed.")
+    say("1. Translate: six models are built in, and nothing else is needed.")
     for name, sentences in SENTENCES.items():
         if code := heedful("translate", name, *sentences):
             return code

@@ -150,7 +150,7 @@ def test_the_page_draws_the_recorded_numbers(html: str, found: ExplainedSentence
     q, k = (unpack(matrices[f"encoder.2.attention.{part}"]) for part in ("query", "key"))
     scores = np.einsum("hqd,hkd->hqk", q, k)
     assert unpack(matrices["encoder.2.attention.scores"]) == pytest.approx(scores, abs=0.01)
-    powers = np.exp(scores / sqrt(q.shape[-1]))
+    powers = np.exp(scores / sqrt(q.shape[-1]) + steps["encoder.2.attention.bias"])
     assert unpack(matrices["encoder.2.attention.weights"]) == pytest.approx(
         powers / powers.sum(-1, keepdims=True), abs=0.003
     )
@@ -208,7 +208,8 @@ def test_the_plain_document_names_every_array(found: ExplainedSentence) -> None:
     plain = make_plain_document(found)
     json.dumps(plain)
     assert plain["text"] == found.look.translation.text
-    assert plain["steps"]["encoder.1.attention.scores"] == [6, 15, 15]  # type: ignore[index]
+    count = len(found.look.translation.source_pieces)
+    assert plain["steps"]["encoder.1.attention.scores"] == [6, count, count]  # type: ignore[index]
 
 
 def test_likelihoods_are_told_in_words() -> None:
@@ -252,15 +253,15 @@ def title(page: "Page") -> str:
 
 
 def test_one_step_is_shown_and_lit_on_the_map(show: "Callable[..., Page]") -> None:
-    page = show("encoder.2.attention.head.3")
+    page = show("encoder.1.attention.head.3")
     assert page.locator(".step:visible").count() == 1
-    assert title(page) == "Head 3 of the encoder's layer 2"
-    assert page.eval_on_selector("#map .lit", "(node) => node.dataset.box") == "encoder.2.attention"
+    assert title(page) == "Head 3 of the encoder's layer 1"
+    assert page.eval_on_selector("#map .lit", "(node) => node.dataset.box") == "encoder.1.attention"
     page.locator('#map [data-box="decoder.1.feed_forward"]').click()
     assert title(page) == "The feed-forward network"
     assert page.url.endswith("#decoder.1.feed_forward")
     page.go_back()
-    assert title(page) == "Head 3 of the encoder's layer 2"
+    assert title(page) == "Head 3 of the encoder's layer 1"
 
 
 def test_next_walks_through_every_step_and_draws_it(show: "Callable[..., Page]", html: str) -> None:

@@ -21,14 +21,16 @@ _TRAINING = (
     *("torch", "numba", "llvmlite", "threadpoolctl", "sacrebleu", "sacremoses", "rapidfuzz", "jaxtyping"),
     "tokenizers",
 )
-NAMES = ("de-en", "en-de", "en-fr", "fr-en")
+NAMES = ("de-en", "en-de", "en-es", "en-fr", "es-en", "fr-en")
 MOST_OF_THE_WHEEL = 40 << 20
-MOST_OF_A_MODEL = 8 << 20
+MOST_OF_A_MODEL = 6 << 20
 SENTENCES = {
     "en-de": "Where is the station?",
     "en-fr": "Where is the station?",
     "de-en": "Wo ist der Bahnhof?",
+    "en-es": "Where is the station?",
     "fr-en": "Où est la gare ?",
+    "es-en": "¿Dónde está la estación?",
 }
 
 

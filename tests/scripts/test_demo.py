@@ -53,9 +53,9 @@ class TestWhole:
     ) -> None:
         assert demo.demo(tmp_path / "demo", 0.5) == 0
         names = [arguments[0] for arguments in typed.commands]
-        assert names == ["translate"] * 4 + ["evaluate", "train", "evaluate", "heads"]
-        assert [arguments[1] for arguments in typed.commands[:4]] == ["en-fr", "fr-en", "en-de", "de-en"]
-        before, train, after, heads = typed.commands[4:]
+        assert names == ["translate"] * 6 + ["evaluate", "train", "evaluate", "heads"]
+        assert [arguments[1] for arguments in typed.commands[:6]] == list(demo.SENTENCES)
+        before, train, after, heads = typed.commands[6:]
         assert (before[1], after[1], heads[1]) == ("en-fr", train[-1], train[-1])
         assert "train.max_minutes=0.5" in train
         shown = capsys.readouterr().out
@@ -76,7 +76,7 @@ class TestWhole:
 
     def test_training_and_test_files_share_nothing(self, tmp_path: Path, typed: Typed) -> None:
         demo.demo(tmp_path / "demo", 0.5)
-        train = typed.commands[5]
+        train = typed.commands[7]
         learnt = {
             line
             for option in ("--source", "--target")
@@ -97,7 +97,7 @@ class TestWhole:
     ) -> None:
         monkeypatch.setattr(demo, "messages_of_horizon", refuse(error))
         assert demo.demo(tmp_path / "demo", 0.5) == 0
-        assert [arguments[:2] for arguments in typed.commands][3:] == [("translate", "de-en"), ("heads", "en-fr")]
+        assert [arguments[:2] for arguments in typed.commands][5:] == [("translate", "es-en"), ("heads", "en-fr")]
         shown = capsys.readouterr().out
         assert f"   {error}.\n   So the fine-tuning is left out" in shown
         assert "The fine-tuning was left out" in shown

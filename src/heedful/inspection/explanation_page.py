@@ -481,7 +481,8 @@ vectors differ by at most {found.order_blindness:.1g}. A sentence would be a bag
         cross = name.endswith("cross_attention")
         read = "the encoder's output, once for the whole translation" if cross else "the same vectors"
         width = self.config.d_model
-        unscaled = _softmax(np.where(steps[f"{name}.mask"], scores, -np.inf))
+        bias = steps[f"{name}.bias"][head] if f"{name}.bias" in steps else np.zeros_like(scores)
+        unscaled = _softmax(np.where(steps[f"{name}.mask"], scores + bias, -np.inf))
         hidden = int((~steps[f"{name}.mask"]).sum())
         given = sum(found.unmasked)
         stages = {
@@ -550,10 +551,10 @@ once. A search that goes piece by piece needs none, because the future does not 
                 "",
             ),
         }  # fmt: skip
-        if self.config.positions == "relative" and not cross:
-            bias = float(steps[f"{name}.bias"][head, i, j])
+        if f"{name}.bias" in steps:
+            own = float(bias[i, j])
             title, plain, _, after = stages["scaled"]
-            formula = _math(_fraction(_mn(score), _root(_mn(d_k))), _mo("+"), _mn(bias), _mo("="), _mn(scaled + bias))
+            formula = _math(_fraction(_mn(score), _root(_mn(d_k))), _mo("+"), _mn(own), _mo("="), _mn(scaled + own))
             stages["scaled"] = title, f"{plain} Then comes the bias of the distance.", formula, after
         wanted = self._stages(name)
         tabs = "".join(f'<a class="tab" href="#{full}.{stage}">{_TABS[stage]}</a>' for stage in wanted)

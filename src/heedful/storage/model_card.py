@@ -1,5 +1,6 @@
 """The model card: a page about the model, in the form that model hubs read."""
 
+import json
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
@@ -89,7 +90,7 @@ def _ctranslate2_snippet(folder: RunFolder, place: Path) -> list[str]:
     path = place.name if place.is_absolute() else place.as_posix()
     beam, joint = folder.experiment().search.beam, (folder.path / "tokenizer.json").exists()
     names = ("tokenizer.json",) if joint else ("tokenizer.source.json", "tokenizer.target.json")
-    files = ", ".join(f"Tokenizer.from_file({f'{path}/{name}'!r})" for name in names)
+    files = ", ".join(f"Tokenizer.from_file({json.dumps(f'{path}/{name}')})" for name in names)
     return [
         "Without heedful, with the packages `ctranslate2` and `tokenizers` alone:",
         "",
@@ -99,7 +100,7 @@ def _ctranslate2_snippet(folder: RunFolder, place: Path) -> list[str]:
         "",
         f"source {'=' if joint else ','} target = {files}",
         "source.encode_special_tokens = True  # a literal </s> in a text does not end it",
-        f"translator = Translator({f'{path}/ctranslate2'!r})",
+        f"translator = Translator({json.dumps(f'{path}/ctranslate2')})",
         'pieces = source.encode("A man rides a horse.").tokens  # with the end-of-sentence piece that the model needs',
         f"(result,) = translator.translate_batch([pieces], beam_size={beam}, max_input_length=0)",
         "print(target.decode([target.token_to_id(piece) for piece in result.hypotheses[0]]))",
