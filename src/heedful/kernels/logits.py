@@ -70,7 +70,7 @@ def consistent_gradient(logits, bits, gold, other, excess, weight):
         a[gold[i]] -= excess
         b[gold[i]] -= excess
         everything += total - vocabulary * (log_a + log_b)
-        divergence += 0.5 * (kl_a + kl_b)
+        divergence += 0.5 * float(kl_a + kl_b)
     return surprise, everything, divergence
 
 

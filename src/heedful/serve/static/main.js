@@ -134,7 +134,7 @@ async function translate(text, languages, signal) {
     byId('target').lang = target;
     showGlossaryCount({ source, target });
     const [whole] = event.content.texts;
-    showFailedTerms(whole.sentences.flatMap((each) => each.failed_terms ?? []));
+    showFailedTerms(whole.sentences.flatMap((/** @type {{failed_terms?: string[]}} */ each) => each.failed_terms ?? []));
     const joined = joinSentences(characters, whole.sentences, whole.text);
     output.show(withChosen(joined.sentences), joined.end);
     showDone();
