@@ -368,7 +368,7 @@ def test_a_phone_shows_everything_without_scrolling_sideways(
         seen.page.tap("#show-map")
         assert seen.page.locator("#map").is_visible()
         seen.page.locator('#map [data-box="logits"]').tap()
-        assert title(seen.page) == "A probability for every piece"
+        seen.page.locator(".step.current h2", has_text="A probability for every piece").wait_for()
         assert seen.page.locator("#map").is_hidden()
         assert seen.misdeeds == []
 

@@ -58,7 +58,7 @@ def test_the_modules_are_really_absent(core: dict[str, str]) -> None:
 def test_it_translates_and_describes_its_models(light: dict[str, str]) -> None:
     said = run(light, "translate", "en-de", "Where is the station?")
     assert (said.returncode, said.stdout, said.stderr) == (0, "Wo ist der Bahnhof?\n", "")
-    assert run(light, "models").stdout.count("built-in") == 4
+    assert run(light, "models").stdout.count("built-in") == 6
     assert "vocabulary" in run(light, "info", "en-de").stdout
 
 

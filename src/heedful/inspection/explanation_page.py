@@ -101,7 +101,11 @@ def make_explanation_page(found: ExplainedSentence) -> str:
 
 
 def _math(*parts: str) -> str:
-    return f'<p class="formula"><math display="block">{"".join(parts)}</math></p>'
+    # On a phone a long formula scrolls sideways, and the keyboard must reach it.
+    return (
+        '<div class="formula" role="region" aria-label="Formula" tabindex="0">'
+        f'<math display="block">{"".join(parts)}</math></div>'
+    )
 
 
 def _mi(name: str) -> str:
@@ -762,7 +766,7 @@ once. A search that goes piece by piece needs none, because the future does not 
             else f"<p>The tree is that of the model's own search, which finds <bdi>{text_in_page(decode(best.tokens))}"
             "</bdi>. The steps of this page are those of the translation that was given.</p>"
         )
-        body = f"""<div class="scroll tree" tabindex="0" role="group" aria-label="The tree of the search">
+        body = f"""<div class="scroll tree" tabindex="0" role="region" aria-label="The tree of the search">
 {draw_beam(tree, found.target)}</div>
 <p class="legend"><span class="key kept"></span> kept <span class="key pruned"></span> dropped
 <span class="key finished"></span> finished <span class="key won"></span> the winner</p>
