@@ -989,6 +989,19 @@ def test_bytes_after_a_body_are_bounded(service: Service) -> None:
             assert raw(url, head, b"2\r\n{}\r\n0\r\n", *[trailer] * 10_000) == b""  # closed before the end
 
 
+def test_the_body_of_a_request_for_another_protocol_may_arrive_late(service: Service, some: list[str]) -> None:
+    body = json.dumps({"q": some[0], **PAIR}).encode()
+    head = b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: Upgrade\r\n"
+    head += b"Upgrade: h2c\r\nContent-Length: %d\r\n\r\n" % len(body)
+    with listening(service) as url:
+        host, _, port = url.removeprefix("http://").partition(":")
+        with socket.create_connection((host, int(port)), timeout=20) as connection:
+            connection.sendall(head)
+            sleep(0.3)  # the server has read the head by then
+            connection.sendall(body)
+            assert connection.recv(65_536).startswith(b"HTTP/1.1 200")
+
+
 @pytest.mark.parametrize("protocol", [b"h2c", b"websocket", b"anything"])
 def test_a_request_for_another_protocol_is_answered_in_this_one(
     service: Service, some: list[str], protocol: bytes

@@ -184,6 +184,11 @@ class TimeLimitedProtocol(HttpToolsProtocol):
         self._head_bytes = 0
         super().on_body(body)
 
+    def on_message_complete(self) -> None:
+        """The request is complete; not after a head that asks for another protocol, whose body is still to come."""
+        if not self.parser.should_upgrade():
+            super().on_message_complete()
+
     def on_response_complete(self) -> None:
         """A request has been answered."""
         self.idle_since = self.loop.time()
