@@ -269,7 +269,7 @@ def test_next_walks_through_every_step_and_draws_it(show: "Callable[..., Page]",
     path = document_of(html)["path"]
     for step in path[1:]:
         page.click("#next")
-        page.wait_for_function("(step) => location.hash === `#${step}`", arg=step)
+        page.wait_for_function("(step) => location.hash === `#${step}`", arg=step, polling=50)
         assert page.locator(".step.current").count() == 1
         bare = page.eval_on_selector_all(
             ".step.current .figure", "(all) => all.filter((figure) => !figure.childElementCount).length"
@@ -281,9 +281,9 @@ def test_next_walks_through_every_step_and_draws_it(show: "Callable[..., Page]",
 def test_the_keyboard_walks_and_moves_in_a_matrix(show: "Callable[..., Page]") -> None:
     page = show("pieces")
     page.keyboard.press("ArrowRight")
-    page.wait_for_function("() => location.hash === '#encoder.embedding'")
+    page.wait_for_url("**#encoder.embedding")
     page.keyboard.press("ArrowLeft")
-    page.wait_for_function("() => location.hash === '#pieces'")
+    page.wait_for_url("**#pieces")
     page = show("encoder.1.attention.head.1.softmax")
     page.locator(".step.current .heatmap:visible").first.focus()
     before = page.locator(".step.current .readout:visible").first.inner_text()
@@ -409,4 +409,4 @@ def test_hostile_text_stays_text(show: "Callable[..., Page]") -> None:
     assert page.locator("header .given").inner_text().startswith("<img src=x onerror=alert(1)>")
     for step in ("logits", "beam", "decoder.1.attention.head.1", "encoder.positions"):
         page.evaluate("(step) => { location.hash = step; }", step)
-        page.wait_for_function("(step) => document.querySelector('.step.current').id === step", arg=step)
+        page.wait_for_function("(step) => document.querySelector('.step.current').id === step", arg=step, polling=50)
