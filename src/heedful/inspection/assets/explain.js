@@ -69,16 +69,16 @@ function lightUp(box) {
   byId('show-map').setAttribute('aria-expanded', 'false');
 }
 
-/** @returns {number} the place in the walk of this step, or of the sub-layer that it belongs to */
-function placeOnPath() {
-  const exact = doc.path.indexOf(current);
+/** @param {string} step @returns {number} its place in the walk, or that of the sub-layer that it belongs to */
+function placeOnPath(step) {
+  const exact = doc.path.indexOf(step);
   if (exact >= 0) return exact;
-  const owner = current.split('.head.')[0];
+  const owner = step.split('.head.')[0];
   return Math.max(0, doc.path.indexOf(owner));
 }
 
 function showProgress() {
-  const [place, count] = stop ? [stop - 1, doc.tour.length] : [placeOnPath(), doc.path.length];
+  const [place, count] = stop ? [stop - 1, doc.tour.length] : [placeOnPath(current), doc.path.length];
   byId('progress-text').textContent = `${stop ? 'tour ' : ''}${place + 1} / ${count}`;
   byId('progress-bar').style.width = `${(100 * (place + 1)) / count}%`;
   byId('back').toggleAttribute('disabled', place === 0);
@@ -100,7 +100,8 @@ function walk(step) {
     location.hash = `tour.${Math.max(1, stop + step)}`;
     return;
   }
-  const next = doc.path[placeOnPath() + step];
+  // The address changes at once, and `current` a moment later: two quick keys are two steps.
+  const next = doc.path[placeOnPath(location.hash.slice(1) || current) + step];
   if (next) location.hash = next;
 }
 
