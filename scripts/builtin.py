@@ -1,9 +1,9 @@
-"""Make the built-in models: text, two joint trainings, six fine-tunings, exports, scores, cards. It takes hours.
+"""Make the built-in models: text, two joint trainings, six smaller models fine-tuned from them, exports, scores, cards.
 
     .venv/bin/python scripts/builtin.py --german FOLDER --software FOLDER
 
-builtin_text.py says what the folders hold. Everything but the exports goes to runs/builtin. You can interrupt it and
-run it again: it continues where it stopped and does not repeat a finished training.
+This takes hours. builtin_text.py says what the folders hold. Everything but the exports goes to runs/builtin. You can
+interrupt it and run it again: it continues where it stopped and does not repeat a finished training.
 """
 
 import argparse
@@ -14,9 +14,11 @@ import sys
 from pathlib import Path
 
 from builtin_text import builtin_text
+from cut_vocabulary import cut_vocabulary
 from steps import ending, heedful, say
 
 from heedful.errors import DataError
+from heedful.storage.run_folder import RunFolder
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 WORK = Path("runs/builtin")
@@ -51,6 +53,7 @@ def builtin(german: Path, software: Path) -> int:
             return code
     for name in NAMES:
         say(f"\n{name}:")
+        cut(name)
         if code := (fine_tune(name) or export(name) or evaluate(name)):
             return code
         ship(name)
@@ -75,6 +78,17 @@ def train(run: Path, *arguments: str) -> int:
     return heedful("train", *arguments, "--out", str(run))
 
 
+def cut(name: str) -> None:
+    """Leave the pieces of the other languages out of a joint model, unless this is done."""
+    if start_of(name).exists():
+        return
+    joint = RunFolder.open(WORK / ("into-english" if name.endswith("-en") else "from-english"))
+    coming = start_of(f"{name}.new")  # so that an incomplete folder is never taken for complete
+    shutil.rmtree(coming, ignore_errors=True)
+    cut_vocabulary(joint, coming, [text_of(name) / f"train.{language}" for language in name.split("-")])
+    coming.rename(start_of(name))
+
+
 def fine_tune(name: str) -> int:
     """Fine-tune a joint model for one direction; return the exit code."""
     source, target = name.split("-")
@@ -90,8 +104,7 @@ def fine_tune(name: str) -> int:
         **(LATE if target == "en" else {}),
     }
     settings = [part for key, value in values.items() for part in ("--set", f"{key}={value}")]
-    parent = WORK / ("into-english" if target == "en" else "from-english")
-    return train(WORK / name, "recipes/builtin-one.toml", "--init", str(parent), *settings)
+    return train(WORK / name, "recipes/builtin-one.toml", "--init", str(start_of(name)), *settings)
 
 
 def export(name: str) -> int:
@@ -135,6 +148,11 @@ def ship(name: str) -> None:
 def write_cards() -> int:
     """Write the card of each model; return the exit code."""
     return subprocess.run([sys.executable, "scripts/builtin_cards.py"], check=False).returncode
+
+
+def start_of(name: str) -> Path:
+    """The folder of the joint model with the pieces of this direction."""
+    return WORK / "cut" / name
 
 
 def exported(name: str) -> Path:

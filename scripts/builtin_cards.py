@@ -26,7 +26,9 @@ The model started as one model
   [MPL 2.0](https://www.mozilla.org/MPL/2.0/);
 - messages of Django, Wagtail, django-oscar and Sphinx (BSD), django-allauth and Spyder (MIT), by their translators;
 - names of countries, languages, days, months and units from Unicode's CLDR (Unicode licence);
-- words and variants that a script made from these: without punctuation, in capitals, mistyped, several in one line.
+- 284 greetings, signs and questions of travellers, written for heedful;
+- words and variants that a script made from these: without punctuation, apostrophes or accents, in capitals, mistyped,
+  abbreviated, several in one line.
 
 The model is distributed under CC-BY 2.0: if you pass it on, name Tatoeba, The Document Foundation and heedful, link to
 the terms, and say what you changed. `test` above are sentences of Tatoeba, `software-test` are texts of LibreOffice.

@@ -31,6 +31,7 @@ TEST, VALID = 2000, 2000  # held-out English sentences of English and French, an
 BLOCK = 100  # neighbouring lines of the software text, about a file, are held out together
 TEST_BLOCKS, VALID_BLOCKS = 20, 10
 JOINT_VALID, JOINT_SOFTWARE = 300, 100  # validation pairs of each language for a joint model
+PHRASES = Path(__file__).with_name("phrases.tsv")  # English, German, French, Spanish; written for heedful
 REPEATED = 4  # single words and names are few, and sentences many
 MEGABYTES = 600
 
@@ -64,15 +65,17 @@ def builtin_text(german: Path, software: Path, out: Path) -> int:
         words = word_pairs(sentences.train, cases)
         extras = [*words, *capitalised(words), *names(language, cache), *5 * days_and_months(language, cache)]
         messages = messages_of_programs(language, cache)
-        full = [*sentences.train, *texts.train, *messages]
+        phrases = read_phrases(language)
+        full = [*sentences.train, *texts.train, *messages, *REPEATED * phrases]
         say(
             f"   {language}: {len(sentences.train):,} sentences, {len(texts.train):,} texts of LibreOffice, "
-            f"{len(messages):,} messages of programs, {len(words):,} words, {len(extras):,} words and names in all"
+            f"{len(messages):,} messages of programs, {len(phrases):,} phrases, {len(words):,} words, "
+            f"{len(extras):,} words and names in all"
         )
         for source, target in (("en", language), (language, "en")):
             turn = source != "en"
             name = f"{source}-{target}"
-            train = with_variants(swapped(full, turn), cases[::-1] if turn else cases)
+            train = with_variants(swapped(full, turn), cases[::-1] if turn else cases, source)
             train = [pair for pair in [*train, *swapped(REPEATED * extras, turn)] if not held & set(pair) and all(pair)]
             everyday_split = Split(train, swapped(sentences.valid, turn), swapped(sentences.test, turn))
             write_split(everyday_split, out / name, (source, target))
@@ -108,6 +111,13 @@ def read_software(path: Path) -> Pairs:
     with gzip.open(path, "rt", encoding="utf-8") as lines:
         rows = [line.rstrip("\n").split("\t") for line in lines]
     return list(dict.fromkeys((" ".join(row[0].split()), " ".join(row[1].split())) for row in rows if len(row) == 2))
+
+
+def read_phrases(language: str) -> Pairs:
+    """Greetings, signs and questions of travellers in English and this language."""
+    column = 1 + LANGUAGES.index(language)
+    rows = [line.split("\t") for line in PHRASES.read_text(encoding="utf-8").splitlines()]
+    return [(row[0], row[column]) for row in rows]
 
 
 def split_blocks(pairs: Pairs) -> Split:

@@ -1,6 +1,11 @@
-"""Variants of sentence pairs as people type them: without punctuation, in capitals, several in one line, mistyped."""
+"""Variants of sentence pairs as people type them.
+
+Without punctuation, apostrophes or accents, in capitals or small letters, several in one line, abbreviated, mistyped.
+"""
 
 import random
+import re
+import unicodedata
 from collections.abc import Iterator, Sequence
 
 from splits import Pairs
@@ -8,17 +13,26 @@ from word_pairs import Cases
 
 _SHORT = 4  # words; people often type such texts without punctuation
 _BARE, _BARE_SHORT, _LOWER, _LOWER_SHORT = 0.04, 0.4, 0.04, 0.3
-_CALM, _CAPITALS, _TWO, _THREE, _TYPO = 0.5, 0.02, 0.06, 0.02, 0.03
+_CALM, _CAPITALS, _TWO, _THREE, _TYPO = 0.5, 0.02, 0.06, 0.02, 0.06
+_HURRIED, _HURRIED_SHORT, _CHAT = 0.05, 0.3, 0.03
 _ENDS = ".!?…"
+_APOSTROPHE = re.compile(r"(?<=[^\W\d_])['’](?=[^\W\d_])")
+_SPELLED_OUT = {"ä": "ae", "ö": "oe", "ü": "ue", "Ä": "Ae", "Ö": "Oe", "Ü": "Ue", "ß": "ss"}  # as Germans do
+_CHAT_WORDS = {  # English; other languages have few that everybody uses
+    "are": "r", "because": "cuz", "going to": "gonna", "great": "gr8", "message": "msg", "people": "ppl",
+    "please": "pls", "see you": "cu", "thank you": "thx", "thanks": "thx", "to be": "2b", "today": "2day",
+    "tomorrow": "tmrw", "want to": "wanna", "with": "w/", "you": "u", "your": "ur",
+}  # fmt: skip
+_CHAT_WORD = re.compile(rf"\b({'|'.join(sorted(_CHAT_WORDS, key=len, reverse=True))})\b", re.IGNORECASE)
 
 
-def with_variants(pairs: Sequence[tuple[str, str]], cases: tuple[Cases, Cases], seed: int = 1) -> Pairs:
-    """All pairs, followed by variants of some of them."""
-    return [*pairs, *_variants(pairs, cases, random.Random(seed))]
+def with_variants(pairs: Sequence[tuple[str, str]], cases: tuple[Cases, Cases], source: str, seed: int = 1) -> Pairs:
+    """All pairs, followed by variants of some of them; the language of the sources decides how people hurry."""
+    return [*pairs, *_variants(pairs, cases, source, random.Random(seed))]
 
 
 def _variants(
-    pairs: Sequence[tuple[str, str]], cases: tuple[Cases, Cases], draw: random.Random
+    pairs: Sequence[tuple[str, str]], cases: tuple[Cases, Cases], language: str, draw: random.Random
 ) -> Iterator[tuple[str, str]]:
     for number, (source, target) in enumerate(pairs):
         short = len(source.split()) <= _SHORT
@@ -37,6 +51,27 @@ def _variants(
             yield _joined([(source, target), *_others(pairs, number, 2, draw)])
         if draw.random() < _TYPO and (mistyped := _mistyped(source, draw)) != source:
             yield mistyped, target
+        if draw.random() < (_HURRIED_SHORT if short else _HURRIED) and (quick := hurried(source, language)) != source:
+            yield quick, target
+            yield bare(quick).lower(), cases[1].lower_first(bare(target))
+        if language == "en" and draw.random() < _CHAT and (chat := abbreviated(source)) != source:
+            yield chat, target
+            yield bare(chat).lower(), cases[1].lower_first(bare(target))
+
+
+def hurried(text: str, language: str) -> str:
+    """The text without what takes a second key: apostrophes between English letters, accents, umlauts, ¿ and ¡."""
+    if language == "en":
+        text = _APOSTROPHE.sub("", text)
+    if language == "de":
+        text = "".join(_SPELLED_OUT.get(letter, letter) for letter in text)
+    letters = unicodedata.normalize("NFD", text)
+    return "".join(letter for letter in letters if not unicodedata.combining(letter) and letter not in "¿¡")
+
+
+def abbreviated(text: str) -> str:
+    """English as people type it in a chat."""
+    return _CHAT_WORD.sub(lambda found: _CHAT_WORDS[found.group().lower()], text)
 
 
 def bare(text: str) -> str:
@@ -62,7 +97,7 @@ def _joined(pairs: Pairs) -> tuple[str, str]:
 def _mistyped(text: str, draw: random.Random) -> str:
     """One letter of one longer word is missing, doubled or swapped with the next."""
     words = text.split(" ")
-    long = [index for index, word in enumerate(words) if len(word) > 4 and word.isalpha()]
+    long = [index for index, word in enumerate(words) if len(word) > 3 and word.isalpha()]
     if not long:
         return text
     index = draw.choice(long)

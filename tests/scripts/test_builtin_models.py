@@ -19,6 +19,7 @@ class Typed:
         self.size = size
         self.stops_at = ""
         self.commands: list[tuple[str, ...]] = []
+        self.cuts: list[str] = []
 
     def __call__(self, *arguments: str) -> int:
         self.commands.append(arguments)
@@ -49,6 +50,7 @@ def typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Typed:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(builtin, "heedful", typed)
     monkeypatch.setattr(builtin, "builtin_text", write)
+    monkeypatch.setattr(builtin, "cut", typed.cuts.append)
     monkeypatch.setattr(builtin, "write_cards", lambda: typed("cards"))
     return typed
 
@@ -63,7 +65,8 @@ def test_each_model_is_fine_tuned_from_a_joint_one_exported_and_scored(typed: Ty
     )
     assert {"data.source_language=es", "train.max_steps=1500"} < set(spanish_to_english)
     parents = [command[command.index("--init") + 1] for command in typed.commands if "--init" in command]
-    assert parents == [f"runs/builtin/{'into' if name.endswith('-en') else 'from'}-english" for name in builtin.NAMES]
+    assert parents == [f"runs/builtin/cut/{name}" for name in builtin.NAMES]
+    assert typed.cuts == list(builtin.NAMES)
     assert [command[3] for command in typed.commands[-3:-1]] == [
         "runs/builtin/data/es-en/software-test.es",
         "runs/builtin/data/es-en/test.es",

@@ -96,6 +96,22 @@ def write_software(folder: Path) -> None:
             file.write(rows + "Text 1\tTexto 1\nno tab\n")
 
 
+class TestPhrases:
+    def test_every_phrase_has_all_languages_and_stands_once(self) -> None:
+        columns = [builtin_text.read_phrases(language) for language in builtin_text.LANGUAGES]
+        for phrases in columns:
+            assert all(text and text == " ".join(text.split()) for pair in phrases for text in pair)
+        english = [source for source, _ in columns[0]]
+        assert len(set(english)) == len(english) == len(columns[2]) > 250
+
+    def test_questions_and_calls_are_such_in_all_languages(self) -> None:
+        for language in builtin_text.LANGUAGES:
+            for source, target in builtin_text.read_phrases(language):
+                assert source[-1] not in "?!" or target[-1] == source[-1]
+                if language == "es" and source[-1] in "?!":
+                    assert {"?": "¿", "!": "¡"}[source[-1]] in target
+
+
 class TestWhole:
     @pytest.fixture(autouse=True)
     def offline(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,7 +136,7 @@ class TestWhole:
             for path in folder.iterdir():
                 lines = set(path.read_text(encoding="utf-8").splitlines())
                 (trained if path.name.startswith("train") else held).update(lines)
-        assert {"train in de", "Save", "Enregistrer", "Chile", "May"} <= trained
+        assert {"train in de", "Save", "Enregistrer", "Chile", "May", "Good night!", "¡Buenas noches!"} <= trained
         assert len(held) > 4000
         assert not trained & held
         french = (out / "en-fr" / "train.en").read_text().splitlines()

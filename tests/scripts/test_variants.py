@@ -5,7 +5,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 from splits import Pairs
-from variants import bare, with_variants
+from variants import abbreviated, bare, hurried, with_variants
 from word_pairs import Cases, word_pairs
 
 _CASES = Cases({"my": "my", "sister": "sister", "haus": "Haus"}), Cases({"meine": "meine", "haus": "Haus"})
@@ -13,7 +13,7 @@ _CASES = Cases({"my": "my", "sister": "sister", "haus": "Haus"}), Cases({"meine"
 
 def many(pairs: Pairs) -> set[tuple[str, str]]:
     """All variants that a thousand copies of the pairs give."""
-    return set(with_variants(1000 * pairs, _CASES)[1000 * len(pairs) :])
+    return set(with_variants(1000 * pairs, _CASES, "en")[1000 * len(pairs) :])
 
 
 def test_a_short_text_is_also_learnt_as_people_type_it() -> None:
@@ -36,9 +36,24 @@ def test_only_the_source_is_mistyped() -> None:
 
 @given(st.lists(st.tuples(st.text(max_size=30), st.text(max_size=30)), max_size=20), st.integers(0, 5))
 def test_all_pairs_stay_and_the_same_seed_gives_the_same_variants(pairs: Pairs, seed: int) -> None:
-    found = with_variants(pairs, _CASES, seed)
+    found = with_variants(pairs, _CASES, "en", seed)
     assert found[: len(pairs)] == pairs
-    assert found == with_variants(pairs, _CASES, seed)
+    assert found == with_variants(pairs, _CASES, "en", seed)
+
+
+def test_people_in_a_hurry_leave_out_what_takes_a_second_key() -> None:
+    assert hurried("I don't know, 'n' it's 5'.", "en") == "I dont know, 'n' its 5'."
+    assert hurried("Größe, Übung", "de") == "Groesse, Uebung"
+    assert hurried("¿Dónde está el niño?", "es") == "Donde esta el nino?"
+    assert hurried("L'été, où ça ?", "fr") == "L'ete, ou ca ?"
+    found = many([("I don't know.", "Ich weiß.")])
+    assert {("I dont know.", "Ich weiß."), ("i dont know", "Ich weiß")} <= found
+
+
+def test_a_chat_has_its_own_words() -> None:
+    assert abbreviated("Thank you, are your people going to help?") == "thx, r ur ppl gonna help?"
+    assert abbreviated("Youth areas") == "Youth areas"
+    assert {("cu!", "Bis dann!"), ("cu", "Bis dann")} <= many([("See you!", "Bis dann!")])
 
 
 def test_signs_of_spanish_questions_are_punctuation() -> None:
