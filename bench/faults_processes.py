@@ -237,7 +237,7 @@ def memory(folder: Path, count: int, chance: random.Random) -> Outcome:
     failures = [] if "done after 6 steps" in err else [f"without a limit: {common.last_line(err)}"]
     hit = named = 0
     for number in range(count):
-        room = chance.randrange(8 * _MIB, 300 * _MIB)
+        room = chance.randrange(8 * _MIB, 900 * _MIB)
         run = folder / f"run-{number}"
         code, err = _limited(folder / "begun", run, room)
         tell(f"memory {number + 1}: {room >> 20} MiB, exit code {code}")
@@ -258,7 +258,7 @@ def memory(folder: Path, count: int, chance: random.Random) -> Outcome:
         if ended.returncode or different:
             failures.append(f"resumed: exit code {ended.returncode}, different: {different}")
         shutil.rmtree(run)
-    note = f"8 to 300 MiB more than the libraries need; {hit} ran out of it, {named} of them in training"
+    note = f"8 to 900 MiB more than the libraries need; {hit} ran out of it, {named} of them in training"
     return Outcome(
         count,
         tuple(failures),

@@ -23,7 +23,7 @@ from heedful.config import DataConfig, Experiment, parse_setting
 from heedful.config.recipe import merge
 from heedful.data.corpus import Corpus
 from heedful.data.pairs import Pair
-from heedful.errors import ConfigError, DataError, Diverged, FolderError
+from heedful.errors import ConfigError, DataError, Diverged, FolderError, OutOfSpace
 from heedful.metrics import Score
 from heedful.progress import SilentReporter, report_progress
 from heedful.storage.model_names import ModelScore, list_models
@@ -114,6 +114,18 @@ def test_a_training_finishes_even_if_no_memory_is_left_to_find_an_aligner(
     told = RecordingReporter()
     assert last(trained_in(tmp_path / "run", wanted(pairs), told)).model
     assert "no memory was left to find where the model aligns words; --alignments will do it" in told.sentences
+
+
+@pytest.mark.parametrize("place", ["build_model", "Validator", "training_steps"])
+def test_wherever_memory_runs_out_the_settings_are_named(
+    pairs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    def fail(*_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(f"heedful.training.run.{place}", fail)
+    with pytest.raises(OutOfSpace, match=r"out of memory with train\.batch_tokens = \d+ and train\.accumulate = 1"):
+        trained_in(tmp_path / "run", wanted(pairs))
 
 
 def test_without_validation_the_model_is_the_mean_of_the_last_checkpoints(pairs: Path, tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ def start_run(
             clear_folder(run.path)  # nothing is trained yet: after a mistake in the data the name is free again
             raise
         group.run_on_first(dict)  # now the others can join
-        yield from TrainingRun(run, experiment, prepared, reporter, group).events(stop_requested)
+        yield from _set_up(run, experiment, prepared, reporter, group).events(stop_requested)
 
 
 def resume_run(
@@ -118,7 +118,7 @@ def resume_run(
             prepared = _prepare(run, experiment, total, reporter, group)
         group.run_on_first(lambda: settings)  # now the others can join
         before = apply_resume_settings(run.experiment(), run.resume_settings())
-        training = TrainingRun(run, experiment, prepared, reporter, group)
+        training = _set_up(run, experiment, prepared, reporter, group)
         if training.state.step == 0:
             reporter.say("no checkpoint yet: training starts at step 0")
         if sentence := describe_learning_rate(before, experiment, training.state.step):
@@ -134,7 +134,7 @@ def join_run(path: Path, reporter: Reporter, stop_requested: StopRequested, grou
     experiment = apply_resume_settings(run.experiment(), settings)
     use_threads(experiment.train.threads, group.local_world_size)
     prepared = load_prepared(run, experiment, reporter)
-    yield from TrainingRun(run, experiment, prepared, reporter, group).events(stop_requested)
+    yield from _set_up(run, experiment, prepared, reporter, group).events(stop_requested)
 
 
 def apply_resume_settings(before: Experiment, settings: dict[str, Any]) -> Experiment:
@@ -173,6 +173,13 @@ def _prepare(run: RunFolder, experiment: Experiment, total: int, reporter: Repor
         reporter.say(NOT_VALIDATED)
     run.write_about({"data": data, "versions": software_versions(), **({"parent": parent} if parent else {})})
     return prepared
+
+
+def _set_up(
+    run: RunFolder, experiment: Experiment, prepared: Prepared, reporter: Reporter, group: ProcessGroup
+) -> "TrainingRun":
+    with explain_out_of_memory(experiment.train):
+        return TrainingRun(run, experiment, prepared, reporter, group)
 
 
 class TrainingRun:
