@@ -42,7 +42,8 @@ class TranslationJob:
         own = self.model.translator.search
         if self.diverse:
             return replace(own, beam=2 * self.n_best, groups=self.n_best, diversity=_DIVERSITY)
-        return replace(own, beam=max(self.beam or own.beam, self.n_best))
+        beam = max(self.beam or own.beam, self.n_best)
+        return own if beam == own.beam else replace(own, beam=beam)
 
     @property
     def budget(self) -> int:

@@ -149,12 +149,14 @@ async def _translate_by_source(
     ]
     beam = max((work.job.search.beam for work in works), default=1)
     service.check_items([item for work in works for item in (*work.plain, *work.mixed)], beam)
-    jobs = [part for work in works for part in ((work.job, work.plain), (await work.make_mixed_job(), work.mixed))]
-    results: list[list[Translation]] = await service.run_jobs(request, jobs)
+    jobs = [(work.job, work.plain) for work in works]
+    jobs += [(await work.make_mixed_job(), work.mixed) for work in works if work.mixed]
+    results: Iterator[list[Translation]] = iter(await service.run_jobs(request, jobs))
     for work in works:
         service.metrics.count_characters(work.model.name, work.size)
-    both = zip(works, results[::2], results[1::2], strict=True)
-    found = {work.model.source: iter(work.rank_texts(plain, mixed)) for work, plain, mixed in both}
+    plain = [next(results) for _ in works]
+    mixed = [next(results) if work.mixed else [] for work in works]
+    found = {work.model.source: iter(work.rank_texts(*both)) for work, *both in zip(works, plain, mixed, strict=True)}
     return {body.target: iter([[_sanitise(text) if html else text] for text in unchanged])} | found
 
 
@@ -171,7 +173,7 @@ class _LanguageGroup:
 
     async def make_mixed_job(self) -> TranslationJob:
         """The job for sentences with inline markup: with alignments, if there are few and the model can align."""
-        few = 0 < len(self.mixed) <= _MOST_ALIGNED
+        few = len(self.mixed) <= _MOST_ALIGNED
         return replace(self.job, alignments=few and await asyncio.to_thread(self.model.can_align))
 
     def rank_texts(self, plain: Sequence[Translation], mixed: Sequence[Translation]) -> list[list[str]]:

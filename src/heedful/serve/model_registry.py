@@ -182,6 +182,7 @@ class ModelRegistry:
         self._load = load
         self._models = {location.name: ServedModel(location, load(location.folder), load) for location in locations}
         self._pivots = self._find_pivots()
+        self.targets = self._find_targets()  # a new version of a model has the same languages
         self._sharing = ExitStack()
 
     @property
@@ -215,8 +216,7 @@ class ModelRegistry:
             PivotModel(self._find_direct(source, PIVOT), self._find_direct(PIVOT, target)) for source, target in pairs
         ]
 
-    @property
-    def targets(self) -> dict[str, list[str]]:
+    def _find_targets(self) -> dict[str, list[str]]:
         """Each language, and the languages it can be translated into: first those that need only one model."""
         every = self._every
         codes = dict.fromkeys(code for model in self.models for code in (model.source, model.target))
