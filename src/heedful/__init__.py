@@ -34,7 +34,9 @@ if "torch" not in sys.modules and "OMP_WAIT_POLICY" not in os.environ:
 if TYPE_CHECKING:
     from heedful.attention.head_names import Head
     from heedful.attention.record import Attention, AttentionRecord, record_attention
+    from heedful.completion.completer import Completer, Completion, Continuation
     from heedful.data.doctor import CleanedCorpus, Diagnosis, clean_corpus, doctor
+    from heedful.data.text_doctor import TextDiagnosis, doctor_text
     from heedful.evaluation.compare import compare
     from heedful.evaluation.comparison_page import comparison_page
     from heedful.evaluation.evaluate import Evaluation, evaluate
@@ -57,8 +59,11 @@ __all__ = [
     "AttentionRecord",
     "CleanedCorpus",
     "Comparison",
+    "Completer",
+    "Completion",
     "ConfigError",
     "Constraints",
+    "Continuation",
     "DataError",
     "Diagnosis",
     "Diverged",
@@ -73,6 +78,7 @@ __all__ = [
     "PivotTranslator",
     "Proof",
     "Score",
+    "TextDiagnosis",
     "Tokenizer",
     "TrainingResult",
     "Translation",
@@ -83,6 +89,7 @@ __all__ = [
     "compare",
     "comparison_page",
     "doctor",
+    "doctor_text",
     "evaluate",
     "export",
     "record_attention",
@@ -97,7 +104,10 @@ _LAZY = {
     "AttentionRecord": "heedful.attention.record",
     "CleanedCorpus": "heedful.data.doctor",
     "Comparison": "heedful.metrics.comparison",
+    "Completer": "heedful.completion.completer",
+    "Completion": "heedful.completion.completer",
     "Constraints": "heedful.text.constraints",
+    "Continuation": "heedful.completion.completer",
     "Diagnosis": "heedful.data.doctor",
     "Evaluation": "heedful.evaluation.evaluate",
     "Explanation": "heedful.translation.result",
@@ -106,6 +116,7 @@ _LAZY = {
     "PivotTranslator": "heedful.translation.pivot",
     "Proof": "heedful.formats.parity",
     "Score": "heedful.metrics",
+    "TextDiagnosis": "heedful.data.text_doctor",
     "Tokenizer": "heedful.text",
     "TrainingResult": "heedful.training.train",
     "Translation": "heedful.translation.result",
@@ -114,6 +125,7 @@ _LAZY = {
     "compare": "heedful.evaluation.compare",
     "comparison_page": "heedful.evaluation.comparison_page",
     "doctor": "heedful.data.doctor",
+    "doctor_text": "heedful.data.text_doctor",
     "evaluate": "heedful.evaluation.evaluate",
     "export": "heedful.formats.export",
     "record_attention": "heedful.attention.record",

@@ -54,6 +54,9 @@ COUNTS = {
     "luong": 9_472_000 + 2 * 4 * (131_584 + 197_120) + 394_240 + 2 * 4 * 131_584 + 196_864,
     # Two tables of positions, 4 + 3 convolutions of 768 to 512, and 4 + 3 x 2 maps of 256 to 256.
     "convs2s": 9_472_000 + 2 * 1024 * 256 + 7 * 393_728 + 10 * 65_792,
+    # A block of d_model 768 has 4 x 769 x 768 + 769 x 3072 + 3073 x 768 + 4 x 768, and one norm is behind them.
+    "gpt-2": (37_000 + 1024) * 768 + 12 * 7_087_872 + 1536,
+    "gpt": (37_000 + 128) * 128 + 4 * 198_272 + 256,
 }
 
 
@@ -223,3 +226,7 @@ def test_an_unknown_preset_is_named_with_the_nearest() -> None:
         "unknown preset: qqq; there are paper, base, tiny, small, restricted, big, modern, lstm, gru, bahdanau, "
         "luong, convs2s and the rows of Table 3"
     )
+
+
+def test_gpt_2_has_the_published_number_of_weights() -> None:
+    assert model_size(make_experiment({"model": {"preset": "gpt-2"}}).model, 50_257, 50_257).total == 124_439_808

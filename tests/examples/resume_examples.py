@@ -42,6 +42,8 @@ def blind(pairs: Path) -> Experiment:
 class Drive:
     """Follows a training and stops it after a step: by a signal, or as if it had been killed."""
 
+    total = 150  # pairs
+
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.step = 0
@@ -49,9 +51,8 @@ class Drive:
         self._until = 0
 
     def start(self, wanted: Experiment, until: int = 0, kill: bool = False) -> "Drive":
-        total = 150
         return self._follow(
-            start_run(RunFolder.create(self.folder), wanted, total, SilentReporter(), self._signal), until, kill
+            start_run(RunFolder.create(self.folder), wanted, self.total, SilentReporter(), self._signal), until, kill
         )
 
     def resume(self, until: int = 0, kill: bool = False, **settings: object) -> "Drive":

@@ -168,6 +168,14 @@ class TestLongTexts:
         torch.testing.assert_close(torch.stack(found), torch.stack(expected), rtol=1e-5, atol=1e-5)
 
     @torch.no_grad()
+    def test_a_model_with_one_position_sees_the_last_token_only(self) -> None:
+        model, text = gpt(max_positions=1), [5, 9, 2]
+        state = model.start(Prompts(torch.tensor(text[:1]), torch.tensor([1])))
+        for number, token in enumerate((PAD, *text[1:])):
+            logits, state = model.step(torch.tensor([token]), state)
+            torch.testing.assert_close(logits, written_out(model, [text[number]]), rtol=1e-5, atol=1e-5)
+
+    @torch.no_grad()
     def test_of_a_prompt_with_too_many_tokens_the_end_is_read(self) -> None:
         model = gpt(max_positions=4)
         prompts = Prompts(*pack([TEXTS[0], TEXTS[1]]))
@@ -178,10 +186,10 @@ class TestLongTexts:
     @torch.no_grad()
     def test_texts_continue_beyond_the_last_position_as_each_does_alone(self) -> None:
         model, rest = gpt(max_positions=7), [6, 12, 3, 18, 9, 10]
-        texts = [text[:3] for text in TEXTS]
+        texts = [TEXTS[0][:6], TEXTS[1], TEXTS[2][:4]]
         together = model.start(Prompts(*pack(texts)))
         alone = [model.start(Prompts(*pack([text]))) for text in texts]
-        for token in (PAD, *rest):
+        for token in (PAD, *rest, *rest):
             logits, together = model.step(torch.full((3,), token), together)
             for row in range(3):
                 expected, alone[row] = model.step(torch.tensor([token]), alone[row])

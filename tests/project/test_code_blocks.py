@@ -127,6 +127,9 @@ def write_files(folder: Path) -> None:
         + "".join(f'\nmsgid "{one}"\nmsgstr "{other}"\n' for one, other in zip(english, german, strict=True)),
         encoding="utf-8",
     )
+    for name in ("book.txt", "other.txt", "letters.txt", "books/one.txt", "books/two.txt"):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text("\n".join(english), encoding="utf-8")
     import docx
 
     letter = docx.Document()
@@ -140,6 +143,9 @@ def write_corpora(folder: Path) -> None:
         place.mkdir(parents=True)
         for number, name in enumerate(("train", "val", "test_2016_flickr")):
             write_pairs(place, f"{name}.lc.norm.tok", 50 * number, 40)
+    for place in (folder / "data" / "tinyshakespeare", folder / "PATH" / "TO" / "tinyshakespeare"):
+        place.mkdir()
+        shutil.copy(folder / "book.txt", place / "input.txt")
     made = [write_tree(tree) for tree in trees(60, 1)]
     for treebank in ("data/treebank-wsj-sample", "PATH/TO/wsj", "PATH/TO/BOTH/treebank-wsj-sample"):
         (folder / treebank).mkdir(parents=True)

@@ -22,6 +22,7 @@ ANSWERS: dict[str, tuple[str, str]] = {
     "lexical-parsing": ("I see .", TREE),
     "pronunciation": ("CAT", "K AE T"),
     "characters": ("gehen\tV;PST", "ging fort"),
+    "completion": ("Once upon", "a time"),
     "copy": ("a b c", "a b c"),
     "reverse": ("a b c", "c b a"),
 }
@@ -125,6 +126,7 @@ def test_a_wrong_answer_scores_lower_than_the_correct_one(task: Task) -> None:
         ("lexical-parsing", ["F1", "precision", "recall", "complete", "crossing"]),
         ("pronunciation", ["WER", "PER"]),
         ("characters", ["accuracy", "CER"]),
+        ("completion", ["accuracy", "CER"]),
         ("copy", ["accuracy", "token errors"]),
         ("reverse", ["accuracy", "token errors"]),
     ],

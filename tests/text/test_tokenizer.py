@@ -60,6 +60,17 @@ def test_every_text_round_trips_and_its_only_special_id_is_the_last(kind: Tokeni
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@given(chunks=st.lists(any_text(), max_size=4))
+@settings(max_examples=150, deadline=None)
+@example(chunks=["a  b", " c", "d \n e"])
+@example(chunks=["", " x", "x "])
+@example(chunks=[" a", "b##c #", "d 's"])
+def test_a_text_that_comes_in_chunks_has_the_ids_of_the_whole(kind: TokenizerKind, chunks: list[str]) -> None:
+    streamed = [number for ids in tokenizer(kind).encode_stream(chunks) for number in ids]
+    assert streamed == tokenizer(kind).encode("".join(chunks))[:-1]
+
+
+@pytest.mark.parametrize("kind", KINDS)
 @given(text=st.text(st.characters(exclude_categories=["Cs"], exclude_characters="▁<"), max_size=30))
 @settings(max_examples=60, deadline=None)
 def test_pieces_join_to_the_text(kind: TokenizerKind, text: str) -> None:

@@ -13,6 +13,7 @@ import typer
 from typer.core import TyperCommand
 
 from heedful.cli.compare import compare
+from heedful.cli.complete import complete
 from heedful.cli.console import complain, say
 from heedful.cli.doctor import doctor
 from heedful.cli.evaluate import evaluate
@@ -44,8 +45,9 @@ app = typer.Typer(
 )
 _SHORT: dict[Callable[..., None], str] = {  # one line each in the list of commands
     translate: "Translate texts, files of lines, documents.",
+    complete: "Continue a text with a model of plain text.",
     models: "List the models: built-in ones and run folders.",
-    train: "Train from two text files or a recipe, or resume.",
+    train: "Train from text files or a recipe, or resume.",
     evaluate: "Translate a test set and score it.",
     compare: "Test whether one system is better than another.",
     score: "Score given translations by their probability.",
@@ -56,7 +58,7 @@ _SHORT: dict[Callable[..., None], str] = {  # one line each in the list of comma
     export: "Write a model in another program's format.",
     serve: "Translate over HTTP, with a web page.",
     key: "Create an API key for `heedful serve`.",
-    doctor: "Find problems in parallel text.",
+    doctor: "Find problems in text to learn from.",
     info: "Describe a model or a preset.",
 }
 

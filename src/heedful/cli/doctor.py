@@ -9,22 +9,32 @@ import typer
 
 from heedful.cli import console
 from heedful.cli.common import JsonOption
-from heedful.errors import counted
+from heedful.errors import ConfigError, counted
 
 if TYPE_CHECKING:
-    from heedful.data.doctor import CleanedCorpus
+    from collections.abc import Sequence
+
+    from heedful.data.doctor import CleanedCorpus, Finding
 
 
 def doctor(
-    source: Annotated[list[str], typer.Option(help="Text, one sentence a line. Can be repeated.")],
-    target: Annotated[list[str], typer.Option(help="Its translation, line by line.")],
+    source: Annotated[list[str] | None, typer.Option(help="Text, one sentence a line. Can be repeated.")] = None,
+    target: Annotated[list[str] | None, typer.Option(help="Its translation, line by line.")] = None,
+    text: Annotated[list[str] | None, typer.Option(help="Plain text instead. Can be repeated.")] = None,
     test: Annotated[
         tuple[str, str] | None, typer.Option(help="Source and reference of a test set, to find overlap with it.")
     ] = None,
     clean: Annotated[Path | None, typer.Option(help="Write cleaned copies into this folder.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Find problems in parallel text, with line numbers; clean it on request."""
+    """Find problems in parallel text or plain text, with line numbers; clean parallel text on request."""
+    if text:
+        if source or target or test or clean:
+            raise ConfigError("--text is examined alone; leave out --source, --target, --test and --clean")
+        _examine_text(text, as_json)
+        return
+    if not source or not target:
+        raise ConfigError("there is nothing to examine; give --source and --target, or --text")
     from heedful.data.doctor import clean_corpus
     from heedful.data.doctor import doctor as examine
 
@@ -36,10 +46,7 @@ def doctor(
             f"{counted(diagnosis.pairs, 'pair', ',')}, {diagnosis.source_words:,} source and "
             f"{counted(diagnosis.target_words, 'target word', ',')}"
         )
-        for finding in diagnosis.findings:
-            console.out(f"{finding.severity}: {finding.message}{_format_lines(finding.lines, finding.count)}")
-        if not diagnosis.findings:
-            console.out("no problems found")
+        _print_findings(diagnosis.findings)
     if clean:
         cleaned = clean_corpus(source, target, clean, tests)
         facts["cleaned"] = dataclasses.asdict(cleaned) | {"files": [str(path) for path in cleaned.files]}
@@ -47,7 +54,33 @@ def doctor(
             console.out(f"cleaned copies are in {clean}: {_describe_cleaning(cleaned)}")
     if as_json:
         console.out(json.dumps(facts, ensure_ascii=False))
-    if any(finding.severity == "error" for finding in diagnosis.findings):
+    _exit_if_error(diagnosis.findings)
+
+
+def _examine_text(files: list[str], as_json: bool) -> None:
+    from heedful.data.text_doctor import doctor_text
+
+    diagnosis = doctor_text(files)
+    if as_json:
+        console.out(json.dumps(dataclasses.asdict(diagnosis), ensure_ascii=False))
+    else:
+        console.out(
+            f"{counted(diagnosis.texts, 'text')} of {counted(diagnosis.lines, 'line', ',')}, "
+            f"{counted(diagnosis.words, 'word', ',')} and {counted(diagnosis.characters, 'character', ',')}"
+        )
+        _print_findings(diagnosis.findings)
+    _exit_if_error(diagnosis.findings)
+
+
+def _print_findings(findings: "Sequence[Finding]") -> None:
+    for finding in findings:
+        console.out(f"{finding.severity}: {finding.message}{_format_lines(finding.lines, finding.count)}")
+    if not findings:
+        console.out("no problems found")
+
+
+def _exit_if_error(findings: "Sequence[Finding]") -> None:
+    if any(finding.severity == "error" for finding in findings):
         raise typer.Exit(1)
 
 

@@ -47,7 +47,8 @@ def evaluate(
     """Translate a test set and score it; each score has a 95 % interval.
 
     For translation the scores are BLEU, chrF, TER and the paper's BLEU; for other tasks F1 of brackets, error rates of
-    words and symbols, or accuracy.
+    words and symbols, or accuracy. A model that continues text gets the loss, the perplexity and the bits per character
+    of the text --source.
     """
     from heedful.cli.translate import one_line
     from heedful.evaluation.evaluate import evaluate as score
@@ -86,4 +87,6 @@ def evaluate(
 
 def _row(score: "Score") -> tuple[str, ...]:
     brevity = "" if score.brevity_penalty is None else f"{score.brevity_penalty:.3f}"
-    return score.metric, f"{score.value:.2f}", f"{score.low:.2f} to {score.high:.2f}", brevity, score.signature
+    digits = 4 if score.metric in ("loss", "bits per character") else 2
+    low, high = f"{score.low:.{digits}f}", f"{score.high:.{digits}f}"
+    return score.metric, f"{score.value:.{digits}f}", f"{low} to {high}", brevity, score.signature

@@ -139,13 +139,16 @@ def _differences(changed: dict[str, Any]) -> str:
 
 
 def _curve(points: list[dict[str, Any]]) -> str:
+    from heedful.metrics.text_loss import BITS_PER_CHARACTER
+
     if not points:
         return ""
     last = points[-1]
     lines = [f"validation loss  {_spark([p['loss'] for p in points])}  {last['loss']:.3f} at step {last['step']}"]
     scores = [p["score"] for p in points if p["score"] is not None]
     if scores:
-        lines.append(f"validation {last['metric']}  {_spark(scores)}  best {max(scores):.2f}")
+        best = f"{min(scores):.3f}" if last["metric"] == BITS_PER_CHARACTER else f"{max(scores):.2f}"
+        lines.append(f"validation {last['metric']}  {_spark(scores)}  best {best}")
     return "\n".join(lines)
 
 

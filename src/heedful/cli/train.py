@@ -29,6 +29,10 @@ def train(
     source: TextFiles = None,
     target: TextFiles = None,
     tsv: Annotated[list[str] | None, typer.Option(help="File with one pair a line: source TAB target.")] = None,
+    text: Annotated[
+        list[str] | None,
+        typer.Option(help="Plain text to learn to continue; a file or a pattern such as '*.txt'. Can be repeated."),
+    ] = None,
     corpus: Annotated[
         str,
         typer.Option(help="PREFIX,SRC,TRG for the files PREFIX.SRC and PREFIX.TRG, such as data/train,en,de."),
@@ -37,6 +41,9 @@ def train(
         list[str] | None, typer.Option(help="Text file to validate on; by default some pairs are held out.")
     ] = None,
     valid_target: Annotated[list[str] | None, typer.Option(help="Its translation.")] = None,
+    valid_text: Annotated[
+        list[str] | None, typer.Option(help="Plain text to validate on; by default the end of the text is held out.")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="The run folder to make; default: runs/NAME.")] = None,
     resume: Annotated[Path | None, typer.Option(help="Continue the training in this run folder.")] = None,
     init: Annotated[
@@ -47,14 +54,14 @@ def train(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print every event as a line of JSON.")] = False,
 ) -> None:
-    """Train a model from two text files or a recipe, fine-tune a model, or resume a run."""
+    """Train a model from two text files, plain text or a recipe, fine-tune a model, or resume a run."""
     given = merge(*map(parse_setting, settings or []))
     if corpus:
         parts = corpus.split(",")
         if len(parts) != 3 or source or target:
             raise ConfigError(f"--corpus {corpus}: write it as PREFIX,SRC,TRG and without --source and --target")
         source, target = [f"{parts[0]}.{parts[1]}"], [f"{parts[0]}.{parts[2]}"]
-    others = (recipe, source, target, tsv, valid_source, valid_target, out, init)
+    others = (recipe, source, target, tsv, text, valid_source, valid_target, valid_text, out, init)
     if resume and any(others):
         raise ConfigError("--resume takes everything from its folder; leave out recipe, files, --init and --out")
 
@@ -75,6 +82,8 @@ def train(
                     source=source or (),
                     target=target or (),
                     tsv=tsv or (),
+                    text=text or (),
+                    valid_text=valid_text or (),
                     valid_source=valid_source or (),
                     valid_target=valid_target or (),
                     out=out,
@@ -95,6 +104,11 @@ def _next_step(result: "TrainingResult") -> str:
             f"stopped by {result.reason} at step {result.steps}, saved; "
             f"continue with: heedful train --resume {result.folder}"
         )
+    from heedful.storage.run_folder import RunFolder
+    from heedful.tasks import find_task
+
+    if find_task(RunFolder(result.folder).experiment().task).continues_text:
+        return f'continue a text with: heedful complete {result.folder} "..."'
     return f'translate with: heedful translate {result.folder} "..."'
 
 

@@ -46,7 +46,7 @@ class ModelConfig:
     norm: Norm = "post"
     activation: Activation = "relu"
     positions: Positions = "sinusoidal"
-    max_positions: int = 1024  # size of the table of learned positions; later positions share its last row
+    max_positions: int = 1024  # size of the table of learned positions, whose last row later ones share; context of GPT
     max_distance: int = 16  # of relative positions: keys that are further away share a bias
     sharing: Sharing = "all"  # all: source = target = output; target: target = output; none
     output_bias: bool = False  # set by `heedful import`
@@ -80,11 +80,15 @@ class DataConfig:
     source: tuple[str, ...] = ()
     target: tuple[str, ...] = ()
     tsv: tuple[str, ...] = ()
+    text: tuple[str, ...] = ()  # plain text to learn to continue (task "completion"); each file is one text
+    valid_text: tuple[str, ...] = ()
     valid_source: tuple[str, ...] = ()
     valid_target: tuple[str, ...] = ()
     test_source: tuple[str, ...] = ()  # default test set of `heedful evaluate` and of studies
     test_target: tuple[str, ...] = ()
-    hold_out: int = -1  # pairs held out for validation if none are given; -1: 2 %, at most 1000; 10 % of small corpora
+    # Pairs held out for validation if none are given; -1: 2 %, at most 1000; 10 % of small corpora. Of plain text these
+    # are its last characters; -1: 10 %, at most 200 000.
+    hold_out: int = -1
     source_language: str = ""  # two letters; empty: from the file's suffix
     target_language: str = ""
     max_length: int = 256  # drop pairs with more pieces than this on either side

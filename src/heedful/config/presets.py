@@ -1,4 +1,4 @@
-"""Named starting points: the paper's models, the rows of Table 3, a modern small model, and the rivals.
+"""Named starting points: the paper's models, the rows of Table 3, a modern small model, rivals and descendants.
 
 A preset holds only its differences from the paper's base model, which is the default in `experiment.py`.
 """
@@ -89,6 +89,36 @@ _SINCE: Mapping[str, Preset] = {
 }
 
 
+# GPT. The first is OpenAI's smallest; their optimizer is Adam with a rate that they do not name.
+_GPT = {"family": "gpt", "norm": "pre", "activation": "gelu-tanh", "positions": "learned"}
+_DESCENDANTS: Mapping[str, Preset] = {
+    "gpt-2": {
+        "model": {**_GPT, "d_model": 768, "d_ff": 3072, "num_heads": 12, "decoder_layers": 12, "max_positions": 1024},
+        "text": {"vocabulary_size": 50_257},
+        "train": {"label_smoothing": 0.0},
+    },
+    "gpt": {
+        "model": {
+            **_GPT,
+            **{"d_model": 128, "d_ff": 512, "num_heads": 4, "decoder_layers": 4, "max_positions": 128, "dropout": 0.1},
+        },
+        "text": {"kind": "characters", "vocabulary_size": 1000},
+        "train": {
+            "max_steps": 4000,
+            "batch_tokens": 2048,
+            "label_smoothing": 0.0,
+            "schedule": "cosine",
+            "optimizer": "muon",
+            "learning_rate": 0.003,
+            "warmup_steps": 200,
+            "clip_norm": 1.0,
+            "ema_decay": 0.99,
+            "average_checkpoints": 1,
+        },
+    },
+}
+
+
 RIVAL_RATE = 0.002  # half that of a small Transformer; not tuned for each rival
 
 
@@ -108,7 +138,7 @@ _RIVALS: Mapping[str, Preset] = {
     "convs2s": _rival(family="convolutional", positions="learned", kernel_width=3, encoder_layers=4, decoder_layers=3),
 }
 
-PRESETS: Mapping[str, Preset] = {**_SIZES, **_TABLE_3, **_SINCE, **_RIVALS}
+PRESETS: Mapping[str, Preset] = {**_SIZES, **_TABLE_3, **_SINCE, **_RIVALS, **_DESCENDANTS}
 
 
 def preset(name: str) -> Preset:

@@ -5,6 +5,7 @@ Batches have pairs of similar length within a budget of tokens, in a new order e
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -49,6 +50,21 @@ class Batch:
     def twice(self) -> "Batch":
         """All pairs, followed by all of them again."""
         return Batch(*(torch.cat([rows, rows]) for rows in (getattr(self, field.name) for field in fields(self))))
+
+
+@runtime_checkable
+class Examples(Protocol):
+    """What the training loop reads: numbered pairs of ids, such as sentences and translations or windows of a text."""
+
+    def __len__(self) -> int: ...
+
+    def lengths(self) -> tuple[Int[np.ndarray, " pairs"], Int[np.ndarray, " pairs"]]:
+        """The number of tokens of each source and each target."""
+        ...
+
+    def batch(self, indices: Sequence[int] | NDArray[np.int64], start_id: int) -> Batch:
+        """The pairs at these places; `start_id` is the first input of the decoder."""
+        ...
 
 
 def pack(sentences: Sequence[Sequence[int]]) -> tuple[Int[Tensor, " rows"], Int[Tensor, " batch"]]:

@@ -65,8 +65,8 @@ class Corpus:
         self.folder = folder
         self.pairs = about.pairs
         self.dropped = about.dropped
-        self._ids = {side: _map_file(folder / f"{side}.ids", about.dtype) for side in _SIDES}
-        self._ends = {side: _map_file(folder / f"{side}.ends", np.dtype(np.int64)) for side in _SIDES}
+        self._ids = {side: map_ids(folder / f"{side}.ids", about.dtype) for side in _SIDES}
+        self._ends = {side: map_ids(folder / f"{side}.ends", np.dtype(np.int64)) for side in _SIDES}
         for side, ends in self._ends.items():
             if len(ends) != self.pairs or ends[-1:].sum() != len(self._ids[side]):
                 raise FolderError(
@@ -208,6 +208,18 @@ class _About:
 
 
 def _read_about(folder: Path) -> _About:
+    match read_description(folder, FORMAT):
+        case {
+            "pairs": int(pairs),
+            "dropped": {"empty": int(empty), "too_long": int(too_long), "uneven": int(uneven)},
+            "dtype": "uint16" | "uint32" as dtype,
+        }:
+            return _About(pairs, DroppedPairs(empty, too_long, uneven), np.dtype(dtype))
+    raise FolderError(f"{folder / 'corpus.json'} is damaged; delete {folder} and train again")
+
+
+def read_description(folder: Path, number: int) -> dict[str, Any]:
+    """The content of a corpus.json of this format."""
     path = folder / "corpus.json"
     try:
         about = parse_json(read_bytes(path, _MOST_ABOUT_BYTES))
@@ -215,19 +227,13 @@ def _read_about(folder: Path) -> _About:
         raise FolderError(f"{folder} holds no prepared corpus; train again without --resume to make it") from None
     except ValueError:
         raise FolderError(f"{path} is damaged; delete {folder} and train again") from None
-    if not isinstance(about, dict) or about.get("format") != FORMAT:
-        raise FolderError(f"{path} is not a corpus of format {FORMAT}; delete {folder} and train again")
-    match about:
-        case {
-            "pairs": int(pairs),
-            "dropped": {"empty": int(empty), "too_long": int(too_long), "uneven": int(uneven)},
-            "dtype": "uint16" | "uint32" as dtype,
-        }:
-            return _About(pairs, DroppedPairs(empty, too_long, uneven), np.dtype(dtype))
-    raise FolderError(f"{path} is damaged; delete {folder} and train again")
+    if not isinstance(about, dict) or about.get("format") != number:
+        raise FolderError(f"{path} is not a corpus of format {number}; delete {folder} and train again")
+    return about
 
 
-def _map_file(path: Path, dtype: np.dtype[np.generic]) -> NDArray[Any]:
+def map_ids(path: Path, dtype: np.dtype[np.generic]) -> NDArray[Any]:
+    """The numbers in a file, which stays on disk until they are used."""
     try:
         file = open_file(path)
     except FileNotFoundError:

@@ -491,9 +491,9 @@ def severity_of(kind: FindingKind) -> Severity:
             assert_never(kind)
 
 
-def describe_finding(kind: FindingKind, count: int, pairs: int) -> str:  # noqa: PLR0912  one branch a kind
-    """One sentence about a finding."""
-    some, one = f"{count} of {counted(pairs, 'pair')}", count == 1
+def describe_finding(kind: FindingKind, count: int, total: int, what: str = "pair") -> str:  # noqa: PLR0912  one branch a kind
+    """One sentence about a finding in `count` of `total` pairs, or of what else was examined."""
+    some, one = f"{count} of {counted(total, what)}", count == 1
     hold, have = ("holds", "has") if one else ("hold", "have")
     match kind:
         case "encoding":

@@ -11,7 +11,7 @@ import os
 import sys
 import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -76,6 +76,12 @@ def read_lines(path: Path) -> Iterator[str]:
     """The lines of a file without their ends; `.gz` is unpacked and "-" is standard input."""
     check_readable(path)
     return _lines(path)
+
+
+def read_text(path: Path) -> Iterator[str]:
+    """The text of a file in chunks, with every line end as a line feed; `.gz` is unpacked."""
+    check_readable(path)
+    return _text(path)
 
 
 def read_raw_lines(path: Path) -> Iterator[bytes]:
@@ -181,6 +187,27 @@ def _lines(path: Path) -> Iterator[str]:
         raise DataError(f"{path} is empty; it must hold one sentence a line")
 
 
+def _text(path: Path) -> Iterator[str]:
+    line = 1
+    try:
+        with _read_errors(path), _open(path) as file, io.TextIOWrapper(file, encoding="utf-8-sig") as text:
+            chunk = ""
+            while chunk := text.read(MAX_LINE_BYTES):
+                if "\0" in chunk:
+                    line += chunk.count("\n", 0, chunk.index("\0"))
+                    raise DataError(
+                        f"{path}, line {line}: holds a NUL byte, so the file is binary or UTF-16; "
+                        "convert it to UTF-8 text"
+                    )
+                line += chunk.count("\n")
+                yield chunk
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{path} is not UTF-8 after line {line} (byte 0x{error.object[error.start]:02x}); convert it with: "
+            f"iconv -f ISO-8859-1 -t UTF-8 {path} > {path.with_name(f'{path.stem}.utf8{path.suffix}')}"
+        ) from error
+
+
 def _not_utf8(path: Path, number: int, error: UnicodeDecodeError) -> DataError:
     raw, place, is_file = error.object, error.start, str(path) != STANDARD_INPUT
     column = len(raw[:place].decode()) + 1
@@ -196,16 +223,22 @@ def _not_utf8(path: Path, number: int, error: UnicodeDecodeError) -> DataError:
 
 
 def _raw_lines(path: Path) -> Iterator[bytes]:
+    with _read_errors(path), _open(path) as file:
+        line = file.readline(MAX_LINE_BYTES + 2).removeprefix(_BOM)
+        while line:
+            if line[-1:] == b"\n":
+                yield line[:-2] if line[-2:] == b"\r\n" else line[:-1]
+            else:
+                yield line[: MAX_LINE_BYTES + 1]
+                _skip_line(file, line)
+            line = file.readline(MAX_LINE_BYTES + 2)
+
+
+@contextmanager
+def _read_errors(path: Path) -> Iterator[None]:
+    """Turn every error of reading a file into a DataError that names it."""
     try:
-        with _open(path) as file:
-            line = file.readline(MAX_LINE_BYTES + 2).removeprefix(_BOM)
-            while line:
-                if line[-1:] == b"\n":
-                    yield line[:-2] if line[-2:] == b"\r\n" else line[:-1]
-                else:
-                    yield line[: MAX_LINE_BYTES + 1]
-                    _skip_line(file, line)
-                line = file.readline(MAX_LINE_BYTES + 2)
+        yield
     except EOFError as error:
         raise DataError(f"{path} ends in the middle; test it with gzip -t, or download it again") from error
     except (gzip.BadGzipFile, zlib.error) as error:

@@ -1,6 +1,6 @@
 """Greedy search, and the loop that it shares with sampling: one hypothesis per sentence, token by token."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Protocol, runtime_checkable
 
 import torch
@@ -37,12 +37,13 @@ def greedy_search(
     prefixes: Sequence[Sequence[int]] = (),
 ) -> list[Hypothesis]:
     """One hypothesis per sentence, the same as with a beam of 1; `config.beam` is ignored."""
-    return search_stepwise(step, state, special, max_lengths, config, _pick_likeliest, prefixes)
+    return search_stepwise(step, state, special, max_lengths, config, pick_likeliest, prefixes)
 
 
-def _pick_likeliest(
+def pick_likeliest(
     log_probs: Float[Tensor, "rows vocabulary"], active: Int[Tensor, " rows"], length: int
 ) -> PickedTokens:
+    """The most probable token of each row."""
     values, ids = top_log_probs(log_probs, 1)
     return values[:, 0], ids[:, 0]
 
@@ -56,33 +57,21 @@ def search_stepwise(
     pick: TokenPicker,
     prefixes: Sequence[Sequence[int]] = (),
 ) -> list[Hypothesis]:
-    """One hypothesis per sentence; `state` has one row for each. A sentence leaves the batch when it ends.
+    """One hypothesis per sentence; `state` has one row for each.
 
     `max_lengths` count EOS. If there are `prefixes`, each output begins with its own.
     """
     device, sentences = max_lengths.device, len(max_lengths)
-    rules = make_token_rules(special, config, device, prefixes)
     max_lengths = max_lengths.clamp(min=1)
     outputs = max_lengths.new_empty(sentences, int(max_lengths.max()) if sentences else 0)
     lengths = torch.zeros_like(max_lengths)
     totals = torch.zeros(sentences, device=device)
-
-    active = torch.arange(sentences, device=device)
-    tokens = torch.full_like(active, special.start)
-    history = tokens.new_empty(sentences, 0)
     length = 0
-    while len(active):
+    for active, values, tokens in pick_stepwise(step, state, special, max_lengths, config, pick, prefixes):
         length += 1
-        logits, state = step(tokens, state)
-        values, tokens = pick(rules.log_probs(logits, length, history, active), active, length)
         totals[active] += values
         outputs[active, length - 1] = tokens
         lengths[active] = length
-        kept = ((tokens != special.eos) & (max_lengths[active] > length)).nonzero()[:, 0]
-        if len(kept):
-            state = select_rows(state, kept, len(active))
-        active, tokens = active[kept], tokens[kept]
-        history = rules.extend_history(history, kept, tokens)
 
     if not totals.isfinite().all():
         raise Diverged(NOT_FINITE)
@@ -93,3 +82,34 @@ def search_stepwise(
             outputs.tolist(), lengths.tolist(), totals.tolist(), scores.tolist(), strict=True
         )
     ]
+
+
+def pick_stepwise(
+    step: StepFunction[S],
+    state: S,
+    special: SpecialTokens,
+    max_lengths: Int[Tensor, " sentences"],
+    config: SearchConfig,
+    pick: TokenPicker,
+    prefixes: Sequence[Sequence[int]] = (),
+) -> Iterator[tuple[Int[Tensor, " rows"], Float[Tensor, " rows"], Int[Tensor, " rows"]]]:
+    """The sentences that have not ended, and the log-probability and id of their next tokens, step by step.
+
+    A sentence leaves the batch when it ends.
+    """
+    device, sentences = max_lengths.device, len(max_lengths)
+    rules = make_token_rules(special, config, device, prefixes)
+    active = torch.arange(sentences, device=device)
+    tokens = torch.full_like(active, special.start)
+    history = tokens.new_empty(sentences, 0)
+    length = 0
+    while len(active):
+        length += 1
+        logits, state = step(tokens, state)
+        values, tokens = pick(rules.log_probs(logits, length, history, active), active, length)
+        yield active, values, tokens
+        kept = ((tokens != special.eos) & (max_lengths[active] > length)).nonzero()[:, 0]
+        if len(kept):
+            state = select_rows(state, kept, len(active))
+        active, tokens = active[kept], tokens[kept]
+        history = rules.extend_history(history, kept, tokens)

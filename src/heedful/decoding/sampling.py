@@ -13,7 +13,7 @@ from jaxtyping import Float, Float64, Int
 from torch import Tensor
 
 from heedful.config.experiment import SearchConfig
-from heedful.decoding.greedy import PickedTokens, search_stepwise
+from heedful.decoding.greedy import PickedTokens, TokenPicker, search_stepwise
 from heedful.decoding.hypothesis import Hypothesis
 from heedful.decoding.step_function import NEVER, S, SpecialTokens, StepFunction, select_rows
 from heedful.decoding.topk import top_log_probs
@@ -50,13 +50,18 @@ def sample_search(
     sentences = len(max_lengths)
     rows = torch.arange(sentences, device=max_lengths.device).repeat_interleave(draws)
     numbers = torch.arange(draws, device=max_lengths.device).repeat(sentences)
-    exact = exact_device(max_lengths.device)
-    draw_keys = row_keys(keys[rows].to(exact), numbers.to(exact))
-    sampler = _Sampler(draw_keys, config.temperature, config.top_k, config.top_p)
+    pick = make_sampler(keys[rows], numbers, config)
     repeated = [prefix for prefix in prefixes for _ in range(draws)]
     state = select_rows(state, rows, sentences)
-    found = search_stepwise(step, state, special, max_lengths[rows], config, sampler.pick, repeated)
+    found = search_stepwise(step, state, special, max_lengths[rows], config, pick, repeated)
     return [found[first : first + draws] for first in range(0, len(found), draws)]
+
+
+def make_sampler(keys: Int[Tensor, " rows"], numbers: Int[Tensor, " rows"], config: SearchConfig) -> TokenPicker:
+    """Draws tokens for rows with these keys of sentences and these numbers of draws."""
+    exact = exact_device(keys.device)
+    draw_keys = row_keys(keys.to(exact), numbers.to(exact))
+    return _Sampler(draw_keys, config.temperature, config.top_k, config.top_p).pick
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,12 @@
-"""Translate a test set with a model, and score the outputs."""
+"""Translate a test set with a model, and score the outputs; or score how well a model predicts a text."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 from heedful.config import BleuTokens, Device, SearchConfig, change_search
 from heedful.data.pairs import AnyPath, Paths, guess_language, list_files
-from heedful.errors import ConfigError, HeedfulError, require_library
+from heedful.errors import ConfigError, DataError, HeedfulError, require_library
 from heedful.metrics import Score
 from heedful.progress import LoggingReporter, Reporter
 from heedful.storage.model_names import find_model, is_built_in
@@ -13,6 +14,8 @@ from heedful.storage.run_folder import RunFolder
 from heedful.tasks import Question, ScoringOptions, find_task
 from heedful.translation.engines import EngineChoice
 from heedful.translation.translator import Translator
+
+_WINDOWS_AT_A_TIME = 32  # of a text
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,8 @@ def evaluate(
 ) -> Evaluation:
     """Translate a test set, score the outputs, and store the scores in the model's run folder.
 
+    A model that continues text is scored by how well it predicts the text `source`.
+
     `model` is a run folder or the name of a built-in model; with `others`, they form an ensemble. Without `source`, the
     test set is the experiment's (`data.test_source`). Several references are several right answers for each line.
     `search` changes keys of the model's own search, such as `{"beam": 8}`. `tokenize` is sacreBLEU's tokenizer,
@@ -56,9 +61,11 @@ def evaluate(
     >>> import heedful
     >>> heedful.evaluate("en-de", "test.en", "test.de").scores  # doctest: +SKIP
     """
-    require_library("scoring translations", "sacrebleu")  # and do not find out after translating
     reporter = reporter or LoggingReporter()
     run = RunFolder.open(find_model(model))
+    if find_task(run.experiment().task).continues_text:
+        return _evaluate_text(run, find_test_files(run, source, reference), device, threads, reporter)
+    require_library("scoring translations", "sacrebleu")  # and do not find out after translating
     experiment, files = run.experiment(), find_test_files(run, source, reference)
     questions = find_task(experiment.task).read_questions(files.sources, files.references)
     more = [RunFolder.open(find_model(other)) for other in others]
@@ -70,8 +77,42 @@ def evaluate(
     )
     found = evaluate_translator(translator, questions, config, scoring, reporter)
     if not more and not is_built_in(run.path):  # an ensemble's scores are not the run's
-        _store_scores(run, files, config, found, reporter)
+        _store_scores(run, files, {"beam": config.beam, "alpha": config.alpha}, found, reporter)
     return found
+
+
+def _evaluate_text(
+    run: RunFolder, files: EvaluationFiles, device: Device, threads: int | None, reporter: Reporter
+) -> Evaluation:
+    """Loss, perplexity and bits per character of plain text, which is read in windows as in validation."""
+    from tempfile import TemporaryDirectory
+
+    from heedful.completion.completer import Completer
+    from heedful.data.text import TextSpan, measure_text, write_text_corpus
+    from heedful.device import use_threads
+    from heedful.metrics.text_loss import score_text
+
+    if files.references:
+        raise ConfigError(f"{files.references[0][0]}: a model that continues text needs no --reference; leave it out")
+    if threads is not None:
+        use_threads(threads)
+    characters = measure_text(files.sources).characters
+    completer, context = Completer.from_run(run, device), run.experiment().model.max_positions
+    losses, lengths = list[float](), list[int]()
+    with TemporaryDirectory() as folder:
+        text = write_text_corpus(Path(folder), TextSpan(files.sources, 0, characters), completer.tokenizer)
+        windows = text.windows(context)
+        if not len(windows):
+            raise DataError(f"{files.sources[0]} has only one token, so there is nothing to predict; give more text")
+        for first in range(0, len(windows), _WINDOWS_AT_A_TIME):
+            numbers = range(first, min(first + _WINDOWS_AT_A_TIME, len(windows)))
+            found = completer.log_probs([windows.tokens(number).tolist() for number in numbers])
+            losses += [-sum(each) for each in found]
+            lengths += [len(each) for each in found]
+            reporter.progress("reading", len(lengths), len(windows))
+    evaluation = Evaluation((), tuple(score_text(losses, lengths, windows.tokens_per_character, context)))
+    _store_scores(run, files, {}, evaluation, reporter)
+    return evaluation
 
 
 def evaluate_translator(
@@ -96,7 +137,8 @@ def evaluate_translator(
 def find_test_files(run: RunFolder, source: AnyPath | None = None, reference: Paths = ()) -> EvaluationFiles:
     """The given files, or those that the run's experiment names."""
     experiment, references = run.experiment(), list_files(reference)
-    data, two_files = experiment.data, find_task(experiment.task).files == "two"
+    data, task = experiment.data, find_task(experiment.task)
+    two_files = task.files == "two"
     if source:
         if two_files and not references:
             raise ConfigError(f"--source {source} needs --reference, its human translation")
@@ -127,10 +169,10 @@ def load_translator(
 
 
 def _store_scores(
-    run: RunFolder, files: EvaluationFiles, search: SearchConfig, found: Evaluation, reporter: Reporter
+    run: RunFolder, files: EvaluationFiles, search: Mapping[str, object], found: Evaluation, reporter: Reporter
 ) -> None:
     scores = [asdict(score) for score in found.scores]
     try:
-        run.add_scores(", ".join(files.sources), {"beam": search.beam, "alpha": search.alpha, "scores": scores})
+        run.add_scores(", ".join(files.sources), {**search, "scores": scores})
     except HeedfulError as error:  # the folder may be read-only
         reporter.say(f"the scores are not stored in the run folder: {error}")

@@ -169,9 +169,9 @@ class GPT(Seq2Seq[Prompts, GPTState]):
     def step(self, tokens: Int[Tensor, " rows"], state: GPTState) -> tuple[Float[Tensor, "rows vocabulary"], GPTState]:
         if state.unread is not None:
             return self.output(state.unread), replace(state, unread=None)
+        if bool((full := state.lengths >= self.config.max_positions).any()):
+            state = self._read_end_again(state, full)
         texts, lengths = torch.cat([state.tokens, tokens[:, None]], dim=1), state.lengths + 1
-        if int(lengths.max()) > self.config.max_positions:
-            return self._restart(texts, lengths)
         real = flush_right(lengths, texts.shape[1])
         mask, keys, values = None if bool(real.all()) else key_mask(real), list(state.keys), list(state.values)
 
@@ -187,14 +187,20 @@ class GPT(Seq2Seq[Prompts, GPTState]):
             x = layer.step(x, partial(append, index))
         return self.output(self.decoder_norm(x)), GPTState(texts, lengths, keys, values, None)
 
-    def _restart(
-        self, texts: Int[Tensor, "batch longer"], lengths: Int[Tensor, " batch"]
-    ) -> tuple[Float[Tensor, "batch vocabulary"], GPTState]:
-        """There are no more positions: read the second half of the texts again, as if they began there."""
-        half = (self.config.max_positions + 1) // 2
-        texts, lengths = texts[:, -half:], lengths.clamp(max=half)
-        state = self.start(Prompts(texts[flush_right(lengths, texts.shape[1])], lengths))
-        return self.step(texts[:, -1], state)
+    def _read_end_again(self, state: GPTState, full: Bool[Tensor, " batch"]) -> GPTState:
+        """Make room in rows that have no more positions: read the second half of their texts as if it began there."""
+        kept = (self.config.max_positions + 1) // 2 - 1  # with the next token, this is half of the positions
+        lengths = state.lengths.where(~full, kept)
+        unused = state.tokens.shape[1] - int(lengths.max())
+        tokens = state.tokens[:, unused:]
+        keys, values = ([x[:, :, unused:].clone() for x in several] for several in (state.keys, state.values))
+        if kept:
+            place = tokens.shape[1] - kept
+            again = self.start(Prompts(tokens[full, place:].flatten(), lengths[full]))
+            for olds, news in ((keys, again.keys), (values, again.values)):
+                for old, new in zip(olds, news, strict=True):
+                    old[full, :, place:] = new
+        return GPTState(tokens, lengths, keys, values, None)
 
 
 def flush_right(lengths: Int[Tensor, " batch"], longest: int) -> Bool[Tensor, "batch longest"]:

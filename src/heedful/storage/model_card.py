@@ -1,6 +1,7 @@
 """The model card: a page about the model, in the form that model hubs read."""
 
 import json
+import math
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,7 +11,7 @@ from heedful.config import Family
 from heedful.errors import counted
 from heedful.models.size import model_size
 from heedful.storage.model_names import BUILT_IN
-from heedful.storage.run_folder import RunFolder
+from heedful.storage.run_folder import RunFolder, WeightsValidation
 from heedful.tasks import find_task
 
 _KINDS: Mapping[Family, str] = {
@@ -35,7 +36,8 @@ def make_model_card(folder: RunFolder, place: Path | None = None, ending: str = 
     model = experiment.model
     size = model_size(model, vocabulary.source, vocabulary.target)
     languages = "".join(f"- {code}\n" for code in (source, target) if code not in ("source", "target"))
-    validation = folder.validation()
+    validation, task = folder.validation(), find_task(experiment.task)
+    continues = task.continues_text
     match about.get("parent"):
         case {"model": str(parent), "weights": str(weights)}:
             origin = [f"- started from the weights of {Path(parent).name} ({weights})"]
@@ -44,27 +46,24 @@ def make_model_card(folder: RunFolder, place: Path | None = None, ending: str = 
     lines = [
         "---",
         "library_name: heedful",
-        f"pipeline_tag: {find_task(experiment.task).pipeline_tag}",
+        f"pipeline_tag: {task.pipeline_tag}",
         *(["language:", languages.rstrip()] if languages else []),
         "---",
-        f"# {name}: {source} to {target}",
+        f"# {name}" if continues else f"# {name}: {source} to {target}",
         "",
         f"A {_KINDS[model.family]} of {size.total:,} parameters (preset `{model.preset}`), trained with heedful.",
         "",
-        f"- data: {counted(facts.get('pairs', 0), 'sentence pair', ',')}, "
-        f"{facts.get('validation_pairs', 0):,} for validation",
-        f"- vocabulary: {vocabulary.target:,} pieces ({experiment.text.kind}, {experiment.text.vocabularies})",
+        _describe_text(facts, model.max_positions) if continues else _describe_pairs(facts),
+        f"- vocabulary: {vocabulary.target:,} pieces ({experiment.text.kind}"
+        + ("" if continues else f", {experiment.text.vocabularies}")
+        + ")",
         *origin,
         f"- weights: {_describe_weights(folder)}",
-        *(
-            [f"- validation {validation.metric} of these weights (greedy): {validation.score:.2f}"]
-            if validation and validation.score is not None
-            else []
-        ),
+        *_describe_validation(validation, continues),
         *_describe_scores(folder.scores()),
         "",
         "```",
-        f'heedful translate {_model_argument(place)} "..."',
+        f'heedful {"complete" if continues else "translate"} {_model_argument(place)} "..."',
         "```",
         "",
         *_ctranslate2_snippet(folder, place),
@@ -74,6 +73,29 @@ def make_model_card(folder: RunFolder, place: Path | None = None, ending: str = 
         "",
     ]
     return "\n".join(lines)
+
+
+def _describe_pairs(facts: Mapping[str, Any]) -> str:
+    pairs = counted(facts.get("pairs", 0), "sentence pair", ",")
+    return f"- data: {pairs}, {facts.get('validation_pairs', 0):,} for validation"
+
+
+def _describe_text(facts: Mapping[str, Any], context: int) -> str:
+    characters = counted(facts.get("characters", 0), "character", ",")
+    return (
+        f"- data: {characters} of text, {facts.get('validation_characters', 0):,} for validation; "
+        f"the model sees {counted(context, 'token')} at a time"
+    )
+
+
+def _describe_validation(validation: WeightsValidation | None, continues: bool) -> list[str]:
+    if not validation or validation.score is None:
+        return []
+    if continues:
+        loss = math.log(validation.perplexity)
+        figures = f"loss {loss:.4f} nats a token, perplexity {validation.perplexity:.2f}, {validation.score:.3f}"
+        return [f"- validation of these weights: {figures} {validation.metric}"]
+    return [f"- validation {validation.metric} of these weights (greedy): {validation.score:.2f}"]
 
 
 def _model_argument(place: Path) -> str:
@@ -124,5 +146,6 @@ def _describe_scores(scores: Mapping[str, Mapping[str, Any]]) -> list[str]:
         values = ", ".join(
             f"{one['metric']} {one['value']:.2f} ({one['low']:.2f} to {one['high']:.2f})" for one in result["scores"]
         )
-        found.append(f"- {Path(test_set).name}, beam {result['beam']}: {values}")
+        search = f", beam {result['beam']}" if "beam" in result else ""
+        found.append(f"- {Path(test_set).name}{search}: {values}")
     return found

@@ -47,7 +47,7 @@ from heedful.storage.files import (
     write_manifest,
 )
 from heedful.storage.lock import LOCK
-from heedful.tasks import make_experiment
+from heedful.tasks import find_task, make_experiment
 from heedful.text import Tokenizer
 from heedful.untrusted_files import check_file, parse_json, read_bytes
 
@@ -528,7 +528,7 @@ def _config_json(experiment: Experiment, tokenizers: Tokenizers) -> str:
         "heedful_format": FORMAT,
         "model_type": f"heedful-{experiment.model.family}",
         "architectures": [experiment.model.family.capitalize()],
-        "is_encoder_decoder": True,
+        "is_encoder_decoder": not find_task(experiment.task).continues_text,
         "vocab_size": vocabulary.target,
         "source_vocab_size": vocabulary.source,
         "pad_token_id": vocabulary.pad_id,

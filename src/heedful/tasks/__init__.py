@@ -6,7 +6,7 @@ from typing import Any
 from heedful.config.experiment import Experiment
 from heedful.config.recipe import merge, parse_experiment
 from heedful.errors import ConfigError, did_you_mean
-from heedful.tasks import characters, copying, parsing, pronunciation, translation
+from heedful.tasks import characters, completion, copying, parsing, pronunciation, translation
 from heedful.tasks.task import Question, ScoringOptions, Task
 
 __all__ = ["TASKS", "Question", "ScoringOptions", "Task", "find_task", "make_experiment"]
@@ -16,6 +16,7 @@ TASKS: tuple[Task, ...] = (
     *parsing.TREE_TASKS,
     pronunciation.PRONUNCIATION,
     characters.CHARACTERS,
+    completion.COMPLETION,
     copying.COPY,
     copying.REVERSE,
 )
@@ -35,6 +36,13 @@ def make_experiment(tables: Mapping[str, Any], under: Mapping[str, Any] | None =
     under = under or {}
     task = find_task(str(merge(under, tables).get("task", Experiment().task)))
     experiment = parse_experiment(tables, merge(task.defaults, under))
+    if task.continues_text and experiment.model.family != "gpt":
+        raise ConfigError(
+            f"task is '{task.name}' but model.family is '{experiment.model.family}', which needs a source; "
+            "leave out model.family, or set it to 'gpt'"
+        )
+    if experiment.data.text and not task.continues_text:
+        raise ConfigError(f"data.text is plain text, but task is '{task.name}', which learns from pairs; leave out one")
     source, target = task.tokenizer_kinds(experiment.text.kind)
     if source != target and experiment.text.vocabularies == "joint":
         raise ConfigError(

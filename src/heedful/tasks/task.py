@@ -70,6 +70,7 @@ class Task:
     repeats_by_mistake: bool = False  # a looping output is a failure, so it is decoded again
     aligns_words: bool = True  # each symbol of an output comes from some symbol of the source
     writes_trees: bool = False  # outputs are trees in Penn brackets, which can be drawn
+    continues_text: bool = False  # files are plain text, read as one stream of tokens and not as pairs
     searches_trees: bool = False  # the search allows only matching brackets around the words of the source
 
     def read_pairs(self, data: DataConfig) -> Iterator[Pair]:

@@ -100,6 +100,20 @@ class Tokenizer:
             ids += self._encode_some(list(texts[start : start + TEXTS_AT_A_TIME]))
         return ids
 
+    def encode_stream(self, chunks: Iterable[str]) -> Iterator[list[int]]:
+        """The ids of one long text that comes in chunks, without EOS: the same as those of the whole text."""
+        by_characters = self._kind in ("characters", "bytes")
+        held, inside = "", False
+        for chunk in chunks:
+            held += chunk
+            # Elsewhere, every text gets a space in front. A cut before a space and a word can give one of them back.
+            cut = len(held) if by_characters else _last_word(held)
+            if self._kind != "foreign" and cut > 0:
+                yield self.encode(held[1:cut] if inside and not by_characters else held[:cut])[:-1]
+                held, inside = held[cut:], True
+        if held:
+            yield self.encode(held[1:] if inside and not by_characters else held)[:-1]
+
     def spans(self, text: str) -> list[tuple[int, int]]:
         """Start and end in the text of each id of `encode`; EOS is an empty span at the end."""
         require_unicode([text])
@@ -197,6 +211,15 @@ class Tokenizer:
         if self._kind == "wordpiece":
             piece = piece.removeprefix(CONTINUATION)
         return _show_bytes(piece, self._byte_of)
+
+
+def _last_word(text: str) -> int:
+    """The place of the last space that is followed by a letter; 0 if there is none."""
+    place = len(text)
+    while (place := text.rfind(" ", 0, place)) > 0:
+        if text[place + 1 : place + 2].isalpha():
+            return place
+    return 0
 
 
 # surrogateescape turns a stray byte b into U+DC00 + b, which no UTF-8 text contains.

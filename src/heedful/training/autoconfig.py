@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from heedful.config import DataConfig, Experiment
+from heedful.config import DataConfig, Experiment, TokenizerKind
 from heedful.data.pairs import Pair
+from heedful.data.text import TextStatistics
 from heedful.errors import counted
 from heedful.training.schedule import learning_rate
 
@@ -18,6 +19,13 @@ _PIECES_A_WORD = 1.3
 _ALPHABET = 258  # bytes and special pieces
 _FINETUNING_RATE = 0.1  # times the highest rate that the model was trained with
 _EMA_DECAY = 0.998
+_SUBWORDS_FROM = 5_000_000  # characters
+_CHARACTERS_A_PIECE = 3.5  # a guess, before there is a vocabulary
+_TEXT_VOCABULARIES = (  # by characters
+    *((1_000_000, 1000), (5_000_000, 2000), (20_000_000, 4000)),
+    *((200_000_000, 8000), (2_000_000_000, 16_000)),
+)
+_LITTLE_TEXT = 10_000  # characters
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +119,104 @@ def choose_settings(
     return ChosenSettings(tables, reasons)
 
 
+def choose_text_settings(text: TextStatistics, device: str, asked: Given) -> ChosenSettings:
+    """Choose tokens, network, batch and schedule for plain text by its size and the device.
+
+    `asked` holds the settings of the user; the others are chosen to go with them.
+    """
+    given, network = asked.get("train", {}), asked.get("model", {})
+    characters = counted(text.characters, "character", ",")
+    pieces, kind, why_kind = _choose_tokens(text, asked.get("text", {}).get("kind"))
+    tokens = _estimate_tokens(text, kind)
+    size, epochs, why = _choose_text_size(tokens, device)
+    size = {key: network.get(key, value) for key, value in size.items()}
+    model = "preset" not in network
+    batch = given.get("batch_tokens", _choose_text_batch(tokens, device))
+    steps = given.get("max_steps", max(500, round(epochs * tokens / batch)))
+    every = max(50, min(1000, steps // 20))
+    tables: dict[str, Any] = {
+        "model": {"preset": "gpt", **size} if model else {},
+        "text": {"kind": kind, "vocabulary_size": pieces},
+        "train": {
+            "batch_tokens": batch,
+            "max_steps": steps,
+            "warmup_steps": max(1, min(200, steps // 10)),
+            "ema_decay": _choose_ema_decay(steps),
+            "validate_every": every,
+            "save_every": every,
+            "patience": 10,
+        },
+    }
+    context = size["max_positions"]
+    reasons = {
+        "text.kind": f"tokens: {why_kind}",
+        "model.preset": f"model: GPT, {size['decoder_layers']} layers, {size['d_model']} wide, {why}",
+        "model.max_positions": f"context: {context} tokens, all that the model sees of the text so far",
+        "train.batch_tokens": f"batch: {batch} tokens in {counted(batch // context, 'window')}",
+        "train.max_steps": f"schedule: {counted(steps, 'update')}, about {epochs} epochs of {characters}",
+        "data.hold_out": f"held out: {counted(default_text_hold_out(text.characters), 'character', ',')} "
+        "at the end of the text, to validate on",
+    }
+    return ChosenSettings(tables, reasons)
+
+
+def warn_about_text(text: TextStatistics) -> Iterator[str]:
+    """Sentences about plain text that is too little to learn from."""
+    if text.characters < _LITTLE_TEXT:
+        yield (
+            f"warning: {counted(text.characters, 'character', ',')} are too little text to learn a language from, "
+            "the model will soon repeat them; give a book or more"
+        )
+
+
+def _choose_tokens(text: TextStatistics, wanted: TokenizerKind | None) -> tuple[int, TokenizerKind, str]:
+    """The size of the vocabulary, what its tokens are, and the reason."""
+    characters = counted(text.characters, "character", ",")
+    if wanted == "characters" or (not wanted and text.characters < _SUBWORDS_FROM):
+        size = min(8000, _ALPHABET + text.beyond_ascii)
+        return (
+            size,
+            "characters",
+            (
+                f"{counted(text.distinct, 'different character')}, because in {characters} "
+                "most pieces of words are too rare to be learnt"
+            ),
+        )
+    size = next((size for limit, size in _TEXT_VOCABULARIES if text.characters < limit), 32_000)
+    return size, wanted or "bpe", f"{size} pieces of words, because {characters} show each of them often enough"
+
+
+def _estimate_tokens(text: TextStatistics, kind: TokenizerKind) -> int:
+    return text.characters if kind in ("characters", "bytes") else round(text.characters / _CHARACTERS_A_PIECE)
+
+
+def _choose_text_size(tokens: int, device: str) -> tuple[dict[str, Any], int, str]:
+    """Changes to the preset's sizes, the number of epochs, and the reason."""
+    if device != "cpu" and tokens > 100_000_000:
+        sizes = {"d_model": 768, "d_ff": 3072, "num_heads": 12, "decoder_layers": 12, "max_positions": 1024}
+        return sizes | {"dropout": 0.0}, 1, f"the size of GPT-2: {tokens:,} tokens on {device}"
+    if device != "cpu":
+        sizes = {"d_model": 384, "d_ff": 1536, "num_heads": 6, "decoder_layers": 6, "max_positions": 256}
+        return sizes | {"dropout": 0.2}, 10, f"dropout 0.2: {tokens:,} tokens on {device}"
+    if tokens > 20_000_000:
+        sizes = {"d_model": 256, "d_ff": 1024, "num_heads": 4, "decoder_layers": 6, "max_positions": 256}
+        return sizes | {"dropout": 0.0}, 1, f"without dropout: {tokens:,} tokens are read about once"
+    sizes = {"d_model": 128, "d_ff": 512, "num_heads": 4, "decoder_layers": 4, "max_positions": 128}
+    epochs = 10 if tokens < 2_000_000 else 4
+    return sizes | {"dropout": 0.1}, epochs, f"dropout 0.1: {counted(tokens, 'token', ',')} would overfit a larger one"
+
+
+def _choose_text_batch(tokens: int, device: str) -> int:
+    return max(512, min(2048 if device == "cpu" else 16_384, tokens // 64))
+
+
+def default_text_hold_out(characters: int) -> int:
+    """The number of characters at the end of a text to validate on: 10 %, at most 200 000."""
+    return min(200_000, characters - int(0.9 * characters))
+
+
 def choose_finetuning_settings(
-    corpus: CorpusStatistics, before: Experiment, device: str, given: Given, *, hold_out: bool
+    corpus: CorpusStatistics | TextStatistics, before: Experiment, device: str, given: Given, *, hold_out: bool
 ) -> ChosenSettings:
     """Choose small steps and frequent validations, so that the model forgets little.
 
@@ -123,11 +227,16 @@ def choose_finetuning_settings(
     # A model that was itself fine-tuned had a low rate already.
     share, why = (1.0, "the same as") if before.train.init else (_FINETUNING_RATE, "10 % of")
     rate = float(f"{share * peak:.2g}")
-    epochs = _choose_epochs(corpus.pairs)
-    batch = given.get("batch_tokens", _choose_batch(_estimate_pieces(corpus), device))
-    steps = given.get("max_steps", max(50, round(epochs * _estimate_pieces(corpus) / batch)))
+    if isinstance(corpus, TextStatistics):
+        pieces, epochs = _estimate_tokens(corpus, before.text.kind), 5
+        held_out, what, side = default_text_hold_out(corpus.characters), "character", ""
+        batch = given.get("batch_tokens", _choose_text_batch(pieces, device))
+    else:
+        pieces, epochs = _estimate_pieces(corpus), _choose_epochs(corpus.pairs)
+        held_out, what, side = default_hold_out(corpus.pairs), "pair", " a side"
+        batch = given.get("batch_tokens", _choose_batch(pieces, device))
+    steps = given.get("max_steps", max(50, round(epochs * pieces / batch)))
     every, warmup = max(5, min(500, steps // 20)), max(1, min(500, steps // 10))
-    held_out = default_hold_out(corpus.pairs)
     tables: dict[str, Any] = {
         "data": {"hold_out": held_out} if hold_out else {},
         "train": {
@@ -146,7 +255,7 @@ def choose_finetuning_settings(
         },
     }
     reasons = {
-        "train.batch_tokens": f"batch: {batch} tokens a side",
+        "train.batch_tokens": f"batch: {batch} tokens{side}",
         "train.learning_rate": f"learning rate: {rate:g} at most, {why} the rate that the model was trained "
         "with, so that it forgets little",
         "train.max_steps": f"schedule: {counted(steps, 'update')}, about {epochs} epochs",
@@ -160,7 +269,7 @@ def choose_finetuning_settings(
             "or the unchanged model if none is better",
         }
     if hold_out:
-        reasons["data.hold_out"] = f"held out: about {counted(held_out, 'pair')} to validate on"
+        reasons["data.hold_out"] = f"held out: about {counted(held_out, what)} to validate on"
     return ChosenSettings(tables, reasons)
 
 

@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from heedful.config import TrainConfig
-from heedful.data.batch import Batching, Position, epoch_batches, split_batch
-from heedful.data.corpus import Corpus
+from heedful.data.batch import Batching, Examples, Position, epoch_batches, split_batch
 from heedful.errors import Diverged, OutOfSpace, out_of_memory
 from heedful.models.seq2seq import AnySeq2Seq
 from heedful.storage.sharded_tensors import gather_tensor
@@ -45,7 +44,7 @@ class UpdateSplit:
 
 
 def make_updates(
-    corpora: Sequence[Corpus],
+    corpora: Sequence[Examples],
     start: Position,
     batching: Batching,
     split: UpdateSplit,

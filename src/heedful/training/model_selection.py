@@ -18,10 +18,11 @@ import torch
 from torch import Tensor, nn
 
 from heedful.config import Experiment
-from heedful.data.batch import Batching, epoch_batches
-from heedful.data.corpus import Corpus
+from heedful.data.batch import Batching, Examples, epoch_batches
+from heedful.data.text import TextWindows
 from heedful.errors import Diverged, FolderError
 from heedful.metrics import Score
+from heedful.metrics.text_loss import BITS_PER_CHARACTER, bits_per_character
 from heedful.models.build import build_model
 from heedful.models.seq2seq import AnySeq2Seq
 from heedful.nn.loss import smoothed_loss
@@ -64,6 +65,8 @@ class Validator:
         config, valid = self._experiment.train, self._prepared.valid
         with self._model_with(weights) as model:
             loss = compute_validation_loss(model, valid, config.batch_tokens) if valid else 0.0
+            if isinstance(valid, TextWindows):
+                return loss, bits_per_character(loss, valid.tokens_per_character), None
             if not config.validate_bleu and config.best_by == "loss":
                 return loss, None, None
             score = compute_validation_score(model, self._prepared, self._experiment)
@@ -105,7 +108,7 @@ def copy_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
 
 
 @torch.no_grad()
-def compute_validation_loss(model: AnySeq2Seq, corpus: Corpus, batch_tokens: int) -> float:
+def compute_validation_loss(model: AnySeq2Seq, corpus: Examples, batch_tokens: int) -> float:
     """The unsmoothed loss per target token."""
     device = next(model.parameters()).device
     source, target = corpus.lengths()
@@ -150,7 +153,8 @@ class ModelSelection:
         group: ProcessGroup,
     ) -> None:
         self._run = run
-        self._task = find_task(experiment.task)
+        task = find_task(experiment.task)
+        self._metric = BITS_PER_CHARACTER if task.continues_text else task.quick_metric
         self._config = experiment.train
         self._validator = validator
         self._state = state
@@ -196,7 +200,7 @@ class ModelSelection:
             loss,
             _perplexity(loss),
             score,
-            self._task.quick_metric,
+            self._metric,
             best,
             time.monotonic() - began,
             brevity_penalty,
@@ -254,11 +258,12 @@ class ModelSelection:
         return self._value(loss, score) <= self._progress.best, self._validation(loss, score)
 
     def _validation(self, loss: float, score: float | None) -> WeightsValidation:
-        return WeightsValidation(_perplexity(loss), score, self._task.quick_metric)
+        return WeightsValidation(_perplexity(loss), score, self._metric)
 
     def _value(self, loss: float, score: float | None) -> float:
         """The number by which models are compared; lower is better."""
-        return loss if score is None or self._config.best_by == "loss" else -score
+        by_loss = self._config.best_by == "loss" or self._metric == BITS_PER_CHARACTER
+        return loss if score is None or by_loss else -score
 
     def _gather_weights(self) -> dict[str, Tensor]:
         """The moving average if there is one, else the weights; whole and on the first process only.

@@ -2,15 +2,17 @@
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from itertools import chain, islice
 from pathlib import Path
 
 from heedful.config import DataConfig, Experiment
+from heedful.data.batch import Examples
 from heedful.data.corpus import FILES, Corpus, DroppedPairs, Encode, PairLimits, write_corpus
 from heedful.data.pairs import STANDARD_INPUT, Pair, check_readable, fingerprint, guess_language
+from heedful.data.text import TEXT_FILES, TextCorpus, TextSpan, measure_text, write_text_corpus
 from heedful.errors import ConfigError, DataError, FolderError, counted
 from heedful.progress import Reporter, report_progress
 from heedful.storage.files import (
@@ -26,9 +28,10 @@ from heedful.tasks import Task, find_task
 from heedful.text import Tokenizer
 from heedful.text.bpe_dropout import BpeDropout
 from heedful.text.tokenizer_training import SAMPLE_LINES, learn_tokenizer, reuse_tokenizer
-from heedful.training.autoconfig import default_hold_out
+from heedful.training.autoconfig import default_hold_out, default_text_hold_out
 
 _SAMPLED_PAIRS = 1000  # to see how well a vocabulary fits
+_SAMPLED_CHARACTERS = 200_000_000  # more would hardly change a vocabulary
 
 Pairs = Callable[[], Iterator[Pair]]  # reads the corpus from its beginning, as often as needed
 
@@ -38,15 +41,16 @@ class Prepared:
     """The prepared data of a training."""
 
     tokenizers: Tokenizers
-    train: tuple[Corpus, ...]  # several if BPE dropout has split the text in several ways
-    valid: Corpus | None
-    valid_pairs: tuple[Pair, ...]
+    train: Sequence[Examples]  # one for each epoch in turn
+    valid: Examples | None
+    valid_pairs: tuple[Pair, ...]  # empty for plain text
+    facts: Mapping[str, object]  # counts for about.json
 
 
 def resolve_files(data: DataConfig) -> DataConfig:
     """The data with complete paths and languages; refuses files that can be read only once."""
-    if not data.source and not data.tsv:
-        raise ConfigError("no training data; give source and target, tsv, or data.source in a recipe")
+    if not data.source and not data.tsv and not data.text:
+        raise ConfigError("no training data; give source and target, tsv, text, or data.source in a recipe")
 
     def find(names: tuple[str, ...]) -> tuple[str, ...]:
         paths = [path for name in names for path in _match_files(Path(data.folder), name)]
@@ -63,6 +67,8 @@ def resolve_files(data: DataConfig) -> DataConfig:
         source=find(data.source),
         target=find(data.target),
         tsv=find(data.tsv),
+        text=find(data.text),
+        valid_text=find(data.valid_text),
         valid_source=find(data.valid_source),
         valid_target=find(data.valid_target),
         test_source=find(data.test_source),
@@ -85,6 +91,7 @@ def _match_files(folder: Path, name: str) -> list[Path]:
 
 def check_evaluation_files(task: Task, data: DataConfig) -> None:
     """Read the validation files and find the test files, so that mistakes show up before any work is done."""
+    measure_text(data.valid_text)
     for _ in task.read_validation(data):
         pass
     for name in (*data.test_source, *data.test_target):
@@ -92,8 +99,13 @@ def check_evaluation_files(task: Task, data: DataConfig) -> None:
 
 
 def prepare(run: RunFolder, experiment: Experiment, total: int, reporter: Reporter) -> Prepared:
-    """Learn the tokenizers and write the corpora into the run folder; `total` is the number of pairs in the data."""
+    """Learn the tokenizers and write the corpora into the run folder.
+
+    `total` is the number of pairs in the data, or of characters of plain text.
+    """
     data, task = experiment.data, find_task(experiment.task)
+    if task.continues_text:
+        return _prepare_text(run, experiment, total, reporter)
     share = _held_out_share(data, total)
     seed = experiment.seed
 
@@ -111,30 +123,102 @@ def prepare(run: RunFolder, experiment: Experiment, total: int, reporter: Report
         valid = _write_valid_corpus(run, [task.symbols(pair) for pair in valid_pairs], tokenizers, limits)
         write_manifest(run.data, [*_list_prepared_files(experiment), *(f"valid/{name}" for name in FILES if valid)])
     reporter.say(_summarise(train[0], len(valid_pairs)))
-    return Prepared(tokenizers, train, valid, valid_pairs)
+    facts = _describe_pairs(train[0], tokenizers, task, valid_pairs, data)
+    return Prepared(tokenizers, train, valid, valid_pairs, facts)
+
+
+def _prepare_text(run: RunFolder, experiment: Experiment, total: int, reporter: Reporter) -> Prepared:
+    """Learn the tokenizer and write plain text as two streams of tokens: the end of the text is for validation."""
+    data = experiment.data
+    held_out = _held_out_characters(data, total)
+    span = TextSpan(data.text, 0, total - held_out)
+    if experiment.train.init or experiment.text.tokenizer_file:
+        tokenizers = _make_tokenizers(run, experiment, lambda: iter(()), total, reporter)
+    else:
+        # Take every n-th chunk, so that the sample covers all files.
+        stride = -(-total // _SAMPLED_CHARACTERS)
+        texts = (chunk for number, chunk in enumerate(span.chunks()) if chunk and number % stride == 0)
+        learnt = learn_tokenizer(report_progress(texts, "reading for the vocabulary", 0, reporter), experiment.text)
+        tokenizers = Tokenizers(learnt, learnt)
+    run.describe(experiment, tokenizers)
+    valid = TextSpan(data.text, span.stop, total)
+    if data.valid_text:
+        valid = TextSpan(data.valid_text, 0, measure_text(data.valid_text).characters)
+    with disk_errors(run.data):
+        written = {"train": write_text_corpus(run.data / "train", span, tokenizers.target)}
+        if valid.stop > valid.start:
+            written["valid"] = write_text_corpus(run.data / "valid", valid, tokenizers.target)
+        write_manifest(run.data, [f"{part}/{name}" for part in written for name in TEXT_FILES])
+    for name, text in written.items():
+        if len(text) < 2:
+            what = "text to train on" if name == "train" else "validation text"
+            raise DataError(f"the {what} has only {counted(len(text), 'token')}; give more, or change data.hold_out")
+    reporter.say(_summarise_text(written, data))
+    return _load_text(run, experiment, tokenizers)
+
+
+def _load_text(run: RunFolder, experiment: Experiment, tokenizers: Tokenizers) -> Prepared:
+    context = experiment.model.max_positions
+    train = TextCorpus(run.data / "train")
+    valid = TextCorpus(run.data / "valid") if (run.data / "valid").exists() else None
+    facts: dict[str, object] = {"characters": train.characters, "tokens": len(train)}
+    facts |= {
+        "validation_characters": valid.characters if valid else 0,
+        "validation_tokens": len(valid) if valid else 0,
+    }
+    return Prepared(tokenizers, train.epochs(context), valid.windows(context) if valid else None, (), facts)
+
+
+def _held_out_characters(data: DataConfig, total: int) -> int:
+    """The number of characters at the end of the text that are for validation."""
+    if data.valid_text or data.hold_out == 0:
+        return 0
+    count = data.hold_out if data.hold_out > 0 else default_text_hold_out(total)
+    if count >= total:
+        raise ConfigError(
+            f"data.hold_out is {data.hold_out}, but the text has only {counted(total, 'character')}; lower it"
+        )
+    return count
 
 
 def load_prepared(run: RunFolder, experiment: Experiment, reporter: Reporter) -> Prepared:
     """Load the result of `prepare`; refuses data that has changed since the run began."""
     _check_prepared(run, experiment, reporter)
     _check_texts(run, reporter)
+    tokenizers = run.tokenizers()
+    if find_task(experiment.task).continues_text:
+        return _load_text(run, experiment, tokenizers)
     train = tuple(Corpus(run.data / f"train-{variant}") for variant in range(_count_variants(experiment)))
     valid_pairs = read_valid_pairs(run)
-    return Prepared(run.tokenizers(), train, Corpus(run.data / "valid") if valid_pairs else None, valid_pairs)
+    return Prepared(tokenizers, train, Corpus(run.data / "valid") if valid_pairs else None, valid_pairs, {})
+
+
+def count_examples(experiment: Experiment) -> int:
+    """The number of pairs in the data, or of characters of plain text."""
+    task = find_task(experiment.task)
+    if task.continues_text:
+        return measure_text(experiment.data.text).characters
+    return sum(1 for _ in task.read_pairs(experiment.data))
 
 
 def describe_data(run: RunFolder, experiment: Experiment, prepared: Prepared) -> dict[str, object]:
     """The entry for about.json: files with their fingerprints, counts, languages."""
-    data, task = experiment.data, find_task(experiment.task)
-    files = [*data.source, *data.target, *data.tsv, *data.valid_source, *data.valid_target]
+    data = experiment.data
+    pairs = [*data.source, *data.target, *data.tsv, *data.valid_source, *data.valid_target]
     return {
-        "files": {name: _describe_text(name, run) for name in files},
-        "pairs": len(prepared.train[0]),
-        "validation_pairs": len(prepared.valid_pairs),
-        "pieces_a_word": count_pieces_per_word(
-            prepared.tokenizers, task, prepared.valid_pairs or task.read_pairs(data)
-        ),
-        "dropped": {name: getattr(prepared.train[0].dropped, name) for name in DroppedPairs.__slots__},
+        "files": {name: _describe_text(name, run) for name in (*pairs, *data.text, *data.valid_text)},
+        **prepared.facts,
+    }
+
+
+def _describe_pairs(
+    train: Corpus, tokenizers: Tokenizers, task: Task, valid_pairs: Sequence[Pair], data: DataConfig
+) -> dict[str, object]:
+    return {
+        "pairs": len(train),
+        "validation_pairs": len(valid_pairs),
+        "pieces_a_word": count_pieces_per_word(tokenizers, task, valid_pairs or task.read_pairs(data)),
+        "dropped": {name: getattr(train.dropped, name) for name in DroppedPairs.__slots__},
         "source_language": data.source_language,
         "target_language": data.target_language,
     }
@@ -170,6 +254,8 @@ def _describe_text(name: str, run: RunFolder) -> dict[str, object]:
 
 def _list_prepared_files(experiment: Experiment) -> list[str]:
     """The files that every run of this experiment has in `data`, by their names in the manifest."""
+    if find_task(experiment.task).continues_text:
+        return [f"train/{name}" for name in TEXT_FILES]
     corpora = [f"train-{variant}" for variant in range(_count_variants(experiment))]
     return ["valid.json", *(f"{corpus}/{name}" for corpus in corpora for name in FILES)]
 
@@ -336,3 +422,13 @@ def _summarise(corpus: Corpus, validation: int) -> str:
     ]
     left_out = f"; left out: {', '.join(reasons)}" if reasons else "; none left out"
     return f"data: {counted(len(corpus), 'pair')} to train on, {validation} for validation{left_out}"
+
+
+def _summarise_text(written: Mapping[str, TextCorpus], data: DataConfig) -> str:
+    def describe(text: TextCorpus) -> str:
+        return f"{counted(len(text), 'token', ',')} ({counted(text.characters, 'character', ',')})"
+
+    if "valid" not in written:
+        return f"data: {describe(written['train'])} to train on, none for validation"
+    whose = "of the validation text" if data.valid_text else "at the end of the text"
+    return f"data: {describe(written['train'])} to train on, {describe(written['valid'])} {whose} for validation"

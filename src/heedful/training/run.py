@@ -48,7 +48,7 @@ from heedful.training.loop import (
 from heedful.training.model_selection import ModelSelection, Validator
 from heedful.training.optimizer import MovingAverage, make_optimizer
 from heedful.training.precision import Precision
-from heedful.training.prepare import Prepared, describe_data, load_prepared, prepare
+from heedful.training.prepare import Prepared, count_examples, describe_data, load_prepared, prepare
 from heedful.training.process_group import ProcessGroup
 from heedful.training.schedule import learning_rate
 from heedful.translation.translator import Translator
@@ -74,7 +74,7 @@ def start_run(
     stop_requested: StopRequested,
     group: ProcessGroup | None = None,
 ) -> EventStream:
-    """Prepare an empty folder and train in it; `total` is the number of pairs in the data.
+    """Prepare an empty folder and train in it; `total` is the number of pairs, or of characters, in the data.
 
     Of several processes, only the first calls this; the others call `join_run`.
     """
@@ -114,7 +114,7 @@ def resume_run(
             prepared = load_prepared(run, experiment, reporter)
         else:
             reporter.say("the preparation of the data was interrupted and is done again")
-            total = sum(1 for _ in find_task(experiment.task).read_pairs(experiment.data))
+            total = count_examples(experiment)
             prepared = _prepare(run, experiment, total, reporter, group)
         group.run_on_first(lambda: settings)  # now the others can join
         before = apply_resume_settings(run.experiment(), run.resume_settings())
@@ -309,6 +309,8 @@ class TrainingRun:
             self.reporter.say(gain)
         draw_curve(self.run)
         write_atomically(self.run.path / "README.md", make_model_card(self.run))
+        if find_task(self.experiment.task).continues_text:  # there is no source to align words with
+            return
         try:
             save_best_aligner(self.run, Translator.on_device(self.run, self.device), self.prepared.valid_pairs)
         except Exception as error:

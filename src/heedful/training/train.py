@@ -10,17 +10,22 @@ from threading import current_thread, main_thread
 from types import FrameType
 from typing import Any
 
-from heedful.config import Experiment, load_recipe, merge
+from heedful.config import DataConfig, Experiment, load_recipe, merge
+from heedful.data.text import TextStatistics, measure_text
 from heedful.errors import ConfigError, counted
+from heedful.metrics.text_loss import BITS_PER_CHARACTER
 from heedful.progress import LoggingReporter, Reporter, SilentReporter, report_progress
 from heedful.storage.run_folder import RunFolder, check_free
-from heedful.tasks import find_task, make_experiment
+from heedful.tasks import Task, find_task, make_experiment
+from heedful.tasks.completion import COMPLETION
 from heedful.training.autoconfig import (
     CorpusStatistics,
     choose_finetuning_settings,
     choose_settings,
+    choose_text_settings,
     measure_corpus,
     warn_about_corpus,
+    warn_about_text,
 )
 from heedful.training.events import Event, Finished, Validated
 from heedful.training.finetune import inherit_languages, inherit_settings, open_parent
@@ -55,6 +60,8 @@ def train(
     source: Paths = (),
     target: Paths = (),
     tsv: Paths = (),
+    text: Paths = (),
+    valid_text: Paths = (),
     valid_source: Paths = (),
     valid_target: Paths = (),
     out: AnyPath | None = None,
@@ -76,6 +83,8 @@ def train(
         source: text files with one sentence a line; a path or several, which may be gzipped.
         target: their translations, line by line.
         tsv: files with a source sentence, a tab and a target sentence on each line.
+        text: files of plain text, from which a model learns to continue a text; each may be a pattern such as `*.txt`.
+        valid_text: plain text to validate on; if you give none, the end of the text is held out.
         valid_source: text files to validate on; if you give none, some training pairs are held out.
         valid_target: their translations.
         out: the run folder to make; the default is `runs/` and the name of the recipe or of the first file.
@@ -94,11 +103,13 @@ def train(
 
     """
     paths = {
-        **{"source": source, "target": target, "tsv": tsv},
+        **{"source": source, "target": target, "tsv": tsv, "text": text, "valid_text": valid_text},
         **{"valid_source": valid_source, "valid_target": valid_target},
     }
     files = {key: names for key, given in paths.items() if (names := _as_strings(given))}
     given = merge(_nest(settings or {}), {"train": {"init": fspath(init)}} if fspath(init) else {})
+    if text:
+        given = merge({"task": COMPLETION.name}, given)
     if recipe is None and not init and "task" not in given:
         _check_both_sides(files)
     folder = Path(out) if out is not None else _default_folder(recipe, files)
@@ -144,7 +155,10 @@ def _plan(
     reporter: Reporter,
     group: ProcessGroup,
 ) -> tuple[Experiment, int]:
-    """The complete experiment and the number of its pairs; the data is read once, so mistakes in it show up here."""
+    """The complete experiment and the number of its pairs or characters.
+
+    The data is read once, so mistakes in it show up here.
+    """
     check_free(folder)  # before the data is read, which may take minutes
     tables = merge(load_recipe(Path(recipe)) if recipe else {}, {"data": files} if files else {}, given)
     parent, inherited = _find_parent(tables)
@@ -156,16 +170,29 @@ def _plan(
     device = group.device(asked.train.device)
     task = find_task(asked.task)
     check_evaluation_files(task, data)
+    corpus, total = _measure(task, data, reporter)
+    experiment = asked
+    if parent or not recipe:
+        experiment = _autoconfigure(asked, tables, inherited, parent, corpus, device.type, reporter)
+    data = replace(data, hold_out=experiment.data.hold_out)
+    return replace(experiment, data=data, name=experiment.name or folder.resolve().name), total
+
+
+def _measure(task: Task, data: DataConfig, reporter: Reporter) -> tuple[CorpusStatistics | TextStatistics, int]:
+    """The size of the data, and the number of its pairs or characters; warns about what teaches little."""
+    if task.continues_text:
+        if not data.text:
+            raise ConfigError("task is 'completion', which learns from plain text; name it with text, or data.text")
+        text = measure_text(data.text)
+        for sentence in warn_about_text(text):
+            reporter.say(sentence)
+        return text, text.characters
     pairs = (task.symbols(pair) for pair in task.read_pairs(data))
     corpus = measure_corpus(report_progress(pairs, "reading", 0, reporter))
     if task.translates:
         for sentence in warn_about_corpus(corpus, data):
             reporter.say(sentence)
-    experiment = asked
-    if parent or not recipe:
-        experiment = _autoconfigure(asked, tables, inherited, parent, corpus, device.type, reporter)
-    data = replace(data, hold_out=experiment.data.hold_out)
-    return replace(experiment, data=data, name=experiment.name or folder.resolve().name), corpus.pairs
+    return corpus, corpus.pairs
 
 
 def _find_parent(tables: Settings) -> tuple[RunFolder | None, dict[str, Any]]:
@@ -183,15 +210,18 @@ def _autoconfigure(
     tables: Settings,
     inherited: Settings,
     parent: RunFolder | None,
-    corpus: CorpusStatistics,
+    corpus: CorpusStatistics | TextStatistics,
     device: str,
     reporter: Reporter,
 ) -> Experiment:
     """Choose the settings that the tables leave open by the data, and report each choice with its reason."""
     given = tables.get("train", {})
     if parent:
-        hold_out = not tables.get("data", {}).get("valid_source")
+        validation = ("valid_source", "valid_text")
+        hold_out = not any(tables.get("data", {}).get(key) for key in validation)
         chosen = choose_finetuning_settings(corpus, parent.experiment(), device, given, hold_out=hold_out)
+    elif isinstance(corpus, TextStatistics):
+        chosen = choose_text_settings(corpus, device, tables)
     else:
         symbols = set(find_task(asked.task).tokenizer_kinds(asked.text.kind)) == {"symbols"}
         model = "preset" not in tables.get("model", {})
@@ -245,10 +275,15 @@ def _follow(events: EventStream, folder: Path, reporter: Reporter, on_event: OnE
 
 def _describe_validation(event: Validated) -> str:
     when = f"step {event.step}" if event.step else "before the first step"
+    best = " (best so far)" if event.best and event.step else ""
+    if event.metric == BITS_PER_CHARACTER:
+        return (
+            f"{when}: validation loss {event.loss:.4f} nats a token, perplexity {event.perplexity:.2f}, "
+            f"{event.score:.3f} bits per character{best}"
+        )
     score = "" if event.score is None else f", {event.metric} {event.score:.2f}"
     if event.brevity_penalty is not None:
         score += f" (brevity penalty {event.brevity_penalty:.3f})"
-    best = " (best so far)" if event.best and event.step else ""
     return f"{when}: validation perplexity {event.perplexity:.2f}{score}{best}"
 
 
@@ -326,5 +361,5 @@ def _check_both_sides(files: Mapping[str, list[str]]) -> None:
 def _default_folder(recipe: AnyPath | None, files: Mapping[str, list[str]]) -> Path:
     if recipe:
         return Path("runs") / Path(recipe).stem
-    first = (files.get("source") or files.get("tsv") or ["model"])[0]
+    first = (files.get("source") or files.get("tsv") or files.get("text") or ["model"])[0]
     return Path("runs") / Path(first).name.split(".")[0]

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from heedful.config import Device, SearchConfig
+from heedful.config import Device, Experiment, SearchConfig
 from heedful.data.stream import TextStream
 from heedful.decoding.engine import Engine, Ids
 from heedful.decoding.hypothesis import Hypothesis, length_penalty
@@ -93,7 +93,7 @@ class Translator:
         callers: int = 1,
     ) -> "Translator":
         """Like `load`, for folders that are already open; `notify` is called with the choice of the engine."""
-        experiment = run.experiment()
+        experiment = _require_source(run)
         engines = load_engines(run, device, engine, others, notify, callers)
         languages = experiment.data.source_language, experiment.data.target_language
         return cls(engines, run.tokenizers(), experiment.search, find_task(experiment.task), languages)
@@ -101,7 +101,7 @@ class Translator:
     @classmethod
     def on_device(cls, run: RunFolder, device: "torch.device") -> "Translator":
         """Load the torch engine on exactly this device."""
-        experiment = run.experiment()
+        experiment = _require_source(run)
         engines = only_torch(load_torch_engine(run, device))
         languages = experiment.data.source_language, experiment.data.target_language
         return cls(engines, run.tokenizers(), experiment.search, find_task(experiment.task), languages)
@@ -245,7 +245,7 @@ class Translator:
         if not text.strip():
             raise DataError("there is nothing to explain in an empty text; give a sentence")
         if translation is None:
-            translation = self.translate([text], search=search, split_sentences=False)[0].text
+            translation = self.translate([text], search=search)[0].text
         found = self.inspect(text, search=search, translation=translation).translation
         source, target = self.encode([text])[0], self.tokenizers.target.encode(self.task.target_symbols(translation))
         tree = grow_beam_tree(model, source, self._pipeline.engines.torch.special, search)
@@ -294,6 +294,16 @@ class Translator:
 
     def _encoder(self, constraints: Constraints | None) -> ConstraintEncoder:
         return ConstraintEncoder(self.tokenizers.target, constraints or Constraints(), self._trees)
+
+
+def _require_source(run: RunFolder) -> Experiment:
+    """The experiment of a model that turns a source into a target; refuses one that continues text."""
+    experiment = run.experiment()
+    if find_task(experiment.task).continues_text:
+        raise ConfigError(
+            f'{run.path} is a model for completion, which cannot translate; use: heedful complete {run.path} "..."'
+        )
+    return experiment
 
 
 def require_several(texts: Iterable[str | TokenizedText] | TextStream) -> None:

@@ -1,0 +1,1 @@
+"""The beginning of a text in, its continuation out."""
