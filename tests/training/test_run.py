@@ -116,7 +116,7 @@ def test_a_training_finishes_even_if_no_memory_is_left_to_find_an_aligner(
     assert "no memory was left to find where the model aligns words; --alignments will do it" in told.sentences
 
 
-@pytest.mark.parametrize("place", ["build_model", "Validator", "training_steps"])
+@pytest.mark.parametrize("place", ["build_model", "Validator", "EventLog", "training_steps"])
 def test_wherever_memory_runs_out_the_settings_are_named(
     pairs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:

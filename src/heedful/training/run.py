@@ -6,7 +6,7 @@ iterates can stop at any of them; the run continues from its last checkpoint.
 
 import time
 from collections.abc import Callable, Generator, Iterator
-from contextlib import nullcontext
+from contextlib import ExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -230,8 +230,9 @@ class TrainingRun:
         """Train to the end; each event is logged, then yielded."""
         self._check_same_step()
         logged = self.state.step if self.progress.validated >= 0 else -1  # later events will happen again
-        log = EventLog(self.run, logged) if self.group.is_first else nullcontext()
-        with explain_out_of_memory(self.experiment.train), log as event_log:
+        with ExitStack() as stack:
+            stack.enter_context(explain_out_of_memory(self.experiment.train))
+            event_log = stack.enter_context(EventLog(self.run, logged)) if self.group.is_first else None
             for event in self._train(stop_requested):
                 if event_log:
                     event_log.write(event)
