@@ -123,7 +123,10 @@ def test_a_piece_stays_inside_the_document_whatever_it_contains(piece: str) -> N
     inside = block.search(html)
     assert inside is not None
     assert json.loads(inside[1]) == given
-    assert block.sub("", html) == block.sub("", plain)
+    summary = re.compile(r'<div id="summary">.*?</div></noscript>', re.DOTALL)
+    assert summary.sub("", block.sub("", html)) == summary.sub("", block.sub("", plain))
+    tags = [re.sub(r"(?<=>)[^<]*", "", summary.findall(page)[0]) for page in (html, plain)]
+    assert tags[0] == tags[1]
 
 
 # The page in a browser
@@ -315,6 +318,52 @@ def test_a_token_shows_its_probability_and_the_alternatives(
     expect_text(page, "#alternatives-of", "Most likely tokens at 'Haus'")
     assert texts(page, "#alternatives-list li") == ["▁Haus0.625", "▁oder0.250"]
     assert page.inner_text("#status") == "Most likely tokens: 'Haus' 0.63, 'oder' 0.25"
+
+
+def test_the_slider_shows_the_translation_step_by_step(show: "Callable[[Document], Page]") -> None:
+    page = show(document())
+    page.click("#tab-cross")
+    page.locator("#written").fill("2")
+    expect_text(page, "#written-says", "step 2 of 6: writes 'alte'")
+    assert page.locator("#produced .chip.later").count() == 4
+    assert {int(line["query"]) for line in lines(page, "drawn")} == {1}
+    blank = page.eval_on_selector(
+        "#matrix-canvas",
+        "(map) => [...map.getContext('2d').getImageData(0, 2, map.width, 4).data].every((byte) => byte === 255)",
+    )
+    assert blank  # white: later steps have no weights yet
+    page.locator("#written").press("End")
+    expect_text(page, "#written-says", "all steps")
+    page.click("#play")
+    page.wait_for_function("document.getElementById('written').value !== '6'", polling=50)
+    page.click("#play")
+    assert page.locator("#play").inner_text() == "Play"
+
+
+def test_heads_are_ranked_by_what_the_sentence_loses_without_them(show: "Callable[[Document], Page]") -> None:
+    page = show(document() | {"costs": {"cross.1.2": 0.5, "encoder.2.3": 2.25, "decoder.1.1": -0.125}})
+    page.click("#ranking summary")
+    assert [text.split()[-1] for text in texts(page, "#ranked .weight")] == ["−2.25", "−0.50", "+0.13"]
+    assert texts(page, "#grid td:has(#open-cross\\.1\\.2) .role") == ["alignment · no. 2"]
+    page.click("#ranked button >> nth=0")
+    expect_text(page, "#head-title", "encoder layer 2 head 3")
+    assert page.locator("#tab-encoder").get_attribute("aria-selected") == "true"
+    assert show(document()).locator("#ranking").is_hidden()
+
+
+def test_without_javascript_it_is_a_summary(browser: "Browser", tmp_path: Path) -> None:
+    path = tmp_path / "heads.html"
+    path.write_text(make_attention_page(document([*SOURCE[:-1], *HOSTILE, "</s>"])), encoding="utf-8")
+    with watched(browser, java_script_enabled=False) as seen:
+        seen.page.goto(path.as_uri())
+        assert seen.page.locator("#summary strong").inner_text() == "das alte Haus brennt"
+        rows = seen.page.locator("#summary tbody tr").all_inner_texts()
+        assert len(rows) == sum(map(sum, HEADS.values()))
+        best = float(values_of("decoder", 0, 6, 6)[0].max())
+        assert f"{best:.2f}" in next(row for row in rows if row.startswith("decoder.1.1"))
+        assert seen.page.locator("#heads").is_hidden()
+        assert seen.page.locator("img").count() == 0
+        assert seen.misdeeds == []
 
 
 def test_a_kind_of_attention_that_the_model_lacks_has_no_tab(show: "Callable[[Document], Page]") -> None:
@@ -534,6 +583,13 @@ def test_only_the_answer_to_the_newest_request_is_shown(served: "Callable[[Docum
     expect_text(page, "#busy", "")
     assert page.inner_text("#source-text") == "fast"
     assert not page.is_visible("#error")
+
+
+def test_an_example_is_asked_for_at_a_click(served: "Callable[[Document], tuple[Watched, Server]]") -> None:
+    seen, server = served(document(live=True) | {"examples": ["a <b>house</b>", "two dogs"]})
+    seen.page.click("#examples button >> nth=0")
+    expect_text(seen.page, "#status", "Translated: das alte Haus brennt")
+    assert server.asked[-1]["text"] == "a <b>house</b>"
 
 
 def test_a_page_without_a_sentence_shows_only_the_form(

@@ -15,8 +15,9 @@ from heedful import Head, Translator
 from heedful.attention.head_names import KINDS
 from heedful.config import SearchConfig
 from heedful.errors import DataError, FolderError
-from heedful.inspection.attention_view import AttentionViewer, pack_weights
+from heedful.inspection.attention_view import AttentionViewer, pack_weights, read_roles
 from heedful.models.transformer import Transformer
+from heedful.storage.model_names import find_model
 from heedful.storage.run_folder import RunFolder
 
 TEXT = "word"
@@ -270,6 +271,41 @@ def test_the_report_can_be_a_picture(trained: Path, copy: Path, tmp_path: Path) 
         ran = toy.run("heads", copy, "--input", trained / "few.en", "--report", tmp_path / name)
         assert (ran.code, ran.err) == (0, f"{tmp_path / name} shows what each head does\n")
         assert (tmp_path / name).read_bytes().startswith(start)
+
+
+def test_the_page_shows_the_translation_that_translate_gives_and_ranks_the_heads(
+    trained: Path, tmp_path: Path, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Another engine searches for `translate`: it may find something that PyTorch would not.
+    monkeypatch.setattr(AttentionViewer, "translate", lambda self, text: "ein anderer Satz")
+    page = tmp_path / "a.html"
+    assert toy.run("heads", trained / "run", text, "--out", page).out == "ein anderer Satz\n"
+    shown = json.loads(page.read_text(encoding="utf-8").split('id="document">')[1].split("</script>")[0])
+    assert shown["hypotheses"][0]["text"] == "ein anderer Satz"
+    assert set(shown["costs"]) == {f"{kind}.1.{head}" for kind in KINDS for head in (1, 2)}
+
+
+def test_a_head_costs_what_the_translation_loses_without_it(trained: Path, translator: Translator, text: str) -> None:
+    viewer = AttentionViewer(trained / "run", translator, SearchConfig())
+    translation = viewer.translate(text)
+    assert translation == translator.translate([text], search=SearchConfig())[0].text
+    costs = viewer.rank_heads(text, translation)
+    whole = float(translator.inspect(text, translation=translation).inside[0].log_probs.sum())
+    with translator.switch_off_heads(["cross.1.2"]):
+        without = float(translator.inspect(text, translation=translation).inside[0].log_probs.sum())
+    assert costs["cross.1.2"] == pytest.approx(whole - without, abs=0.01)
+
+
+def test_roles_of_an_exported_model_belong_to_its_weights(tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(find_model("en-de"), tmp_path / "en-de"))
+    stored = {"heads": {"weights": RunFolder(folder).weights_id, "roles": {"cross.1.1": {"name": "broad"}}}}
+    RunFolder(folder).write_about(stored)
+    assert read_roles(folder) == {"cross.1.1": {"name": "broad"}}
+    config = folder / "ctranslate2" / "config.json"
+    config.write_text(
+        config.read_text(encoding="utf-8").replace(stored["heads"]["weights"], "0" * 64), encoding="utf-8"
+    )
+    assert read_roles(folder) == {}
 
 
 def test_roles_are_dropped_when_the_weights_change(copy: Path, translator: Translator) -> None:

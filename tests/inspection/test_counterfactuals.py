@@ -102,7 +102,15 @@ def test_without_the_mask_only_a_decoder_that_has_a_future_changes() -> None:
     assert sum(alone.run_without_mask()) == pytest.approx(alone.run().log_prob, abs=1e-5)
 
 
-def test_the_reversed_sentence_keeps_its_end() -> None:
+def test_another_source_is_searched_and_scored() -> None:
     runner = runner_of()
     turned = CounterfactualRunner(runner.model, [*SOURCE[-2::-1], EOS], TARGET, SEARCH, EOS)
-    assert runner.run_all()["reversed"] == turned.run()
+    assert runner.run([*SOURCE[-2::-1], EOS]) == turned.run()
+
+
+def test_a_layer_is_off_if_both_of_its_sub_layers_are() -> None:
+    model = shaken(replace(SMALL, norm="pre"))
+    runner = CounterfactualRunner(model, SOURCE, TARGET, SEARCH, EOS)
+    found = runner.run_all()["encoder.1"]
+    del model.encoder[0]  # type: ignore[attr-defined]  # pre-norm: without its sub-layers, a layer passes x on
+    assert found.log_prob == pytest.approx(runner.run().log_prob, abs=1e-4)

@@ -14,23 +14,22 @@ from math import sqrt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import explained
 import numpy as np
 import pytest
-import torch
 from browser import chromium, watched
 
 from heedful.config import ModelConfig, SearchConfig
 from heedful.errors import ConfigError, DataError
 from heedful.inspection import explain
 from heedful.inspection.explain import ExplainedSentence, explain_sentence, make_plain_document
-from heedful.inspection.explanation_page import PLACES, make_explanation_page, mark_differences, times_less_likely
-from heedful.models.transformer import Transformer
-from heedful.storage.model_names import find_model
-from heedful.storage.run_folder import RunFolder
+from heedful.inspection.explanation_page import make_explanation_page
+from heedful.inspection.markup import mark_differences, times_less_likely
+from heedful.inspection.section_writer import PLACES
 from heedful.translation.translator import Translator
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, Page, Route
 
 TEXT = "The animal didn't cross the street because it was too tired."
 ROOT = Path(__file__).resolve().parents[2]
@@ -77,12 +76,7 @@ def html(found: ExplainedSentence) -> str:
 
 
 def untrained(config: ModelConfig) -> Translator:
-    """A model of this shape that has learnt nothing, with the vocabulary of a built-in model."""
-    tokenizers = RunFolder.open(find_model("en-de")).tokenizers()
-    torch.manual_seed(7)
-    size = tokenizers.target.vocabulary_size
-    model = Transformer(config, size, size, tokenizers.target.pad_id).eval()
-    return Translator.from_model(model, tokenizers, SearchConfig(beam=2, max_extra=3))
+    return explained.untrained(config, SearchConfig(beam=2, max_extra=3))
 
 
 def document_of(html: str) -> dict[str, Any]:
@@ -163,6 +157,53 @@ def test_the_experiments_are_in_the_page(html: str, found: ExplainedSentence) ->
         assert text in re.sub(r"<[^>]+>", "", html)
 
 
+def text_of(html: str, step: str) -> str:
+    found = re.search(rf'<section class="step" id="{re.escape(step)}".*?</section>', html, re.DOTALL)
+    assert found is not None
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", found[0]))
+
+
+def test_the_training_step_and_the_cost_are_in_the_page(html: str, found: ExplainedSentence) -> None:
+    training = text_of(html, "training")
+    for loss in (*found.training.plain, *found.training.smoothed, *found.training.after.values()):
+        assert f"{loss:.3f}" in training or f"{loss:.2f}" in training
+    for length in found.training.gradients.values():
+        assert f"{length:.3f}" in training
+    cost = text_of(html, "cost")
+    assert f"{found.parameters:,}" in cost
+    for part in found.costs:
+        assert f"{part.weights:,}" in cost
+
+
+def test_every_head_is_ranked_with_its_weight_and_its_effect(html: str, found: ExplainedSentence) -> None:
+    ranked = found.ranked_heads()
+    links = re.findall(r'<th scope="row"><a href="#([\w.]+\.head\.\d+)">', html.split('id="experiments.heads"')[1])
+    assert links[: len(ranked)] == ranked
+    costs = [found.cost_without(name) for name in ranked]
+    assert costs == sorted(costs, reverse=True)
+
+
+def test_other_orders_are_what_the_model_makes_of_them(found: ExplainedSentence, translator: Translator) -> None:
+    source = found.look.translation.source
+    assert found.orders["reversed"].text.split() == source.split()[::-1]
+    assert sorted(found.orders["shuffled"].text.split()) == sorted(source.split())
+    swapped = found.orders["swapped"]
+    differing = [(a, b) for a, b in zip(source.split(), swapped.text.split(), strict=True) if a != b]
+    assert len(differing) == 2
+    assert swapped.made.tokens != found.look.tree.best.tokens
+
+
+def test_roles_are_named_if_they_were_measured(found: ExplainedSentence) -> None:
+    known = replace(found, roles={"encoder.1.2": "next token", "cross.2.4": "alignment"})
+    assert known.role_of("encoder.1.attention.head.2") == "next token"
+    assert known.role_of("decoder.2.cross_attention.head.4") == "alignment"
+    assert known.role_of("decoder.2.attention.head.4") == ""
+    page = make_explanation_page(known)
+    assert "this head is mostly: alignment." in page
+    unknown = make_explanation_page(replace(found, roles={}))
+    assert "this head is mostly" not in unknown
+
+
 def test_places_are_in_the_code_and_in_the_tests() -> None:
     tests = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
     for place in PLACES.values():
@@ -179,6 +220,8 @@ def test_models_of_every_shape_have_a_page(variant: str) -> None:
     assert ("the paper normalises the sum" in page) == (variant == "modern")
     assert ('data-box="encoder.3"' in page) == (variant == "modern")  # deep stacks are folded
     assert "bias" in page or variant != "modern"
+    assert ("Wavelengths: from 6.3 to" in page) == (variant == "paper")
+    assert ("dot product, on average" in page) == (variant != "modern")
 
 
 def test_a_page_of_a_wide_model_and_a_long_sentence_has_fewer_columns(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -355,7 +398,9 @@ def test_the_tree_tells_what_became_of_a_candidate(show: "Callable[..., Page]", 
     assert "dropped" in page.locator("#candidate").inner_text()
 
 
-@pytest.mark.parametrize("step", ["start", "encoder.1.attention.head.1.values", "encoder.1.attention.residual", "beam"])
+@pytest.mark.parametrize(
+    "step", ["start", "encoder.1.attention.head.1.values", "encoder.output", "beam", "training", "experiments.heads"]
+)
 def test_a_phone_shows_everything_without_scrolling_sideways(
     browser: "Browser", tmp_path: Path, html: str, step: str
 ) -> None:
@@ -401,12 +446,60 @@ def test_an_unknown_address_shows_the_start_and_the_theme_changes(show: "Callabl
     assert page.evaluate("getComputedStyle(document.body).color") != before
 
 
+def test_a_hundred_pieces_on_each_side_fit_into_the_page_and_move_quickly(show: "Callable[..., Page]") -> None:
+    own = untrained(VARIANTS["paper"])
+    words = "the house is old and the dog runs " * 12
+    text = " ".join(words.split()[:99])
+    given = explain_sentence(Path("run"), own, text, own.search, text)
+    assert len(given.source_pieces) == len(given.target_pieces) == 100
+    html = make_explanation_page(given)
+    assert len(html.encode()) < 5_000_000
+    page = show("encoder.1.attention.head.2.softmax", html)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 1280
+    seconds = page.evaluate(
+        """() => {
+            const map = [...document.querySelectorAll('.step.current .heatmap')].find((each) => each.clientWidth);
+            const began = performance.now();
+            for (let i = 0; i < 20; i += 1) {
+                const key = i % 2 ? 'ArrowDown' : 'ArrowRight';
+                map.dispatchEvent(new KeyboardEvent('keydown', { key, bubbles: true, cancelable: true }));
+            }
+            return (performance.now() - began) / 1000;
+        }"""
+    )
+    assert seconds < 5  # a quarter of a second for each, on a machine that also does other things
+
+
+def test_a_served_page_asks_for_another_sentence(browser: "Browser", found: ExplainedSentence) -> None:
+    html = make_explanation_page(found, live=True)
+    asked: list[Any] = []
+
+    def answer(route: "Route") -> None:
+        if route.request.method == "POST":
+            assert route.request.headers["x-heedful"] == "1"
+            asked.append(route.request.post_data_json)
+            route.fulfill(json={"page": "/explanations/2"})
+        else:
+            route.fulfill(body=html, content_type="text/html; charset=utf-8")
+
+    with watched(browser, own="http://localhost:1/") as seen:
+        seen.page.route("**/*", answer)
+        seen.page.goto("http://localhost:1/#beam")
+        seen.page.click("#show-ask")
+        assert seen.page.locator("#ask-text").input_value() == TEXT
+        seen.page.fill("#ask-text", "Two <b>dogs</b>.")
+        seen.page.keyboard.press("Enter")
+        seen.page.wait_for_url("http://localhost:1/explanations/2#beam")
+        assert asked == [{"text": "Two <b>dogs</b>.", "translation": ""}]
+        assert seen.misdeeds == []
+
+
 def test_hostile_text_stays_text(show: "Callable[..., Page]") -> None:
     own = untrained(VARIANTS["learned"])
     given = explain_sentence(Path("run"), own, HOSTILE, own.search, HOSTILE)
     page = show("pieces", make_explanation_page(given))
     assert page.locator("main img").count() == 0
     assert page.locator("header .given").inner_text().startswith("<img src=x onerror=alert(1)>")
-    for step in ("logits", "beam", "decoder.1.attention.head.1", "encoder.positions"):
+    for step in ("logits", "beam", "decoder.1.attention.head.1", "encoder.positions", "experiments.order", "training"):
         page.evaluate("(step) => { location.hash = step; }", step)
         page.wait_for_function("(step) => document.querySelector('.step.current').id === step", arg=step, polling=50)

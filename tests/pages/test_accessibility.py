@@ -106,6 +106,8 @@ def test_every_kind_of_step_of_an_explanation_is_accessible(
     steps = ["tour.1", "pieces", "encoder.embedding", "encoder.positions", "encoder.1.attention"]
     steps += [f"{head}.projections", f"{head}.scores", f"{head}.mask", f"{head}.values", "decoder.1.feed_forward"]
     steps += ["encoder.1.attention.output", "encoder.1.attention.residual", "encoder.output", "lens", "logits", "beam"]
+    steps += ["training", "cost", "experiments.order", "experiments.parts", "experiments.heads", "experiments.mask"]
+    steps += ["experiments.path", "experiments.neighbours", "often-said"]
     page = screen.new_page()
     for step in steps:
         page.goto("about:blank")

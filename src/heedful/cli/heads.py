@@ -25,7 +25,32 @@ if TYPE_CHECKING:
     from heedful.inspection.attention_view import AttentionViewer
     from heedful.translation.result import Inspection
 
-EXAMPLE = "The animal didn't cross the street because it was too tired."
+EXAMPLES = {
+    "en": (
+        "The animal didn't cross the street because it was too tired.",
+        "Where is the station?",
+        "She gave him the book that he had lost.",
+        "I can't open the file.",
+    ),
+    "de": (
+        "Das Tier überquerte die Straße nicht, weil es zu müde war.",
+        "Wo ist der Bahnhof?",
+        "Gestern habe ich ihn im Park gesehen.",
+        "Ich kann die Datei nicht öffnen.",
+    ),
+    "fr": (
+        "L'animal n'a pas traversé la rue parce qu'il était trop fatigué.",
+        "Où est la gare ?",
+        "Je ne l'ai pas vu hier.",
+        "Je ne peux pas ouvrir le fichier.",
+    ),
+    "es": (
+        "El animal no cruzó la calle porque estaba demasiado cansado.",
+        "¿Dónde está la estación?",
+        "No lo vi ayer.",
+        "No puedo abrir el archivo.",
+    ),
+}
 _STRONGEST = 3  # heads listed for each link of the paper
 _REPORT_SUFFIXES = (".html", ".png", ".svg")
 _SUFFIXES = (".html", ".png", ".svg", ".json", ".npz")
@@ -80,7 +105,7 @@ def heads(
     translator = Translator.load(run, parse_device(device))
     viewer = AttentionViewer(find_model(run), translator, override_search(translator.search, beam, settings))
     if serve:
-        _serve(viewer, text or EXAMPLE, off or [], n_best, port, show)
+        _serve(viewer, text or "", off or [], n_best, port, show)
     elif source:
         _report_heads(viewer, source, target, report, as_json, keep=not is_built_in(run))
     elif paper:
@@ -119,7 +144,7 @@ def _show_sentence(
     from heedful.storage.files import write_atomically
 
     suffix = out.suffix.lower()
-    inspection = viewer.inspect(text, off, n_best)
+    inspection = viewer.inspect(text, off, n_best, None if off else viewer.translate(text))
     write_atomically(out, _render(viewer, inspection, off, suffix))
     baseline = viewer.baseline(text) if off else None
     if as_json:
@@ -139,7 +164,7 @@ def _render(viewer: "AttentionViewer", inspection: "Inspection", off: Sequence[s
         case ".html":
             from heedful.inspection.attention_page import make_attention_page
 
-            return make_attention_page(viewer.document(inspection, off))
+            return make_attention_page(viewer.document(inspection, off, ranked=True))
         case ".json":
             return json.dumps(viewer.plain_document(inspection), ensure_ascii=False) + "\n"
         case ".npz":
@@ -159,10 +184,17 @@ def _serve(viewer: "AttentionViewer", text: str, off: Sequence[str], n_best: int
     from heedful.serve.app import create_attention_app
     from heedful.serve.listener import listen, url_of
     from heedful.serve.server import Server
+    from heedful.storage.run_folder import RunFolder
+
+    language = RunFolder(viewer.run).experiment().data.source_language
+    examples = EXAMPLES.get(language, ())
 
     def explain(text: str, off: Sequence[str], n_best: int) -> dict[str, object]:
-        return viewer.document(viewer.inspect(text, off, n_best), off, live=True)
+        given = viewer.translate(text) if text.strip() and not off else None
+        inspection = viewer.inspect(text, off, n_best, given)
+        return viewer.document(inspection, off, live=True, ranked=True) | {"examples": examples}
 
+    text = text or next(iter(examples), EXAMPLES["en"][0])
     app = create_attention_app(make_attention_page(explain(text, off, n_best)), explain)
     with listen("127.0.0.1", port) as listener:
         url = f"{url_of(listener)}/"

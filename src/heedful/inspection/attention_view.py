@@ -51,6 +51,26 @@ class AttentionViewer:
                 translation=None if off else translation,
             )
 
+    def translate(self, text: str) -> str:
+        """The translation that `heedful translate` gives, whichever engine finds it."""
+        found = self.translator.translate([text], search=self.search, constraints=self.constraints)
+        return found[0].text
+
+    def rank_heads(self, text: str, translation: str) -> dict[str, float]:
+        """How much log-probability the translation loses without each head, by names such as `cross.2.1`."""
+        import torch
+
+        from heedful.attention.head_names import all_heads
+        from heedful.attention.importance import ablate_heads
+        from heedful.data.batch import Batch, pack
+
+        translator, model = self.translator, self.translator.model
+        target = translator.tokenizers.target.encode(translator.task.target_symbols(translation))
+        target_in, _ = pack([[model.pad_id, *target[:-1]]])
+        batch = Batch(*pack(translator.encode([text])), target_in, *pack([target]), torch.zeros(1, dtype=torch.int64))
+        rises = ablate_heads(model, [batch.to(next(model.parameters()).device)], all_heads(model))
+        return {str(head): round(rise * len(target), 4) for head, rise in rises.items()}
+
     def baseline(self, text: str) -> str:
         """The translation with all heads on, by the engine that also translates without them; the last is cached."""
         if text not in self._baselines:
@@ -62,10 +82,17 @@ class AttentionViewer:
             self._baselines[text] = found[0].text
         return self._baselines[text]
 
-    def document(self, inspection: Inspection, off: Sequence[str] = (), live: bool = False) -> dict[str, object]:
-        """The data of the page, including the translation with all heads on if some are off."""
+    def document(
+        self, inspection: Inspection, off: Sequence[str] = (), live: bool = False, ranked: bool = False
+    ) -> dict[str, object]:
+        """The data of the page, including the translation with all heads on if some are off.
+
+        With `ranked`, it says what the translation loses without each head, which takes a pass for each.
+        """
         baseline = self.baseline(inspection.translation.source) if off else None
         about = {"roles": self.roles(), "off": list(dict.fromkeys(off)), "baseline": baseline, "live": live}
+        if ranked and not off:
+            about["costs"] = self.rank_heads(inspection.translation.source, inspection.translation.text)
         return self._document(inspection, pack_weights) | about
 
     def plain_document(self, inspection: Inspection) -> dict[str, object]:
@@ -74,16 +101,12 @@ class AttentionViewer:
 
     def roles(self) -> Mapping[str, object]:
         """The role of each head, as last measured; empty if never measured."""
-        folder = RunFolder(self.run)
-        match folder.about():
-            case {"heads": {"model": str(note), "roles": dict(roles)}} if note == folder.note():
-                return roles
-        return {}
+        return read_roles(self.run)
 
     def keep_roles(self, roles: Mapping[str, object]) -> None:
         """Store the role of each head with a fingerprint of the weights."""
         folder = RunFolder(self.run)
-        folder.write_about({"heads": {"model": folder.note(), "roles": roles}})
+        folder.write_about({"heads": {"weights": folder.weights_id, "roles": roles}})
 
     def _document(self, inspection: Inspection, encode: EncodeWeights) -> dict[str, object]:
         translation, target = inspection.translation, self.translator.tokenizers.target
@@ -96,6 +119,15 @@ class AttentionViewer:
             "inputs_start": START_PIECE,
             "hypotheses": [_hypothesis(alternative, inside, target, encode) for alternative, inside in pairs],
         }
+
+
+def read_roles(run: Path) -> dict[str, dict[str, str]]:
+    """The stored role of each head of a run folder; empty if it was measured on other weights, or never."""
+    folder = RunFolder(run)
+    match folder.about():
+        case {"heads": {"weights": str(weights), "roles": dict(roles)}} if weights and weights == folder.weights_id:
+            return roles
+    return {}
 
 
 def _hypothesis(

@@ -19,7 +19,7 @@ from heedful.config import SearchConfig
 from heedful.data.batch import pack
 from heedful.decoding.torch_engine import TorchEngine
 from heedful.models.transformer import Transformer
-from heedful.nn.attention import SelfAttention
+from heedful.nn.attention import CrossAttention, SelfAttention
 from heedful.nn.feed_forward import FeedForward
 from heedful.nn.residual import Residual
 
@@ -64,7 +64,6 @@ class CounterfactualRunner:
             done(number, len(changes))
             with change():
                 found[name] = self.run()
-        found["reversed"] = self.run([*reversed(self.source[:-1]), self.source[-1]])
         found["greedy"] = self._search_with(beam=1)
         found["no-penalty"] = self._search_with(alpha=0.0)
         return found
@@ -116,17 +115,28 @@ class CounterfactualRunner:
             stack, part = ("decoder", "cross_attention") if head.kind == "cross" else (head.kind, "attention")
             name = f"{stack}.{head.layer + 1}.{part}.head.{head.index + 1}"
             yield name, lambda head=head: switch_off_heads(model, [head])  # type: ignore[misc]
+        networks = [layer.feed_forward for _, layers in stacks(model) for layer in layers]
+        yield "feed_forward", lambda: _replaced_outputs(networks, _zeros)
         for stack, layers in stacks(model):
             for number, layer in enumerate(layers, 1):
+                modules = [_callable_part(sublayer) for _, sublayer, _ in sublayers(layer)]
+                yield f"{stack}.{number}", lambda modules=modules: _replaced_outputs(modules, _zeros)  # type: ignore[misc]
                 for part, sublayer, residual in sublayers(layer):
-                    # While decoding, attention is not called but stepped; its output layer is called in both cases.
-                    module: nn.Module = sublayer if isinstance(sublayer, FeedForward) else sublayer.output
+                    module = _callable_part(sublayer)
                     name = f"{stack}.{number}.{part}"
                     yield name, lambda module=module: _replaced_outputs([module], _zeros)  # type: ignore[misc]
                     yield (
                         f"{name}.residual",
                         lambda residual=residual: _without_input(residual),  # type: ignore[misc]
                     )
+
+
+def _callable_part(sublayer: SelfAttention | CrossAttention | FeedForward) -> nn.Module:
+    """The module whose result is that of the sub-layer, in training and in search.
+
+    While decoding, attention is not called but stepped; its output layer is called in both cases.
+    """
+    return sublayer if isinstance(sublayer, FeedForward) else sublayer.output
 
 
 Replace = Callable[[nn.Module, Any, Tensor], Tensor]

@@ -1,6 +1,7 @@
 """Explain a translation: every number on the way, and what happens without each part."""
 
 import base64
+import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,10 +11,23 @@ import numpy as np
 
 from heedful.attention.record import START_PIECE
 from heedful.attention.steps import stacks, sublayers
-from heedful.config import ModelConfig, SearchConfig
+from heedful.config import ModelConfig, SearchConfig, TrainConfig
 from heedful.errors import ConfigError, DataError
+from heedful.inspection.attention_view import read_roles
+from heedful.inspection.cost import LengthCost, PartCost, count_costs, count_lengths
 from heedful.inspection.counterfactuals import Counterfactual, CounterfactualRunner
+from heedful.inspection.measurements import (
+    Gains,
+    Reach,
+    Similarity,
+    compare_alone_and_together,
+    measure_gains,
+    measure_reach,
+    measure_similarity,
+)
+from heedful.inspection.training_step import TrainingStep, take_training_step
 from heedful.models.transformer import Transformer
+from heedful.storage.run_folder import RunFolder
 from heedful.text.tokenizer import Tokenizer
 from heedful.translation.result import Explanation
 from heedful.translation.translator import Translator
@@ -23,6 +37,7 @@ MAX_DATA = 4_300_000  # bytes of numbers in a page, which is at most 5 MB
 _LEVELS = 32767  # 16 bits with a sign for each number
 _NEIGHBOURS = 5
 _RANKS = 8  # of the likeliest pieces
+_PUNCTUATION = ".,;:!?\"'()[]«»„“”…"
 
 # What a page draws of each sub-layer. The rest follows from it by arithmetic that the page shows.
 _OF_ATTENTION = ("query", "key", "value", "scores", "bias", "weights", "heads", "shares")
@@ -36,6 +51,14 @@ class Neighbours:
 
     piece: str
     nearest: tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Reordered:
+    """The words of the sentence in another order, and what the model makes of them."""
+
+    text: str
+    made: Counterfactual
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +78,15 @@ class ExplainedSentence:
     order_blindness: float  # how far the encoder without positions tells the reversed sentence apart
     norms: Mapping[str, np.ndarray]  # gain and shift of each norm
     parameters: int
+    orders: Mapping[str, Reordered]  # "reversed", "shuffled", and "swapped" if two words can be
+    training: TrainingStep
+    costs: tuple[PartCost, ...]
+    lengths: tuple[LengthCost, ...]
+    reach: Reach
+    similarity: Similarity
+    gains: Gains
+    alone: float  # the difference between the feed-forward network on all pieces and on each piece alone
+    roles: Mapping[str, str]  # what each head mostly does, by names such as encoder.1.2; empty if never measured
 
     @property
     def source_pieces(self) -> tuple[str, ...]:
@@ -73,8 +105,16 @@ class ExplainedSentence:
 
     def text_without(self, name: str) -> str:
         """The translation that an experiment gave."""
-        found = self.without[name]
-        return self.target.decode(found.tokens) + ("" if found.finished else " …")
+        return self.spell(self.without[name])
+
+    def spell(self, made: Counterfactual) -> str:
+        """The translation of an experiment as text; an ellipsis stands for an end that never came."""
+        return self.target.decode(made.tokens) + ("" if made.finished else " …")
+
+    def role_of(self, name: str) -> str:
+        """What a head mostly does, such as "previous token"; empty if that was never measured."""
+        stack, layer, part, _, head = name.split(".")
+        return self.roles.get(f"{'cross' if part == 'cross_attention' else stack}.{layer}.{head}", "")
 
     def cost_without(self, name: str) -> float:
         """How much less likely the given translation is without a part, as a difference of log-probabilities."""
@@ -107,6 +147,7 @@ def explain_sentence(
     _check_length("translation", len(target))
     tokenizers = translator.tokenizers
     runner = CounterfactualRunner(model, source, target, search, tokenizers.target.eos_id)
+    orders = _reorder(text, translator, look)
     log_probs = look.steps["log_probs"][np.arange(len(target)), target]
     return ExplainedSentence(
         model_name=run.resolve().name,
@@ -122,7 +163,63 @@ def explain_sentence(
         order_blindness=runner.compare_without_positions(),
         norms=_collect_norms(model),
         parameters=sum(parameter.numel() for parameter in model.parameters()),
+        orders={name: Reordered(words, runner.run(translator.encode([words])[0])) for name, words in orders.items()},
+        training=take_training_step(model, source, target, _read_train_config(run)),
+        costs=tuple(count_costs(model, len(source), len(target))),
+        lengths=tuple(count_lengths(model.config, len(model.output_weight))),
+        reach=measure_reach(model, source, tokenizers.source),
+        similarity=measure_similarity(model, tokenizers.source),
+        gains=measure_gains(model, look.steps["encoder.1.feed_forward.before"][0]),
+        alone=compare_alone_and_together(model, look.steps["encoder.1.feed_forward.input"]),
+        roles=_name_roles(run),
     )
+
+
+def _read_train_config(run: Path) -> TrainConfig:
+    """How the model was trained; the paper's way if its folder does not tell."""
+    return RunFolder(run).experiment().train if (run / "experiment.toml").exists() else TrainConfig()
+
+
+def _name_roles(run: Path) -> dict[str, str]:
+    return {head: role["name"] for head, role in read_roles(run).items()}
+
+
+def _reorder(text: str, translator: Translator, look: Explanation) -> dict[str, str]:
+    """The same words in other orders."""
+    words = text.split()
+    shuffled = list(words)
+    random.Random(1).shuffle(shuffled)
+    orders = {"reversed": " ".join(reversed(words)), "shuffled": " ".join(shuffled)}
+    if pair := _find_alike(words, translator, look):
+        first, second = pair
+        changed = list(words)
+        changed[first], changed[second] = _exchange(words[first], words[second])
+        orders["swapped"] = " ".join(changed)
+    return orders
+
+
+def _find_alike(words: list[str], translator: Translator, look: Explanation) -> tuple[int, int] | None:
+    """The two words of one piece that are most alike, so that the sentence stays one after they change places."""
+    pieces = translator.tokenizers.source.pieces(look.steps["source"].tolist())
+    rows = look.steps["encoder.embedding"]
+    places = {
+        place: pieces.index(f"▁{bare}")
+        for place, word in enumerate(words)
+        if len(bare := word.strip(_PUNCTUATION)) > 3 and f"▁{bare}" in pieces
+    }
+    pairs = [(a, b) for a in places for b in places if a < b and places[a] != places[b]]
+
+    def cosine(pair: tuple[int, int]) -> float:
+        x, y = (rows[places[place]] for place in pair)
+        return float(x @ y / max(1e-9, np.linalg.norm(x) * np.linalg.norm(y)))
+
+    return max(pairs, key=cosine, default=None)
+
+
+def _exchange(first: str, second: str) -> tuple[str, str]:
+    """Two words in each other's place; punctuation around them stays where it was."""
+    one, two = first.strip(_PUNCTUATION), second.strip(_PUNCTUATION)
+    return first.replace(one, two), second.replace(two, one)
 
 
 def _check_length(what: str, pieces: int) -> None:
@@ -190,6 +287,18 @@ def make_plain_document(found: ExplainedSentence) -> dict[str, object]:
         "steps": {name: list(array.shape) for name, array in found.look.steps.items()},
         "without": {
             name: {"text": found.text_without(name), "log_prob": one.log_prob} for name, one in found.without.items()
+        },
+        "orders": {name: {"source": one.text, "text": found.spell(one.made)} for name, one in found.orders.items()},
+        "training": {
+            "loss": list(found.training.plain),
+            "smoothed_loss": list(found.training.smoothed),
+            "gradients": dict(found.training.gradients),
+            "learning_rate": found.training.rate,
+            "loss_after": {f"{factor:g}": loss for factor, loss in found.training.after.items()},
+        },
+        "costs": {
+            one.name: {"weights": one.weights, "operations": one.operations, "bytes": one.weight_bytes}
+            for one in found.costs
         },
     }
 

@@ -14,6 +14,12 @@ _WIDTH, _BOX, _NORM, _GAP = 150, 30, 24, 12
 _LEFT, _RIGHT = 26, 230
 _DETAILED = 4  # deeper stacks show the layers between the first and the last as one row each
 
+_BESIDE = (
+    ("training", "training", "One training step"),
+    ("cost", "cost", "What it costs"),
+    ("experiments.order", "experiments", "Experiments"),
+    ("often-said", "often-said", "Often said"),
+)
 _LABELS = {
     "attention": "Self-attention",
     "masked": "Masked self-attention",
@@ -88,7 +94,12 @@ def draw_figure_one(config: ModelConfig) -> str:
     decoder.box("lens", "decoder.output", "Layer by layer", "plain", _NORM)
     decoder.box("logits", "logits", "Linear, softmax", "out")
     decoder.box("beam", "beam", "Beam search", "out")
-    height = 44 - min(encoder.y, decoder.y)
+    beside = "".join(
+        f'<a href="#{step}" data-box="{box}" class="box plain"><rect x="{x}" y="{y}" width="{_WIDTH}" height="{_NORM}" '
+        f'rx="7"/><text x="{x + _WIDTH // 2}" y="{y + _NORM // 2 + 4}">{label}</text></a>'
+        for (step, box, label), (x, y) in zip(_BESIDE, ((x, y) for y in (38, 70) for x in (_LEFT, _RIGHT)), strict=True)
+    )
+    height = 124 - min(encoder.y, decoder.y)
     memory = encoder.centres["encoder.output"]
     wires = [
         f'<path class="memory" d="M{_LEFT + _WIDTH} {memory}h16q8 0 8 {8 if centre > memory else -8}'
@@ -97,10 +108,10 @@ def draw_figure_one(config: ModelConfig) -> str:
         for name, centre in decoder.centres.items()
         if name.endswith("cross_attention")
     ]
-    return f"""<svg viewBox="0 {22 - height} {_RIGHT + _WIDTH + 22} {height}" role="group" aria-label="Figure 1">
+    return f"""<svg viewBox="0 {102 - height} {_RIGHT + _WIDTH + 22} {height}" role="group" aria-label="Figure 1">
 <text class="caption" x="{_LEFT + _WIDTH // 2}" y="16">Encoder</text>
 <text class="caption" x="{_RIGHT + _WIDTH // 2}" y="16">Decoder</text>
-{"".join(wires)}{"".join(encoder.shapes)}{"".join(decoder.shapes)}</svg>"""
+{"".join(wires)}{"".join(encoder.shapes)}{"".join(decoder.shapes)}{beside}</svg>"""
 
 
 def _stack(column: _Column, stack: str, layers: int, parts: Sequence[str]) -> None:

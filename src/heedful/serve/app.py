@@ -9,26 +9,36 @@ from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 
-from heedful.serve import file_routes, libretranslate_routes, v1_routes
+from heedful.serve import completion_routes, file_routes, libretranslate_routes, v1_routes
+from heedful.serve.completion_routes import CompletionDesk
 from heedful.serve.file_routes import FileDesk
 from heedful.serve.http_errors import error_response
 from heedful.serve.middleware import LOOPBACK, OriginMiddleware, RequestMiddleware
 from heedful.serve.openapi import make_document
-from heedful.serve.page_routes import Explain, StaticPages, attention_routes
+from heedful.serve.page_routes import Explain, StaticPages, attention_routes, explanation_routes
 from heedful.serve.service import Service, ServiceDependency
 
 _ABOUT = "Translation by the Transformer of 'Attention Is All You Need', and a look inside it."
 _DOCUMENT = "/openapi.json"
 
 
-def create_app(service: Service, *, hosts: Collection[str] = LOOPBACK, origins: Collection[str] = ()) -> FastAPI:
-    """The translation service.
+def create_app(
+    service: Service,
+    *,
+    hosts: Collection[str] = LOOPBACK,
+    origins: Collection[str] = (),
+    completions: CompletionDesk | None = None,
+) -> FastAPI:
+    """The translation service, and the models that continue texts.
 
     Clients must call it by one of `hosts`; () allows any name. Pages of `origins` may send requests, besides our own.
     """
     pages = StaticPages()
     app = _assemble_app(
-        (libretranslate_routes.router, file_routes.router, v1_routes.router, pages.router, _metrics),
+        (
+            *(libretranslate_routes.router, file_routes.router, v1_routes.router, completion_routes.router),
+            *(pages.router, _metrics),
+        ),
         hosts=hosts,
         origins=origins,
         running=service.running,
@@ -37,6 +47,7 @@ def create_app(service: Service, *, hosts: Collection[str] = LOOPBACK, origins: 
     )
     app.state.service = service
     app.state.files = FileDesk(service)
+    app.state.completions = completions or CompletionDesk({})
     app.openapi = make_document(app, service.registry)  # type: ignore[method-assign]
     return app
 
@@ -44,6 +55,11 @@ def create_app(service: Service, *, hosts: Collection[str] = LOOPBACK, origins: 
 def create_attention_app(page: str, explain: Explain) -> FastAPI:
     """The application of `heedful heads --serve`: the attention page of one model, for one person on this machine."""
     return _assemble_app([attention_routes(page, explain)], hosts=LOOPBACK)
+
+
+def create_explanation_app(page: str, explain: Callable[[str, str], str]) -> FastAPI:
+    """The application of `heedful explain --serve`, for one person on this machine."""
+    return _assemble_app([explanation_routes(page, explain)], hosts=LOOPBACK)
 
 
 def _assemble_app(

@@ -1,13 +1,13 @@
-"""The pages: the translation page, the API page, and the attention page of `heedful heads --serve`.
+"""The pages: the translation page, the API page, and those of `heedful heads --serve` and `heedful explain --serve`.
 
 All files are read when the server starts, so no request names a path.
 """
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from importlib import resources
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 from fastapi import APIRouter, Depends, Request, Response
 from pydantic import BaseModel, Field
@@ -31,6 +31,8 @@ _ATTENTION_LIMITS = ServiceLimits(body=65_536)  # more than any sentence that ca
 _MOST_ATTENTION_BYTES = 1 << 24  # of all requests that are arriving
 # The attention page sets a policy of its own for its inlined script, but a page cannot forbid frames by itself.
 _ATTENTION_HEADERS = {"Content-Security-Policy": "frame-ancestors 'none'"}
+
+_MOST_EXPLANATIONS = 8  # pages that are kept; each takes a few megabytes
 
 Explain = Callable[[str, list[str], int], Mapping[str, object]]  # text, heads that are off, n-best -> document
 
@@ -92,18 +94,63 @@ class LiveAttentionRequest(BaseModel):
     n_best: int = Field(ge=1, le=10)
 
 
+class ExplanationRequest(BaseModel):
+    """A sentence of the page, and its translation; if that is empty, the model translates."""
+
+    text: str
+    translation: str = ""
+
+
+Asked = TypeVar("Asked", bound=BaseModel)
+Made = TypeVar("Made")
+
+
+def _reader_of(model: type[Asked]) -> Callable[[Request], Awaitable[Asked]]:
+    """Reads the body of a request from our own page: browsers let no foreign page set this header."""
+    bodies = ArrivingBodies(_MOST_ATTENTION_BYTES, _ATTENTION_LIMITS.arriving)
+
+    async def read_request(request: Request) -> Asked:
+        if request.headers.get("x-heedful") != "1" or media_type_of(request) != "application/json":
+            raise RequestError(403, "a request needs the headers X-Heedful: 1 and Content-Type: application/json")
+        return await read_body(request, model, _ATTENTION_LIMITS, bodies)
+
+    return read_request
+
+
+def explanation_routes(first: str, explain: Callable[[str, str], str]) -> APIRouter:
+    """Routes for the first page at /. `explain` makes a page of a sentence and its translation, one at a time."""
+    router = APIRouter()
+    turn = asyncio.Lock()  # experiments change the model itself
+    pages: dict[int, str] = {}
+    read_request = _reader_of(ExplanationRequest)
+
+    @router.get("/", response_model=None)
+    async def first_page() -> Response:
+        return Response(first, media_type="text/html; charset=utf-8", headers=_ATTENTION_HEADERS)
+
+    @router.get("/explanations/{number}", response_model=None)
+    async def later_page(number: int) -> Response:
+        if number not in pages:
+            raise RequestError(404, f"page {number} is no longer kept; explain the sentence again at /")
+        return Response(pages[number], media_type="text/html; charset=utf-8", headers=_ATTENTION_HEADERS)
+
+    @router.post("/explanations", response_model=None)
+    async def new_page(body: Annotated[ExplanationRequest, Depends(read_request)]) -> Response:
+        async with turn:
+            page = await asyncio.to_thread(_answer, lambda: explain(body.text, body.translation))
+        number = max(pages, default=0) + 1
+        pages[number] = page
+        pages.pop(number - _MOST_EXPLANATIONS, None)
+        return Response(json.dumps({"page": f"/explanations/{number}"}), media_type="application/json")
+
+    return router
+
+
 def attention_routes(page: str, explain: Explain) -> APIRouter:
     """Routes for this page at /. `explain` answers its requests to /attention, one at a time."""
     router = APIRouter()
     turn = asyncio.Lock()  # heads are switched off in the model itself
-
-    bodies = ArrivingBodies(_MOST_ATTENTION_BYTES, _ATTENTION_LIMITS.arriving)
-
-    async def read_request(request: Request) -> LiveAttentionRequest:
-        """The body of a request from our own page: browsers let no foreign page set this header."""
-        if request.headers.get("x-heedful") != "1" or media_type_of(request) != "application/json":
-            raise RequestError(403, "a request needs the headers X-Heedful: 1 and Content-Type: application/json")
-        return await read_body(request, LiveAttentionRequest, _ATTENTION_LIMITS, bodies)
+    read_request = _reader_of(LiveAttentionRequest)
 
     @router.get("/", response_model=None)
     async def main_page() -> Response:
@@ -112,17 +159,17 @@ def attention_routes(page: str, explain: Explain) -> APIRouter:
     @router.post("/attention", response_model=None)
     async def attention(body: Annotated[LiveAttentionRequest, Depends(read_request)]) -> Response:
         async with turn:
-            content = await asyncio.to_thread(_explain_as_json, explain, body)
-        return Response(content, media_type="application/json")
+            document = await asyncio.to_thread(_answer, lambda: explain(body.text, body.off, body.n_best))
+        return Response(json.dumps(document, ensure_ascii=False).encode(), media_type="application/json")
 
     return router
 
 
-def _explain_as_json(explain: Explain, body: LiveAttentionRequest) -> bytes:
+def _answer(make: Callable[[], Made]) -> Made:
+    """What this function makes; its errors become answers."""
     try:
-        document = explain(body.text, body.off, body.n_best)
+        return make()
     except HeedfulError as error:
         raise RequestError(422, str(error)) from error
     except Exception as error:  # the person who started the server sees the page, and no log
         raise RequestError(500, f"unexpected {type(error).__name__}: {error}") from error
-    return json.dumps(document, ensure_ascii=False).encode()

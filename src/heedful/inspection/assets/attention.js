@@ -11,8 +11,10 @@
 /**
  * @typedef {{format: number, model: string, source: {text: string, pieces: string[]}, encoder: Layer[],
  *            hypotheses: Hypothesis[], inputs_start: string, roles: Record<string, {name: string, evidence: string}>,
- *            off: string[], baseline: string | null, live: boolean,
- *            shown?: string}} AttentionDocument `shown` is the translation on the page around the explorer
+ *            off: string[], baseline: string | null, live: boolean, examples?: string[],
+ *            costs?: Record<string, number>,
+ *            shown?: string}} AttentionDocument `shown` is the translation on the page around the explorer, `costs`
+ *            what the translation loses without each head, as a difference of log-probabilities
  */
 /** @typedef {{layer: number, index: number}} Place one head; the index MEAN is the average of its layer */
 

@@ -1,5 +1,6 @@
 // The page of `heedful explain`: one step at a time, and the map that is always in view.
 import { announce, byId, findAll } from './dom.js';
+import { listenToAsking } from './asking.js';
 import { isDark, onSystemThemeChange, setTheme } from './theme.js';
 import { drawStep, listenToBeam, repaintViews, showStage } from './views.js';
 
@@ -181,6 +182,7 @@ function startPage() {
   byId('map').addEventListener('keydown', onMapKey);
   listenToSwipes();
   listenToBeam();
+  if (doc.live) listenToAsking(doc.source.text);
   labelThemeButton();
   history.scrollRestoration = 'manual'; // a step begins at its top, wherever the browser would jump
   showAddress(false);

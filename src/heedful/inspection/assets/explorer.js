@@ -4,8 +4,9 @@ import { findDifferences } from './diff.js';
 import { onSystemThemeChange } from './theme.js';
 import { MEAN, headTitle, kindsOf, layersOf, placeOf } from './attention.js';
 import { paintScale } from './drawing.js';
-import { KIND_TITLES, listenToGrid, markGrid, paintGrid, renderGrid } from './grid.js';
+import { KIND_TITLES, listenToGrid, markGrid, paintGrid, rankedHeads, renderGrid } from './grid.js';
 import { listenToLines, renderLines, renderLists } from './lines.js';
+import { listenToStepping, renderStepping } from './stepping.js';
 import { listenToMatrix, paintMatrix, renderMatrix } from './matrix.js';
 import { currentHead, currentLayers, hasHeads, state } from './state.js';
 import { listenToTranslation, renderTranslation } from './tokens.js';
@@ -61,7 +62,11 @@ function render() {
   renderComparison();
   if (state.doc.live) renderOff();
   byId('translation').hidden = !state.doc.hypotheses.length;
-  if (state.doc.hypotheses.length) renderTranslation();
+  if (state.doc.hypotheses.length) {
+    renderTranslation();
+    renderStepping();
+  }
+  renderRanking();
   byId('heads').hidden = !kinds.length;
   if (kinds.length) {
     if (!kinds.includes(state.kind)) state.kind = kinds[0];
@@ -70,6 +75,17 @@ function render() {
   }
   const next = focused?.startsWith('tab-') ? `tab-${state.kind}` : focused; // a tab that gets the focus is selected
   if (next) document.getElementById(next)?.focus({ preventScroll: true });
+}
+
+/** The heads by their effect on this sentence. */
+function renderRanking() {
+  const { costs = {}, roles } = state.doc;
+  const names = rankedHeads();
+  byId('ranking').hidden = !names.length;
+  byId('ranked').replaceChildren(...names.map((name) => make('li', {},
+    make('button', { type: 'button', class: 'plain', 'data-ranked': name }, headTitle(name)), ' ',
+    make('span', { class: 'weight' }, `${costs[name] < 0 ? '+' : '−'}${Math.abs(costs[name]).toFixed(2)}`), ' ',
+    make('span', { class: 'muted' }, roles[name]?.name ?? ''))));
 }
 
 /** @param {Kind[]} kinds */
@@ -274,5 +290,17 @@ export function startExplorer(ask, listeners = {}) {
     if (name) toggleHead(name);
   });
   byId('all-heads-on').addEventListener('click', switchAllOn);
+  byId('ranked').addEventListener('click', (event) => {
+    const name = event.target instanceof HTMLElement ? event.target.dataset.ranked : undefined;
+    if (!name) return;
+    openNamedHead(name);
+    announce(`${headTitle(name)} is open below`);
+    scrollToStart(byId('one'));
+  });
+  listenToStepping(() => {
+    paintGrid();
+    paintMatrix();
+    renderLines();
+  });
   onSystemThemeChange(repaint);
 }

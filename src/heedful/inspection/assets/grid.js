@@ -1,7 +1,7 @@
 import { byId, findAll, make, moveByArrowKeys } from './dom.js';
 import { MEAN, headName, headTitle, placeOf, weightsOf } from './attention.js';
 import { paintWeights } from './drawing.js';
-import { currentHead, currentLayers, state } from './state.js';
+import { currentHead, currentLayers, state, writtenRows } from './state.js';
 
 /** @typedef {import('./attention.js').Layer} Layer */
 /** @typedef {import('./attention.js').Place} Place */
@@ -54,7 +54,20 @@ function gridCell(place, layer) {
   if (role) open.title = `${role.name}: ${role.evidence}`;
   const tools = make('span', { class: 'tools' }, toolButton('pin', name));
   if (canSwitch) tools.append(toolButton('power', name));
-  return make('td', {}, open, tools, make('span', { class: 'role' }, role?.name ?? ''));
+  const said = [role?.name, rankOf(name)].filter(Boolean).join(' · ');
+  return make('td', {}, open, tools, make('span', { class: 'role' }, said));
+}
+
+/** @returns {string[]} the heads of this sentence, those first without which it loses most */
+export function rankedHeads() {
+  const { costs = {} } = state.doc;
+  return Object.keys(costs).sort((a, b) => costs[b] - costs[a]);
+}
+
+/** @param {string} name */
+function rankOf(name) {
+  const place = rankedHeads().indexOf(name);
+  return place < 0 ? '' : `no. ${place + 1}`;
 }
 
 /**
@@ -74,7 +87,7 @@ export function paintGrid() {
     const layer = layers[place.layer];
     const canvas = button.firstElementChild;
     if (!(canvas instanceof HTMLCanvasElement)) continue;
-    paintWeights(canvas, weightsOf(layer, place.index), layer.queries, layer.keys);
+    paintWeights(canvas, writtenRows(weightsOf(layer, place.index)), layer.queries, layer.keys);
   }
 }
 
@@ -112,7 +125,7 @@ function markPower(button) {
   button.setAttribute('aria-checked', String(!isOff));
   button.setAttribute('aria-label', headTitle(name));
   button.title = isOff ? 'Switch on' : 'Switch off';
-  if (button.classList.contains('large')) button.textContent = button.title;
+  if (button.classList.contains('large')) button.textContent = isOff ? 'Switch it on again' : 'Try it: switch this head off';
 }
 
 /** @param {HeadActions} actions */

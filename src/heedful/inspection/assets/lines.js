@@ -1,7 +1,7 @@
 import { announce, byId, findAll, make, moveByArrowKeys } from './dom.js';
 import { FULL, findStrongest, headTitle, placeOf, weightsOf } from './attention.js';
 import { pieceNode, quotePiece } from './drawing.js';
-import { currentAxes, currentHead, currentLayers, currentSpot, hoverSpot, onSpotChange, redrawSpot, state } from './state.js';
+import { currentAxes, currentHead, currentLayers, currentSpot, hoverSpot, onSpotChange, redrawSpot, state, writtenRows } from './state.js';
 
 /** @typedef {import('./state.js').Spot} Spot */
 /** @typedef {{name: string, title: string, slot: number, shift: number, weights: Uint16Array}} DrawnHead */
@@ -46,7 +46,7 @@ function drawnHeads() {
   const others = [...state.pins.keys()].filter((name) => name !== currentHead() && isInCurrentAttention(name));
   return [currentHead(), ...others].map((name, i) => {
     const place = placeOf(name);
-    const weights = weightsOf(layers[place.layer], place.index);
+    const weights = writtenRows(weightsOf(layers[place.layer], place.index));
     const shift = (i - others.length / 2) * APART;
     return { name, title: headTitle(name), slot: state.pins.get(name) ?? 0, shift, weights };
   });

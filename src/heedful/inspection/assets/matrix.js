@@ -1,7 +1,7 @@
 import { byId, make } from './dom.js';
 import { FULL, headTitle, weightsOf } from './attention.js';
 import { paintWeights, pieceNode, quotePiece } from './drawing.js';
-import { currentAxes, currentHead, currentLayers, currentSpot, hoverSpot, onSpotChange, state } from './state.js';
+import { currentAxes, currentHead, currentLayers, currentSpot, hoverSpot, onSpotChange, state, writtenRows } from './state.js';
 
 const LABELS = 128; // pixels that the longest label of a row may take
 
@@ -28,7 +28,7 @@ export function paintMatrix() {
   const canvas = byId('matrix-canvas', HTMLCanvasElement);
   canvas.setAttribute('aria-label', `Heatmap of ${headTitle(currentHead())}; the token lists give the same values as text`);
   const layer = currentLayers()[state.open.layer];
-  paintWeights(canvas, weightsOf(layer, state.open.index), layer.queries, layer.keys);
+  paintWeights(canvas, writtenRows(weightsOf(layer, state.open.index)), layer.queries, layer.keys);
 }
 
 /** Marks the row, and for a cell the column, of the current spot. */

@@ -5,6 +5,7 @@
  * @typedef {{ piece: string, probability: number, logit?: number }} Likely
  * @typedef {{
  *   model: string,
+ *   live: boolean,
  *   source: { text: string, pieces: string[] },
  *   target: { text: string, pieces: string[] },
  *   inputs: string[],

@@ -1,5 +1,5 @@
 // The page of all heads: one file, or served by `heedful heads --serve`.
-import { byId } from './dom.js';
+import { byId, make } from './dom.js';
 import { isDark, onSystemThemeChange, setTheme } from './theme.js';
 import { openNamedHead, repaint, requestDocument, showDocument, startExplorer } from './explorer.js';
 import { state } from './state.js';
@@ -24,11 +24,15 @@ function showNames(doc) {
   document.title = `${doc.source.text || 'All attention heads'} – heedful`;
   byId('ask').hidden = !doc.live;
   byId('not-live').hidden = doc.live;
+  const { examples = [] } = doc;
+  byId('examples').hidden = !examples.length;
+  byId('examples').replaceChildren('Try: ', ...examples.flatMap((text) => [make('button', { type: 'button', class: 'tag', lang: '' }, text), ' ']));
 }
 
 function labelThemeButton() {
   const other = isDark() ? 'Light' : 'Dark';
   byId('theme').textContent = other;
+  byId('theme').hidden = false;
   byId('theme').setAttribute('aria-label', `${other} theme`);
 }
 
@@ -36,6 +40,11 @@ function listenToPage() {
   const text = byId('text', HTMLTextAreaElement);
   byId('ask').addEventListener('submit', (event) => {
     event.preventDefault();
+    requestDocument(text.value);
+  });
+  byId('examples').addEventListener('click', (event) => {
+    if (!(event.target instanceof HTMLButtonElement)) return;
+    text.value = event.target.textContent ?? '';
     requestDocument(text.value);
   });
   text.addEventListener('keydown', (event) => {

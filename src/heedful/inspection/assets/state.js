@@ -8,7 +8,7 @@ import { axesOf, headName, kindsOf, layersOf } from './attention.js';
 
 /**
  * @type {{doc: AttentionDocument, kind: Kind, hypothesis: number, open: Place, pins: Map<string, number>,
- *         off: Set<string>, hovered: Spot | null, selected: Spot | null}}
+ *         off: Set<string>, hovered: Spot | null, selected: Spot | null, written: number}}
  */
 export const state = {
   doc: /** @type {any} */ (null), // until the first document is shown
@@ -19,6 +19,7 @@ export const state = {
   off: new Set(),
   hovered: null,
   selected: null,
+  written: Infinity, // pieces of the translation that are shown: the decoder's steps after them are blank
 };
 
 export const currentLayers = () => layersOf(state.doc, state.kind, state.hypothesis);
@@ -26,6 +27,14 @@ export const currentAxes = () => axesOf(state.doc, state.kind, state.hypothesis)
 export const currentHead = () => headName(state.kind, state.open);
 export const currentSpot = () => state.hovered ?? state.selected;
 export const hasHeads = () => state.doc !== null && kindsOf(state.doc, state.hypothesis).length > 0;
+
+/** @param {Uint16Array} weights @returns {Uint16Array} without the rows of steps that are not shown yet */
+export function writtenRows(weights) {
+  const shown = state.kind === 'encoder' ? weights.length : state.written * currentAxes().keys.length;
+  if (shown >= weights.length) return weights;
+  const rows = weights.slice();
+  return rows.fill(0, shown);
+}
 
 /** @type {(() => void)[]} */
 const spotListeners = [];

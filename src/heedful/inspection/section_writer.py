@@ -1,0 +1,163 @@
+"""What all sections of an explanation have in common: a title, its place in the paper, and "what if ...?"."""
+
+from dataclasses import dataclass
+from html import escape
+
+from heedful.inspection.explain import ExplainedSentence
+from heedful.inspection.markup import mark_differences, times_less_likely
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a step is in the paper, in the code and in the tests."""
+
+    paper: str
+    file: str  # below src/heedful
+    name: str
+    test: str
+
+
+PLACES = {
+    "text": Place(
+        "5.1",
+        "text/tokenizer.py",
+        "Tokenizer",
+        "test_the_stages_of_a_piece_begin_with_its_characters_and_end_with_itself",
+    ),
+    "embedding": Place(
+        "3.4",
+        "nn/embedding.py",
+        "Embedding",
+        "test_its_standard_deviation_is_d_model_to_the_minus_half_and_look_up_scales_it",
+    ),
+    "positions": Place("3.5", "nn/positions.py", "sinusoids", "test_sine_at_even_and_cosine_at_odd_dimensions"),
+    "distances": Place(
+        "after the paper", "nn/positions.py", "DistanceBias", "test_every_step_follows_from_the_steps_before_it"
+    ),
+    "attention": Place("3.2.1, equation 1", "nn/attention.py", "attend", "test_it_is_equation_1_with_the_root_of_d_k"),
+    "mask": Place(
+        "3.2.3", "nn/masks.py", "causal_mask", "test_a_masked_key_has_weight_exactly_zero_and_rows_sum_to_one"
+    ),
+    "heads": Place("3.2.2", "nn/attention.py", "SelfAttention", "test_self_attention_is_the_heads_side_by_side"),
+    "cross": Place("3.2.3", "nn/attention.py", "CrossAttention", "test_every_step_follows_from_the_steps_before_it"),
+    "residual": Place("3.1, 5.4", "nn/residual.py", "Residual", "test_post_norm_is_as_in_the_paper"),
+    "feed_forward": Place("3.3, equation 2", "nn/feed_forward.py", "FeedForward", "test_it_is_equation_2"),
+    "stack": Place("3.1", "models/transformer.py", "Transformer", "test_no_norm_comes_after_the_stacks"),
+    "output": Place(
+        "3.4", "models/seq2seq.py", "Seq2Seq", "test_all_three_embeddings_are_one_matrix_without_an_output_bias"
+    ),
+    "training": Place(
+        "5.3, 5.4", "nn/loss.py", "smoothed_loss", "test_a_training_step_has_the_loss_and_gradients_of_training"
+    ),
+    "cost": Place("table 1", "models/flops.py", "forward_flops", "test_the_parts_add_up_to_the_whole_model"),
+    "path": Place(
+        "4, table 1",
+        "nn/attention.py",
+        "attend_windowed",
+        "test_news_reaches_every_piece_in_one_layer_or_its_neighbours",
+    ),
+    "without": Place(
+        "table 3",
+        "inspection/counterfactuals.py",
+        "CounterfactualRunner",
+        "test_all_experiments_run_and_leave_the_model_as_it_was",
+    ),
+    "beam": Place("6.1", "decoding/beam.py", "beam_search", "test_its_best_hypothesis_is_that_of_the_search"),
+}
+
+
+class SectionWriter:
+    """Writes sections of the page about one sentence."""
+
+    def __init__(self, found: ExplainedSentence) -> None:
+        self.found, self.config, self.steps = found, found.config, found.look.steps
+        self.given = found.look.translation.text
+        self.rank = {name: place for place, name in enumerate(found.ranked_heads(), 1)}
+
+    def labels(self, side: str) -> tuple[str, ...]:
+        found = self.found
+        return {"source": found.source_pieces, "inputs": found.input_pieces, "target": found.target_pieces}[side]
+
+    def figure(self, view: str, matrix: str, rows: str, arithmetic: str) -> str:
+        return (
+            f'<div class="figure" data-view="{view}" data-matrix="{matrix}" data-rows="{rows}" '
+            f'data-arithmetic="{arithmetic}"></div>'
+        )
+
+    def without(self, question: str, name: str, more: str = "") -> str:
+        text = self.found.text_without(name)
+        said = (
+            "The translation stays the same"
+            if text == self.given
+            else f"<bdi>{mark_differences(self.given, text)}</bdi>"
+        )
+        verdict = times_less_likely(self.found.cost_without(name))
+        given = "and the translation above is" if text == self.given else "The translation above becomes"
+        sentence = f"{said}, {given} {verdict}." if text == self.given else f"{given} {verdict}."
+        quote = "" if text == self.given else f'<p class="quote">{said}</p>'
+        return f"""<aside class="without"><h3>{escape(question)}</h3>{quote}<p>{sentence} {more}</p></aside>"""
+
+    def reordered(self, name: str) -> str:
+        """The words in another order and what the model makes of them, as two lines."""
+        found = self.found.orders[name]
+        source = mark_differences(self.found.look.translation.source, found.text)
+        made = mark_differences(self.given, self.found.spell(found.made))
+        return (
+            f'<p class="quote"><span class="muted">in</span> <bdi>{source}</bdi></p>'
+            f'<p class="quote"><span class="muted">out</span> <bdi>{made}</bdi></p>'
+        )
+
+    def section(
+        self,
+        step: str,
+        box: str,
+        part: str,
+        title: str,
+        plain: str,
+        body: str,
+        place: str,
+        formula: str = "",
+        shape: str = "",
+    ) -> str:
+        where = PLACES[place]
+        shapes = f"<div><dt>shape</dt><dd>{shape}</dd></div>" if shape else ""
+        paper = f"section {where.paper}" if where.paper[0].isdigit() else where.paper
+        lead = f'<p class="plain lead">{plain}</p>' if plain else ""
+        return f"""<section class="step" id="{step}" data-box="{box}" aria-labelledby="title.{step}">
+<p class="part">{part}</p><h2 id="title.{step}" tabindex="-1">{title}</h2>{lead}{formula}
+{body}
+<dl class="places">{shapes}<div><dt>paper</dt><dd>{paper}</dd></div>
+<div><dt>code</dt><dd><code>{where.file}</code> <code>{where.name}</code></dd></div>
+<div><dt>test</dt><dd><code>{where.test}</code></dd></div></dl>
+</section>"""
+
+
+def layer_title(name: str) -> str:
+    stack, layer, *_ = name.split(".")
+    return f"{stack.capitalize()} · layer {layer}"
+
+
+_SUBLAYERS = {
+    "attention": "self-attention",
+    "cross_attention": "attention to the source",
+    "feed_forward": "the feed-forward network",
+}
+
+
+def sublayer_title(name: str, capital: bool = False) -> str:
+    stack, _, part, *_ = name.split(".")
+    title = "masked self-attention" if (stack, part) == ("decoder", "attention") else _SUBLAYERS[part]
+    return title[0].upper() + title[1:] if capital else title
+
+
+def short_head_title(name: str) -> str:
+    """The name of a head for tables and charts."""
+    stack, layer, part, _, head = name.split(".")
+    return f"{'to the source' if part == 'cross_attention' else stack}, layer {layer}, head {head}"
+
+
+def head_title(name: str, capital: bool = False) -> str:
+    stack, layer, part, _, head = name.split(".")
+    of = {"attention": f"the {stack}'s layer {layer}", "cross_attention": f"the decoder's layer {layer}, to the source"}
+    title = f"head {head} of {of[part]}"
+    return title[0].upper() + title[1:] if capital else title
