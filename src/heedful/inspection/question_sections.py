@@ -123,7 +123,7 @@ others are pushed down.</p>
 step.</p>
 <h3>5. The update: this sentence's loss was {number(step.loss)}; after one step it is …</h3>
 <div class="scroll"><table><thead><tr><th scope="col">step</th><th scope="col">rate</th><th scope="col">loss after
-it</th><th scope="col"></th></tr></thead><tbody>{after}</tbody></table></div>
+it</th><td></td></tr></thead><tbody>{after}</tbody></table></div>
 <p>Too small a step changes little, and too large a step breaks what the model knew. (Computed on a copy of this model,
 without dropout, with an optimizer that begins here. Real training takes the mean over a batch of
 {config.batch_tokens:,} pieces.)</p>"""
@@ -257,11 +257,14 @@ part is another question: <code>heedful study ablations</code> trains one for ea
             Axis("mean of the largest weight of each row", 0, 1),
             Axis("log P lost without it", low, max(costs.values())),
         )
+
+        def role(name: str) -> str:
+            return f'<td class="fixed">{found.role_of(name)}</td>' if found.roles else ""
+
         rows = "".join(
             f'<tr><td class="n">{place}</td><th scope="row"><a href="#{name}">{short_head_title(name)}</a></th>'
-            f'<td class="fixed">{found.role_of(name)}</td>'
+            f"{role(name)}"
             f'<td class="n">{strength[name]:.2f}</td><td class="n">{number(costs[name])}</td>'
-            f'<td class="fixed">{times_less_likely(costs[name])}</td>'
             f"<td><bdi>{mark_differences(self.given, found.text_without(name))}</bdi></td></tr>"
             for place, name in enumerate(ranked, 1)
         )
@@ -275,8 +278,8 @@ part is another question: <code>heedful study ablations</code> trains one for ea
 {self.rank[sharpest]} of {len(ranked)} by its effect.</p>
 <h3>All heads, ranked by what this sentence loses without them</h3>
 <div class="scroll"><table class="ranked"><thead><tr><td></td><th scope="col">head</th>
-<th scope="col">{"mostly" if found.roles else ""}</th><th scope="col">largest weights</th>
-<th scope="col">log P lost</th><th scope="col">the translation becomes</th><th scope="col">and the model says</th></tr>
+{'<th scope="col">mostly</th>' if found.roles else ""}<th scope="col" class="n">largest weights</th>
+<th scope="col" class="n">log P lost</th><th scope="col">the model then says</th></tr>
 </thead><tbody>{rows}</tbody></table></div>"""
         return self.section(
             "experiments.heads", "experiments", "Experiment 3", "Which heads matter for this sentence?",
