@@ -33,6 +33,7 @@ TEST_BLOCKS, VALID_BLOCKS = 20, 10
 JOINT_VALID, JOINT_SOFTWARE = 300, 100  # validation pairs of each language for a joint model
 PHRASES = Path(__file__).with_name("phrases.tsv")  # English, German, French, Spanish; written for heedful
 REPEATED = 4  # single words and names are few, and sentences many
+OFTEN = 30  # people type phrases before anything else
 MEGABYTES = 600
 
 
@@ -66,7 +67,7 @@ def builtin_text(german: Path, software: Path, out: Path) -> int:
         extras = [*words, *capitalised(words), *names(language, cache), *5 * days_and_months(language, cache)]
         messages = messages_of_programs(language, cache)
         phrases = read_phrases(language)
-        full = [*sentences.train, *texts.train, *messages, *REPEATED * phrases]
+        full = [*sentences.train, *texts.train, *messages, *OFTEN * phrases]
         say(
             f"   {language}: {len(sentences.train):,} sentences, {len(texts.train):,} texts of LibreOffice, "
             f"{len(messages):,} messages of programs, {len(phrases):,} phrases, {len(words):,} words, "

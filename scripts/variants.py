@@ -39,7 +39,7 @@ def _variants(
         ends = source[-1:] in _ENDS and target[-1:] in _ENDS
         if ends and draw.random() < (_BARE_SHORT if short else _BARE):
             yield bare(source), bare(target)
-        if ends and draw.random() < (_LOWER_SHORT if short else _LOWER):
+        if (ends or short) and draw.random() < (_LOWER_SHORT if short else _LOWER):
             yield bare(source).lower(), cases[1].lower_first(bare(target))
         if short and source[-1:] == target[-1:] == "!" and draw.random() < _CALM:
             yield bare(source) + ".", bare(target) + "."

@@ -28,6 +28,10 @@ def test_both_sides_lose_their_punctuation_and_only_first_words_their_capital() 
     assert {("My sister", "Meine Haus"), ("my sister", "meine Haus")} <= found
 
 
+def test_a_sign_has_no_punctuation_to_lose_but_a_capital() -> None:
+    assert ("my house", "Haus") in many([("My house", "Haus")])
+
+
 def test_only_the_source_is_mistyped() -> None:
     mistyped = [source for source, target in many([("Sunday", "Sonntag")]) if target == "Sonntag"]
     assert len(mistyped) > 5
