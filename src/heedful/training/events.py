@@ -49,8 +49,8 @@ class Validated:
     step: int
     loss: float  # unsmoothed, per target token
     perplexity: float
-    score: float | None  # by the task's metric; higher is better
-    metric: str  # BLEU, F1, accuracy
+    score: float | None  # by the task's metric; higher is better, except of bits per character
+    metric: str  # BLEU, F1, accuracy, bits per character
     best: bool
     seconds: float
     brevity_penalty: float | None = None  # of BLEU; below 1 if outputs are shorter than the references
@@ -171,10 +171,16 @@ def draw_curve(folder: RunFolder) -> bool:
     steps, validations = folder.read_events("StepDone"), folder.read_events("Validated")
     figure = Figure(figsize=(8, 4.5), layout="constrained")
     FigureCanvasAgg(figure)
-    axes = figure.add_subplot(xlabel="step", ylabel="loss per token", title=f"{folder.path.name}: learning curve")
-    axes.plot(*_smooth(steps), color="#7a9cc6", linewidth=1, label="training (smoothed)")
+    axes = figure.add_subplot(
+        xlabel="update", ylabel="loss per target token, in nats", title=f"{folder.path.name}: learning curve"
+    )
+    smoothing = folder.experiment().train.label_smoothing
+    smoothed = f", with label smoothing {smoothing:g}" if smoothing else ""
+    axes.plot(*_smooth(steps), color="#7a9cc6", linewidth=1, label=f"training loss{smoothed}")
     places = [event["step"] for event in validations]
-    axes.plot(places, [event["loss"] for event in validations], color="#1f4e8c", label="validation")
+    axes.plot(
+        places, [event["loss"] for event in validations], color="#1f4e8c", label="validation loss, without smoothing"
+    )
     scored = [event for event in validations if event["score"] is not None]
     handles, labels = axes.get_legend_handles_labels()
     if scored:
