@@ -150,7 +150,7 @@ def test_every_recipe_is_listed() -> None:
 def test_every_recipe_is_an_experiment_with_its_own_name(path: Path) -> None:
     experiment = make_experiment(load_recipe(path))
     assert experiment.name == path.stem
-    assert experiment.data.source
+    assert experiment.data.source or experiment.data.text
 
 
 def test_the_readme_says_how_to_begin() -> None:
