@@ -224,7 +224,7 @@ def test_an_unknown_preset_is_named_with_the_nearest() -> None:
         experiment("qqq")
     assert str(caught.value) == (
         "unknown preset: qqq; there are paper, base, tiny, small, restricted, big, modern, lstm, gru, bahdanau, "
-        "luong, convs2s and the rows of Table 3"
+        "luong, convs2s, gpt-2, gpt and the rows of Table 3"
     )
 
 

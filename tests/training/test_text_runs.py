@@ -94,13 +94,18 @@ class TestRun:
         assert "are too little text to learn a language from" in ran.err
         assert f'continue a text with: heedful complete {tmp_path / "run"} "..."' in ran.err
 
-    def test_several_files_and_patterns_are_one_text(self, tmp_path: Path) -> None:
+    @pytest.mark.parametrize(
+        "given",
+        [("--text", "[ab].txt", "--text", "c.txt"), ("--text", "a.txt", "b.txt", "c.txt")],
+        ids=["patterns", "as a shell writes them"],
+    )
+    def test_several_files_and_patterns_are_one_text(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: tuple[str, ...]
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
         for name in ("a", "b", "c"):
             write_text(tmp_path / f"{name}.txt", name * 30)
-        ran = toy.run(
-            *("train", "--text", tmp_path / "[ab].txt", "--text", tmp_path / "c.txt", "--out", tmp_path / "run"),
-            *options("train.max_steps=1", "data.hold_out=20"),
-        )
+        ran = toy.run("train", *given, "--out", "run", *options("train.max_steps=1", "data.hold_out=20"))
         assert ran.code == 0, ran.err
         tokenizer = RunFolder(tmp_path / "run").tokenizers().target
         train = TextCorpus(tmp_path / "run" / "data" / "train").ids.tolist()
@@ -185,6 +190,7 @@ class TestMistakes:
         ("arguments", "sentence"),
         [
             (("--text", "none.txt"), "there is no file none.txt"),
+            (("recipe.toml", "book"), "book: a recipe stands alone; name other files with"),
             (("--text", "*.nothing"), "no file matches *.nothing"),
             (("--text", "-"), "- can be read only once"),
             (("--set", "task=completion", "--source", "book"), "task is 'completion', which learns from plain text"),

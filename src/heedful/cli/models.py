@@ -37,6 +37,8 @@ def _row(one: "ModelSummary") -> tuple[str, ...]:
     score = f"{one.score.metric} {one.score.value:.2f} ({one.score.test_set})" if one.score else ""
     from heedful.tasks import find_task
 
-    kind = one.about if find_task(one.task).translates else ", ".join(part for part in (one.task, one.about) if part)
+    task = find_task(one.task)
+    unknown = "" if task.continues_text else "?"  # a model of text has no languages to name
+    kind = one.about if task.translates else ", ".join(part for part in (one.task, one.about) if part)
     size = f"{one.bytes / 2**20:.1f}"
-    return one.name, one.kind, one.source or "?", one.target or "?", size, score, kind
+    return one.name, one.kind, one.source or unknown, one.target or unknown, size, score, kind

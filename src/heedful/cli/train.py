@@ -26,6 +26,10 @@ TextFiles = Annotated[
 
 def train(
     recipe: Annotated[Path | None, typer.Argument(help="A complete experiment as a TOML file.")] = None,
+    more: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[FILE]...", help="More plain text: a shell writes all files for --text *.txt."),
+    ] = None,
     source: TextFiles = None,
     target: TextFiles = None,
     tsv: Annotated[list[str] | None, typer.Option(help="File with one pair a line: source TAB target.")] = None,
@@ -61,6 +65,10 @@ def train(
         if len(parts) != 3 or source or target:
             raise ConfigError(f"--corpus {corpus}: write it as PREFIX,SRC,TRG and without --source and --target")
         source, target = [f"{parts[0]}.{parts[1]}"], [f"{parts[0]}.{parts[2]}"]
+    if text and recipe and recipe.suffix != ".toml":
+        text, recipe, more = [*text, str(recipe), *(more or [])], None, None
+    if more:
+        raise ConfigError(f"{more[0]}: a recipe stands alone; name other files with --source, --target or --text")
     others = (recipe, source, target, tsv, text, valid_source, valid_target, valid_text, out, init)
     if resume and any(others):
         raise ConfigError("--resume takes everything from its folder; leave out recipe, files, --init and --out")

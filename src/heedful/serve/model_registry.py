@@ -224,7 +224,7 @@ class ModelRegistry:
 
     def share_engines(self) -> int:
         """Prepare every engine for the workers of the batcher, and return how many each lane should have."""
-        workers = max(model.translator.engine.workers for model in self.models)
+        workers = max((model.translator.engine.workers for model in self.models), default=1)
         for model in self.models:
             self._sharing.enter_context(model.translator.engine.share_threads(SHARED_LANES * workers))
         return workers
@@ -256,6 +256,19 @@ class ModelRegistry:
                 samples.setdefault(model.source, []).append(pair.source)
                 samples.setdefault(model.target, []).append(pair.target)
         return {code: learn_language(texts) for code, texts in samples.items()}
+
+
+def split_by_task(folders: Sequence[Path]) -> tuple[list[Path], dict[str, Path]]:
+    """The folders of models that translate, and those of models that continue texts, by name."""
+    translators, completers = list[Path](), dict[str, Path]()
+    for folder in folders:
+        found = find_model(folder)
+        if not find_task(RunFolder.open(found).experiment().task).continues_text:
+            translators.append(folder)
+            continue
+        name = found.resolve().name
+        completers[f"{name}-{len(completers) + 1}" if name in completers else name] = found
+    return translators, completers
 
 
 def locate_models(folders: Sequence[Path], languages: Sequence[str] = ()) -> list[ModelLocation]:

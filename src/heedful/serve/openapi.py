@@ -18,6 +18,7 @@ _REQUESTS = (
     schemas.TranslateRequest,
     schemas.ScoreRequest,
     schemas.AttentionRequest,
+    schemas.CompleteRequest,
 )
 _ERRORS = {
     400: "the request is invalid",

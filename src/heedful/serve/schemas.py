@@ -242,6 +242,51 @@ class ModelsAnswer(BaseModel):
 
     models: list[ModelAnswer]
     pivots: list[PivotAnswer]
+    completion: list[str] = Field([], description="names of the models that continue texts, for /v1/complete")
+
+
+class CompleteRequest(_StrictModel):
+    """The beginning of a text, and how to continue it; what is missing is as the model was trained to be used."""
+
+    model: Text | None = Field(None, description="a name from /v1/models, under completion")
+    prompt: str = Field(description="an empty one begins a new line", examples=["ROMEO:"])
+    n: int = Field(1, ge=1, le=10, description="number of continuations")
+    length: int | None = Field(None, ge=1, le=2000, description="most new tokens")
+    temperature: float | None = Field(None, ge=0, le=100, description="0: always the most probable token")
+    top_k: int | None = Field(None, ge=0, le=1_000_000, description="draw from this many likely tokens; 0: from all")
+    top_p: float | None = Field(None, gt=0, le=1, description="draw from likely tokens with this probability together")
+    seed: int | None = Field(None, ge=0, lt=2**63, description="the same seed gives the same text")
+    stream: bool = Field(False, description="answer with server-sent events, one for each piece of the text")
+
+
+class ContinuationAnswer(BaseModel):
+    """One way to continue the text."""
+
+    text: str
+    log_prob: float
+    tokens: int
+    finished: bool = Field(description="false: cut off at the length")
+
+
+class CompleteAnswer(BaseModel):
+    """All continuations of a text."""
+
+    model: str
+    prompt: str
+    continuations: list[ContinuationAnswer]
+
+
+class PieceAnswer(BaseModel):
+    """A piece of the continuation with this number."""
+
+    index: int
+    text: str
+
+
+class EndAnswer(BaseModel):
+    """All continuations are complete."""
+
+    model: str
 
 
 class AttentionRequest(ModelSelector):

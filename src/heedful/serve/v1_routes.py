@@ -11,6 +11,7 @@ from starlette.types import Receive, Scope, Send
 from heedful.evaluation.score_pairs import PairScore
 from heedful.serve import schemas
 from heedful.serve.batcher import JobItem, PendingJob
+from heedful.serve.completion_routes import DeskDependency
 from heedful.serve.http_errors import RequestError
 from heedful.serve.jobs import AttentionJob, ScoringJob, TranslationJob
 from heedful.serve.model_registry import PivotModel, ServedModel
@@ -109,7 +110,7 @@ async def attention(
 
 
 @router.get("/models", responses=describe_errors())
-async def models(service: ServiceDependency) -> schemas.ModelsAnswer:
+async def models(service: ServiceDependency, desk: DeskDependency) -> schemas.ModelsAnswer:
     """List the loaded models, and the languages between which two of them translate, one after the other."""
     return schemas.ModelsAnswer(
         models=[
@@ -128,6 +129,7 @@ async def models(service: ServiceDependency) -> schemas.ModelsAnswer:
             )
             for model in service.registry.pivots
         ],
+        completion=desk.names,
     )
 
 

@@ -362,4 +362,5 @@ def _default_folder(recipe: AnyPath | None, files: Mapping[str, list[str]]) -> P
     if recipe:
         return Path("runs") / Path(recipe).stem
     first = (files.get("source") or files.get("tsv") or files.get("text") or ["model"])[0]
-    return Path("runs") / Path(first).name.split(".")[0]
+    name = Path(first).name.split(".")[0]
+    return Path("runs") / ("".join(letter for letter in name if letter not in "*?[]") or "model")
