@@ -25,7 +25,6 @@ from heedful.translation.translator import Translator
 MODEL, TEXT = "en-de", "The children did not see the old house."
 FOLDER = Path(__file__).parents[1] / "docs" / "course"
 NOTEBOOK = "course.ipynb"
-_UNBROKEN = {"break_long_words": False, "break_on_hyphens": False}
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +123,7 @@ def _cell(number: int, kind: str, text: str) -> dict[str, object]:
 
 def _wrap(text: str) -> str:
     """The text with prose in lines of at most 120 characters; numbers change how long a line is."""
+    filler = textwrap.TextWrapper(120, break_long_words=False, break_on_hyphens=False)
     blocks = []
     for part in re.split(r"(^```.*?^```$)", text, flags=re.MULTILINE | re.DOTALL):
         if part.startswith("```"):
@@ -131,7 +131,7 @@ def _wrap(text: str) -> str:
             continue
         for block in part.strip().split("\n\n"):
             is_prose = block and not re.match(r"[|>#<\-]", block)
-            blocks.append(textwrap.fill(" ".join(block.split()), 120, **_UNBROKEN) if is_prose else block)
+            blocks.append(filler.fill(" ".join(block.split())) if is_prose else block)
     return "\n\n".join(block for block in blocks if block)
 
 

@@ -298,13 +298,11 @@ def test_a_head_costs_what_the_translation_loses_without_it(trained: Path, trans
 
 def test_roles_of_an_exported_model_belong_to_its_weights(tmp_path: Path) -> None:
     folder = Path(shutil.copytree(find_model("en-de"), tmp_path / "en-de"))
-    stored = {"heads": {"weights": RunFolder(folder).weights_id, "roles": {"cross.1.1": {"name": "broad"}}}}
-    RunFolder(folder).write_about(stored)
+    weights = RunFolder(folder).weights_id
+    RunFolder(folder).write_about({"heads": {"weights": weights, "roles": {"cross.1.1": {"name": "broad"}}}})
     assert read_roles(folder) == {"cross.1.1": {"name": "broad"}}
     config = folder / "ctranslate2" / "config.json"
-    config.write_text(
-        config.read_text(encoding="utf-8").replace(stored["heads"]["weights"], "0" * 64), encoding="utf-8"
-    )
+    config.write_text(config.read_text(encoding="utf-8").replace(weights, "0" * 64), encoding="utf-8")
     assert read_roles(folder) == {}
 
 

@@ -15,9 +15,12 @@ def test_the_curve_names_its_axes_and_lines(trained: Path, tmp_path: Path, monke
     figure = pytest.importorskip("matplotlib.figure", reason="needs matplotlib").Figure
     drawn: list[Any] = []
     save = figure.savefig
-    monkeypatch.setattr(
-        figure, "savefig", lambda self, *args, **options: (drawn.append(self), save(self, *args, **options))
-    )
+
+    def keep(self: Any, *args: Any, **options: Any) -> None:
+        drawn.append(self)
+        save(self, *args, **options)
+
+    monkeypatch.setattr(figure, "savefig", keep)
     folder = RunFolder(Path(shutil.copytree(trained / "run", tmp_path / "run")))
     assert draw_curve(folder)
     left, *right = drawn[0].axes

@@ -127,7 +127,7 @@ def measure_gains(model: Transformer, x: np.ndarray) -> Gains:
 
     with torch.enable_grad():
         jacobian = torch.autograd.functional.jacobian(pass_on, at)
-    values = torch.linalg.svdvals(jacobian.detach().double())  # type: ignore[attr-defined]
+    values = torch.linalg.svdvals(jacobian.detach().double())
     return Gains(float(values[-1]), float(values[0]), float((values < 1).double().mean()))
 
 

@@ -432,12 +432,12 @@ may be a translation.</p>"""
 
 def rank_correlation(first: list[float], second: list[float]) -> float:
     """Spearman's correlation of two lists; 0 if one of them is constant."""
-    ranks = [np.unique(values, return_inverse=True) for values in (first, second)]
-    means = []
-    for values, (_, inverse) in zip((first, second), ranks, strict=True):
-        counts = np.bincount(inverse)
-        ends = np.cumsum(counts)
-        means.append((ends - (counts - 1) / 2)[inverse] if len(values) else np.array([]))
-    if min(mean.std() for mean in means) == 0:
-        return 0.0
-    return float(np.corrcoef(*means)[0, 1])
+    x, y = _mean_ranks(first), _mean_ranks(second)
+    return float(np.corrcoef(x, y)[0, 1]) if x.std() and y.std() else 0.0
+
+
+def _mean_ranks(values: list[float]) -> np.ndarray:
+    """The rank of each value; equal values share the mean of theirs."""
+    _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
+    ranks: np.ndarray = (np.cumsum(counts) - (counts - 1) / 2)[places]
+    return ranks

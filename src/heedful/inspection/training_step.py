@@ -117,7 +117,7 @@ def _with_gradients(model: Transformer, source: list[int], target: list[int], co
 
 def _gradient_lengths(model: Transformer) -> dict[str, float]:
     parts: dict[str, list[nn.Parameter]] = {"embedding": []}
-    owner = {}
+    owner: dict[int, str] = {}
     for stack, layers in stacks(model):
         for number, layer in enumerate(layers, 1):
             owner |= {id(parameter): f"{stack}.{number}" for parameter in layer.parameters()}
