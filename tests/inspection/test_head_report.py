@@ -140,3 +140,21 @@ def test_clicking_a_title_sorts_the_table(tmp_path: Path) -> None:
         assert press("importance")[0] == "cross.1.1"  # those without one come last
         assert page.evaluate("document.documentElement.scrollWidth") <= 390  # only the tables scroll
         assert seen.misdeeds == []
+
+
+def test_the_grids_line_up_and_nothing_is_cut_off_on_paper(tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    path.write_text(report_page("e2", *example()), encoding="utf-8")
+    with chromium() as browser, watched(browser, viewport={"width": 1280, "height": 900}) as seen:
+        seen.page.goto(path.as_uri())
+        edges = seen.page.eval_on_selector_all(
+            ".grid thead th:nth-child(2)", "(all) => all.map((each) => each.getBoundingClientRect().left)"
+        )
+        assert len(edges) == 2
+        assert edges[0] == edges[1]
+        seen.page.emulate_media(media="print")
+        heights = seen.page.eval_on_selector_all(
+            ".scroll", "(all) => all.map((box) => getComputedStyle(box).maxHeight)"
+        )
+        assert set(heights) == {"none"}
+        assert seen.misdeeds == []
