@@ -157,7 +157,7 @@ def _quote(text: str) -> str:
 
 
 def _answer(text: str) -> str:
-    return f"<details><summary>The answer</summary>\n\n{text}\n\n</details>"
+    return f'<details markdown="1"><summary>The answer</summary>\n\n{text}\n\n</details>'
 
 
 def _command(step: str) -> str:

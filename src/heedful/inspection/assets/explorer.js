@@ -290,6 +290,7 @@ export function startExplorer(ask, listeners = {}) {
     if (name) toggleHead(name);
   });
   byId('all-heads-on').addEventListener('click', switchAllOn);
+  byId('ranking', HTMLDetailsElement).open = matchMedia('(min-width: 75rem)').matches; // where there is room beside the head
   byId('ranked').addEventListener('click', (event) => {
     const name = event.target instanceof HTMLElement ? event.target.dataset.ranked : undefined;
     if (!name) return;
