@@ -49,7 +49,7 @@ class CompletionDesk:
             return next(iter(self._completers.items()))
         if name is None and self._completers:
             raise RequestError(400, f"Invalid request: name a model, one of {', '.join(self._completers)}")
-        if name not in self._completers:
+        if name is None or name not in self._completers:
             raise RequestError(404, "no such model of text is loaded; /v1/models lists them under completion")
         return name, self._completers[name]
 
