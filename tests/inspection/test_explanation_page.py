@@ -213,6 +213,15 @@ def test_places_are_in_the_code_and_in_the_tests() -> None:
         assert f"def {place.test}(" in tests
 
 
+def test_a_model_that_sees_only_its_neighbourhood_says_so() -> None:
+    own = untrained(replace(VARIANTS["paper"], window=2))
+    page = make_explanation_page(explain_sentence(Path("run"), own, "A dog runs home now.", own.search, "Ein Hund."))
+    path = text_of(page, "experiments.path")
+    assert "every piece sees 2 to either side" in path
+    assert re.search(r"After the first layer, 3 of \d+ pieces have changed\.", path)
+    assert "the path is one step long" not in path
+
+
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_models_of_every_shape_have_a_page(variant: str) -> None:
     own = untrained(VARIANTS[variant])

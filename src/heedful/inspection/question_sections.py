@@ -319,12 +319,13 @@ beginning is run at once, in training, in scoring or for a given prefix, the mas
         pieces = found.source_pieces
         layers = [f"layer {layer}" for layer in range(1, len(reach.whole) + 1)]
         reached = [int((row > 1e-6).sum()) for row in reach.restricted]
-        first = int((reach.whole[0] > 1e-6).sum())
+        first, window = int((reach.whole[0] > 1e-6).sum()), self.config.window
+        far = ", the farthest too: the path is one step long" if first == len(pieces) else ""
         body = f"""<p>{piece(pieces[0])} becomes {piece(reach.other)}. Each number says how much a vector changes, as a
 share of its length.</p>
-<h3>This model: every piece sees every piece</h3>
+<h3>This model: every piece sees {f"{window} to either side" if window else "every piece"}</h3>
 {draw_heat(layers, pieces, reach.whole.tolist(), "Change of each piece after each layer")}
-<p>After the first layer, {first} of {len(pieces)} pieces have changed, the farthest too: the path is one step long.</p>
+<p>After the first layer, {first} of {len(pieces)} pieces have changed{far}.</p>
 <h3>The same model, if each piece saw only its neighbours</h3>
 {draw_heat(layers, pieces, reach.restricted.tolist(), "Change of each piece after each layer, with a window of one")}
 <p>Now the news travels one place with each layer: {", ".join(map(str, reached))} pieces know of it after layers 1 to
