@@ -6,7 +6,6 @@ from math import exp, pi, sqrt
 import numpy as np
 
 from heedful.decoding.hypothesis import length_penalty
-from heedful.inspection.charts import Axis, draw_lines, draw_paths
 from heedful.inspection.figure_one import draw_beam
 from heedful.inspection.markup import (
     entropy_in_bits,
@@ -26,6 +25,7 @@ from heedful.inspection.markup import (
     times_less_likely,
     words,
 )
+from heedful.inspection.page_charts import Axis, draw_lines, draw_paths
 from heedful.inspection.section_writer import SectionWriter, head_title, layer_title, sublayer_title
 from heedful.pages.inline import text_in_page
 

@@ -5,7 +5,6 @@ from math import exp
 
 import numpy as np
 
-from heedful.inspection.charts import Axis, Dot, draw_bars, draw_dots, draw_heat, draw_lines
 from heedful.inspection.markup import (
     amount,
     byte_size,
@@ -21,6 +20,7 @@ from heedful.inspection.markup import (
     sub,
     times_less_likely,
 )
+from heedful.inspection.page_charts import Axis, Dot, draw_bars, draw_dots, draw_heat, draw_lines
 from heedful.inspection.section_writer import SectionWriter, head_title, short_head_title
 
 QUESTIONS = (
@@ -277,7 +277,8 @@ part is another question: <code>heedful study ablations</code> trains one for ea
 {agreement:.2f}: 1 would be perfect agreement, 0 none. The sharpest head, {head_title(sharpest)}, is number
 {self.rank[sharpest]} of {len(ranked)} by its effect.</p>
 <h3>All heads, ranked by what this sentence loses without them</h3>
-<div class="scroll"><table class="ranked"><thead><tr><td></td><th scope="col">head</th>
+<div class="scroll"><table class="ranked"><thead><tr><th scope="col">no.</th>
+<th scope="col">head</th>
 {'<th scope="col">mostly</th>' if found.roles else ""}<th scope="col" class="n">largest weights</th>
 <th scope="col" class="n">log P lost</th><th scope="col">the model then says</th></tr>
 </thead><tbody>{rows}</tbody></table></div>"""

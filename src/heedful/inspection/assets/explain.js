@@ -42,6 +42,7 @@ function showStep(name, focus) {
   current = name;
   for (const other of sections.values()) other.classList.toggle('current', other === section);
   drawStep(section, doc);
+  letTheKeyboardScroll(section);
   if (section.querySelector('.stage')) showStage(section, stage || 'softmax');
   lightUp(section.dataset.box ?? '');
   showProgress();
@@ -52,6 +53,17 @@ function showStep(name, focus) {
   if (!(heading instanceof HTMLElement) || !focus) return;
   heading.focus({ preventScroll: true });
   announce(heading.textContent ?? '');
+}
+
+/** A table that is wider than the screen scrolls sideways, and the keyboard must reach it. @param {HTMLElement} section */
+function letTheKeyboardScroll(section) {
+  for (const [i, box] of findAll('.scroll', section).entries()) {
+    const isReached = box.hasAttribute('tabindex') || box.querySelector('.heatmap');
+    if (isReached || box.scrollWidth <= box.clientWidth) continue;
+    box.tabIndex = 0;
+    box.setAttribute('role', 'region');
+    box.setAttribute('aria-label', `${section.querySelector('h2')?.textContent}: table ${i + 1}`);
+  }
 }
 
 /** Lights up the box of a step on the map. @param {string} box */
