@@ -57,7 +57,7 @@ def builtin(german: Path, software: Path) -> int:
         if code := (fine_tune(name) or export(name) or evaluate(name)):
             return code
         ship(name)
-    return write_cards()
+    return write_cards() or describe_heads() or write_course()
 
 
 def write_text(german: Path, software: Path) -> int:
@@ -153,6 +153,17 @@ def write_cards() -> int:
 def start_of(name: str) -> Path:
     """The folder of the joint model with the pieces of this direction."""
     return WORK / "cut" / name
+
+
+def describe_heads() -> int:
+    """Store in each model what its heads do; return the exit code."""
+    pairs = [part for name in NAMES for part in (name, str(text_of(name) / f"val.{name.split('-')[0]}"))]
+    return subprocess.run([sys.executable, "scripts/head_roles.py", *pairs], check=False).returncode
+
+
+def write_course() -> int:
+    """Write the course, whose numbers are those of a built-in model; return the exit code."""
+    return subprocess.run([sys.executable, "scripts/course.py"], check=False).returncode
 
 
 def exported(name: str) -> Path:

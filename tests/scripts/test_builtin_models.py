@@ -10,6 +10,7 @@ from command_line import parse
 from heedful.errors import DataError
 
 TEXT = Path("german"), Path("software")
+LAST = ("cards", "heads", "course")
 
 
 class Typed:
@@ -52,14 +53,16 @@ def typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Typed:
     monkeypatch.setattr(builtin, "builtin_text", write)
     monkeypatch.setattr(builtin, "cut", typed.cuts.append)
     monkeypatch.setattr(builtin, "write_cards", lambda: typed("cards"))
+    monkeypatch.setattr(builtin, "describe_heads", lambda: typed("heads"))
+    monkeypatch.setattr(builtin, "write_course", lambda: typed("course"))
     return typed
 
 
 def test_each_model_is_fine_tuned_from_a_joint_one_exported_and_scored(typed: Typed) -> None:
     assert builtin.builtin(*TEXT) == 0
-    assert typed.kinds == ["train", "train", *["train", "export", "evaluate", "evaluate"] * 6, "cards"]
+    assert typed.kinds == ["train", "train", *["train", "export", "evaluate", "evaluate"] * 6, *LAST]
     assert sorted(path.name for path in builtin.SHIPPED.iterdir()) == sorted(builtin.NAMES)
-    spanish_to_english = typed.commands[-5]
+    spanish_to_english = typed.commands[-7]
     assert {"data.folder=runs/builtin/data/es-en", "data.source=train.es", "data.target=train.en"} < set(
         spanish_to_english
     )
@@ -67,7 +70,7 @@ def test_each_model_is_fine_tuned_from_a_joint_one_exported_and_scored(typed: Ty
     parents = [command[command.index("--init") + 1] for command in typed.commands if "--init" in command]
     assert parents == [f"runs/builtin/cut/{name}" for name in builtin.NAMES]
     assert typed.cuts == list(builtin.NAMES)
-    assert [command[3] for command in typed.commands[-3:-1]] == [
+    assert [command[3] for command in typed.commands[-5:-3]] == [
         "runs/builtin/data/es-en/software-test.es",
         "runs/builtin/data/es-en/test.es",
     ]
@@ -75,7 +78,7 @@ def test_each_model_is_fine_tuned_from_a_joint_one_exported_and_scored(typed: Ty
 
 def test_every_command_parses(typed: Typed) -> None:
     builtin.builtin(*TEXT)
-    for arguments in typed.commands[:-1]:
+    for arguments in typed.commands[:-3]:
         assert parse(" ".join(steps.shown(argument) for argument in arguments))
 
 
@@ -87,7 +90,7 @@ def test_it_continues_where_it_stopped(typed: Typed, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(builtin, "builtin_text", lambda *_: pytest.fail("the text was there"))
     assert builtin.builtin(*TEXT) == 0
     assert typed.kinds[:6] == [*["train --resume"] * 3, "export", "evaluate", "evaluate"]
-    assert typed.kinds[6:] == [*["train", "export", "evaluate", "evaluate"] * 5, "cards"]
+    assert typed.kinds[6:] == [*["train", "export", "evaluate", "evaluate"] * 5, *LAST]
 
 
 def test_incomplete_text_is_written_again(typed: Typed, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -477,6 +477,14 @@ def test_a_model_of_the_users_own_keeps_its_dropout_and_average() -> None:
     assert not {"dropout_warmup", "ema_decay"} & chosen.tables["train"].keys()
 
 
+@pytest.mark.parametrize(("pairs", "dropout"), [(3000, 0.4), (9999, 0.4), (10_000, 0.3), (150_000, 0.3), (200_000, 0.2)])
+def test_fewer_pairs_need_more_dropout(pairs: int, dropout: float) -> None:
+    chosen = choose_settings(CorpusStatistics(pairs, 10 * pairs, pairs), "cpu", {}, model=True)
+    assert make_experiment(chosen.tables).model.dropout == dropout
+    assert f"dropout {dropout}" in chosen.reasons["model.preset"] or pairs >= 200_000
+    assert chosen.tables["train"]["accumulate"] == (2 if pairs >= 200_000 else 1)
+
+
 def test_choices_follow_the_settings_of_the_user() -> None:
     found = CorpusStatistics(1000, 10_000, 500)
     usual, smaller, short = (
@@ -484,7 +492,7 @@ def test_choices_follow_the_settings_of_the_user() -> None:
     )
     assert usual.tables["train"]["batch_tokens"] == 875
     assert smaller.tables["train"]["max_steps"] == round(8.75 * usual.tables["train"]["max_steps"])
-    assert "about 50 epochs" in smaller.reasons["train.max_steps"]
+    assert "about 75 epochs" in smaller.reasons["train.max_steps"]
     assert (short.tables["train"]["warmup_steps"], short.tables["train"]["validate_every"]) == (12, 50)
     assert choose_settings(found, "cpu", {}, model=True, symbols=True).tables["text"]["vocabulary_size"] == 258 + 500
     before = Experiment()
@@ -610,5 +618,5 @@ def test_data_in_another_folder_is_found(tmp_path: Path) -> None:
     found = preparing.resolve_files(DataConfig(folder=str(tmp_path), source=("a.en",), target=("/x/b.de.gz",)))
     assert (found.source, found.target, found.folder) == ((str(tmp_path / "a.en"),), ("/x/b.de.gz",), "")
     assert (found.source_language, found.target_language) == ("en", "de")
-    with pytest.raises(ConfigError, match=r"^no training data; give source and target, tsv, or data\.source in"):
+    with pytest.raises(ConfigError, match=r"^no training data; give source and target, tsv, text, or data\.source in"):
         preparing.resolve_files(DataConfig())
