@@ -2,8 +2,10 @@
 
     .venv/bin/python bench/family.py --shape nano --seconds 10
 
-GPT runs against a loop of nanoGPT's shape and against the same loop around Hugging Face's GPT-2. All have the same
-sizes, windows, optimizer and clipping. Only the ratios are meaningful; see docs/how-to/benchmarks.md.
+GPT runs against a loop of nanoGPT's shape and against the same loop around Hugging Face's GPT-2, both in float32, as
+they run on a CPU. All have the same sizes, windows, optimizer and clipping. heedful chooses the type of its products
+itself, as `heedful train` does, and runs in float32 besides. Only the ratios are meaningful; see
+docs/how-to/benchmarks.md.
 """
 
 import argparse
@@ -16,7 +18,12 @@ from typing import Any
 from family_gpt import GPT_SHAPES
 from race import Contender, Result, python, race
 
-NAMES = {"heedful": "heedful", "nanoGPT": "nanoGPT's loop", "transformers": "Hugging Face GPT-2"}
+NAMES = {
+    "heedful": "heedful",
+    "float32": "heedful in float32",
+    "nanoGPT": "nanoGPT's loop",
+    "transformers": "Hugging Face GPT-2",
+}
 
 
 def main() -> None:
@@ -40,7 +47,7 @@ def make_contenders(folder: Path, shape: str, threads: int) -> list[Contender]:
     """All contenders, each in its own process."""
     return [
         Contender(
-            name, "heedful" if key == "heedful" else "shipped", python("family_gpt.py", folder, shape, threads, key)
+            name, "heedful" if "heedful" in name else "shipped", python("family_gpt.py", folder, shape, threads, key)
         )
         for key, name in NAMES.items()
     ]

@@ -1,8 +1,9 @@
 """One training loop for GPT: heedful's own, one of the shape of nanoGPT's, or one around Hugging Face's GPT-2.
 
-Arguments: folder of the benchmark, name of the shape, threads, and "heedful", "nanoGPT" or "transformers". heedful's
-modules are imported inside the functions, because PyTorch may only be imported after GOMP_SPINCOUNT is set, as on the
-command line. With one thread, time is that of the processor, which a busy machine hardly changes.
+Arguments: folder of the benchmark, name of the shape, threads, and "heedful", "float32" (heedful without bfloat16),
+"nanoGPT" or "transformers". heedful's modules are imported inside the functions, because PyTorch may only be imported
+after GOMP_SPINCOUNT is set, as on the command line. With one thread, time is that of the processor, which a busy
+machine hardly changes.
 """
 
 import os
@@ -18,6 +19,8 @@ from contender import Lap, Step, serve
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
+
+    from heedful.config import PrecisionKind
 
 CHARACTERS = 200_000
 _BETAS, _WEIGHT_DECAY, _CLIP = (0.9, 0.95), 0.1, 1.0  # nanoGPT's
@@ -55,7 +58,13 @@ def main() -> None:
 
     torch.set_num_threads(threads)
     torch.manual_seed(1)
-    step = heedful_step(folder / "heedful", shape) if name == "heedful" else plain_step(make_model(name, shape), shape)
+    match name:
+        case "heedful":
+            step = heedful_step(folder / name, shape, "auto")
+        case "float32":
+            step = heedful_step(folder / name, shape, "float32")
+        case _:
+            step = plain_step(make_model(name, shape), shape)
     serve(laps(step, time.process_time if threads == 1 else time.perf_counter))
 
 
@@ -78,7 +87,7 @@ def make_text() -> "np.ndarray[Any, np.dtype[np.uint16]]":
     return np.random.Generator(np.random.Philox(key=7)).integers(2, 258, CHARACTERS).astype(np.uint16)
 
 
-def heedful_step(folder: Path, shape: GPTShape) -> Step:
+def heedful_step(folder: Path, shape: GPTShape, precision: "PrecisionKind") -> Step:
     """One update of heedful's loop, with windows of its own corpus, by Adam with weight decay and clipping."""
     import json
 
@@ -93,6 +102,8 @@ def heedful_step(folder: Path, shape: GPTShape) -> Step:
     from heedful.training.gradients import Objective, make_gradients
     from heedful.training.loop import TrainingState, UpdateSplit, make_updates, training_steps
     from heedful.training.optimizer import make_optimizer
+    from heedful.training.precision import Precision
+    from heedful.training.process_group import ProcessGroup
 
     network = {"d_model": shape.d_model, "d_ff": 4 * shape.d_model, "num_heads": shape.num_heads, "dropout": 0.0}
     network |= {"decoder_layers": shape.layers, "max_positions": shape.context}
@@ -103,10 +114,11 @@ def heedful_step(folder: Path, shape: GPTShape) -> Step:
     about = {"format": FORMAT, "tokens": CHARACTERS, "characters": CHARACTERS, "dtype": "uint16"}
     (folder / "corpus.json").write_text(json.dumps(about), encoding="utf-8")
     model = build_model(settings.model, Vocabulary(shape.vocabulary, shape.vocabulary, 0, 1))
-    state = TrainingState(model, make_optimizer(model, settings.train), None)
     device = torch.device("cpu")
+    chosen = Precision.of(precision, device, ProcessGroup())
+    state = TrainingState(model, make_optimizer(model, settings.train), None, precision=chosen)
     workers = count_workers(device)
-    gradients = make_gradients(model, Objective(0.0, settings.seed), workers)
+    gradients = make_gradients(model, Objective(0.0, settings.seed, chosen), workers)
     epochs, batching = TextCorpus(folder).epochs(shape.context), Batching(shape.tokens, settings.seed)
     updates = make_updates(epochs, Position(), batching, UpdateSplit(workers), model.pad_id, device)
     events = training_steps(state, updates, gradients, shape.d_model, settings.train)

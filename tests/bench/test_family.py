@@ -9,6 +9,8 @@ from family import NAMES, make_contenders, summarise, table
 from family_gpt import GPT_SHAPES, GPTShape, heedful_step, laps, make_model, plain_step
 from race import Contender, Result
 
+from heedful.config import PrecisionKind
+
 SMALL = GPTShape(layers=1, d_model=8, num_heads=2, context=6, windows=5)
 
 
@@ -26,8 +28,9 @@ def test_a_plain_loop_makes_updates_of_the_shape(name: str) -> None:
     assert any(not torch.equal(old, new) for old, new in zip(before, model.parameters(), strict=True))
 
 
-def test_the_loop_of_heedful_makes_updates_of_the_shape(tmp_path: Path) -> None:
-    step = heedful_step(tmp_path, SMALL)
+@pytest.mark.parametrize("precision", ["auto", "float32"])
+def test_the_loop_of_heedful_makes_updates_of_the_shape(tmp_path: Path, precision: PrecisionKind) -> None:
+    step = heedful_step(tmp_path, SMALL, precision)
     assert [step() for _ in range(3)] == [30, 30, 30]
 
 
@@ -58,6 +61,7 @@ def test_every_shape_has_its_contenders(tmp_path: Path) -> None:
     for shape in GPT_SHAPES:
         assert [contender.command[-2:] for contender in make_contenders(tmp_path, shape, 1)] == [
             ["1", "heedful"],
+            ["1", "float32"],
             ["1", "nanoGPT"],
             ["1", "transformers"],
         ]
