@@ -1,6 +1,7 @@
 """Gradients do not depend on the number of workers or on how an update is split."""
 
 from dataclasses import replace
+from unittest import mock
 
 import pytest
 import torch
@@ -172,3 +173,10 @@ def test_freed_memory_is_kept_if_the_c_library_can(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("ctypes.CDLL", lambda name: object())  # musl, macOS, Windows
     keep_freed_memory()
     assert len(calls) == 3
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_memory_is_kept_for_the_next_update(workers: int) -> None:
+    with mock.patch("heedful.training.gradients.keep_freed_memory") as keep:
+        make_gradients(fresh(CONFIG), OBJECTIVE, workers)
+    keep.assert_called_once_with()
