@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 # A translation counts as low-confidence if the geometric mean of its pieces' probabilities is below this. It costs
 # nothing, because the search adds up their logarithms anyway. Of 200 labelled outputs of the built-in en-de it leaves
 # 3 % of the nonsense unmarked, and marks 2 % of the good ones; see `docs/how-to/translate.md`.
-LOW_CONFIDENCE = 0.66
+LOW_CONFIDENCE = 0.68
 
 
 @dataclass(frozen=True, slots=True)
