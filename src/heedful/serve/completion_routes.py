@@ -100,7 +100,7 @@ async def complete(
     desk: DeskDependency,
     body: Annotated[schemas.CompleteRequest, Depends(Body(schemas.CompleteRequest))],
 ) -> schemas.CompleteAnswer | Response:
-    """Continue a text with a model that `heedful train --text` has trained.
+    """Continue a text with a model that has learnt from plain text.
 
     With `stream`, the answer is text/event-stream: a `piece` event for each piece of the text, then `end`; or `error`.
     """
