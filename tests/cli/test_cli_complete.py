@@ -93,7 +93,7 @@ class TestEvaluate:
         assert loss["low"] < loss["value"] < loss["high"]
         assert "context:16" in loss["signature"]
         assert "bits per character" in toy.run("info", run).out
-        assert list(RunFolder.open(run).scores()) == [str(held_out)]
+        assert str(held_out) in RunFolder.open(run).scores()
 
     def test_a_table_shows_four_digits_of_a_loss(self, run: Path, tmp_path: Path) -> None:
         other = text_examples.write_text(tmp_path / "other.txt", text_examples.rhymes(9, seed=8))
