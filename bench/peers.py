@@ -12,7 +12,7 @@ import re
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -127,8 +127,17 @@ def _few(sentences: Sentences) -> Sentences:
 
 def joeynmt_command(home: Path, shape: Shape, sentences: Sentences) -> list[str]:
     """`python -m joeynmt train` with a configuration in JSON, which is also YAML."""
-    write_text(sentences, home, "train", ("en", "de"))
-    write_text(_few(sentences), home, "valid", ("en", "de"))
+    training = {"learning_rate": 0.0005, "learning_rate_warmup": 4000, "logging_freq": 1, "validation_freq": _FOREVER}
+    config = write_joeynmt_config(home, shape, sentences, _few(sentences), training)
+    return ["-m", "joeynmt", "train", str(config), "--skip-test"]
+
+
+def write_joeynmt_config(
+    home: Path, shape: Shape, train: Sentences, valid: Sentences, training: Mapping[str, object]
+) -> Path:
+    """Text, vocabulary and configuration of a training with Adam and an inverse square root, validated greedily."""
+    write_text(train, home, "train", ("en", "de"))
+    write_text(valid, home, "valid", ("en", "de"))
     special = ("<unk>", "<pad>", "<s>", "</s>")
     (home / "words.txt").write_text("\n".join([*special, *words(shape)]) + "\n", encoding="utf-8")
     text = {"level": "word", "voc_file": str(home / "words.txt"), "max_length": 1000}
@@ -137,13 +146,6 @@ def joeynmt_command(home: Path, shape: Shape, sentences: Sentences) -> list[str]
         **{"hidden_size": shape.d_model, "ff_size": shape.d_ff, "layer_norm": "post"},
         "embeddings": {"embedding_dim": shape.d_model, "scale": True, "dropout": shape.dropout},
     }
-    training = {
-        **{"optimizer": "adam", "adam_betas": [0.9, 0.98], "learning_rate": 0.0005, "learning_rate_min": 0.0},
-        **{"scheduling": "warmupinversesquareroot", "learning_rate_warmup": 4000},
-        **{"label_smoothing": shape.label_smoothing, "normalization": "tokens"},
-        **{"batch_type": "token", "batch_size": shape.batch_tokens, "epochs": _FOREVER, "updates": _FOREVER},
-        **{"logging_freq": 1, "validation_freq": _FOREVER},
-    }
     config = {
         **{"name": "race", "model_dir": str(home / "model"), "use_cuda": False, "num_workers": 0},
         "data": {
@@ -151,11 +153,17 @@ def joeynmt_command(home: Path, shape: Shape, sentences: Sentences) -> list[str]
             **{"src": {"lang": "en", **text}, "trg": {"lang": "de", **text}},
         },
         "testing": {"beam_size": 1, "batch_size": 10, "batch_type": "sentence"},
-        "training": training,
+        "training": {
+            **{"optimizer": "adam", "adam_betas": [0.9, 0.98], "learning_rate_min": 0.0},
+            **{"scheduling": "warmupinversesquareroot", "label_smoothing": shape.label_smoothing},
+            **{"normalization": "tokens", "batch_type": "token", "batch_size": shape.batch_tokens},
+            **{"epochs": _FOREVER, "updates": _FOREVER, **training},
+        },
         "model": {"tied_embeddings": True, "tied_softmax": True, "encoder": stack, "decoder": stack},
     }
-    (home / "config.yaml").write_text(json.dumps(config, indent=1), encoding="utf-8")
-    return ["-m", "joeynmt", "train", str(home / "config.yaml"), "--skip-test"]
+    path = home / "config.yaml"
+    path.write_text(json.dumps(config, indent=1), encoding="utf-8")
+    return path
 
 
 def joeynmt_update(line: str, seconds: float) -> float | None:

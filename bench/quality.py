@@ -3,11 +3,12 @@ r"""Time to quality: the processor time until a training translates the validati
 .venv/bin/python bench/quality.py recipes/multi30k-en-de.toml --set data.folder=PATH/TO/multi30k --bleu 38 \
     --out runs/quality
 
-heedful trains by the recipe. The peers are plain loops on PyTorch's and on Hugging Face's Transformer, which train as
-Wu et al. (2021) published it for this text: joint BPE of 10 000, 8192 tokens an update, Adam with an inverse square
-root of 0.005 and a warm-up of 2000, dropout 0.3, label smoothing 0.1, and the mean of the last ten snapshots. Each is a
-process of its own with one thread. BLEU is of greedy translations of all validation sentences; of a peer the better of
-its own weights and the mean counts. Validations do not count as time.
+heedful trains by the recipe. The peers are plain loops on PyTorch's and on Hugging Face's Transformer, and JoeyNMT if
+`bench/peers.py install joeynmt` has installed it. They train as Wu et al. (2021) published it for this text: joint BPE
+of 10 000, 8192 tokens an update, Adam with an inverse square root of 0.005 and a warm-up of 2000, dropout 0.3, label
+smoothing 0.1, and the mean of the last ten snapshots. Each is a process of its own with one thread. BLEU is of greedy
+translations of all validation sentences; of a plain loop the better of its own weights and the mean counts. JoeyNMT,
+which averages no weights while it trains, is judged by its own. Validations do not count as time.
 
 Interrupt it and run it again: finished contenders are not repeated.
 """
@@ -22,13 +23,16 @@ import sys
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from learn import ONE_THREAD
-from workload import TINY, Shape
+from peers import ENVIRONMENTS, write_joeynmt_config
+from workload import TINY, Sentences, Shape
 
-PEERS = ("nn.Transformer", "Marian")
+LOOPS = ("nn.Transformer", "Marian")
+JOEYNMT = "JoeyNMT"
 _PUBLISHED = {
     "text.vocabularies": "joint",
     "text.vocabulary_size": 10_000,
@@ -37,7 +41,7 @@ _PUBLISHED = {
     "train.validate_bleu": False,
 }
 _BATCH_TOKENS = 4096  # a side
-_PEAK, _WARMUP = 0.005, 2000
+_PEAK, _WARMUP, _DROPOUT = 0.005, 2000, 0.3
 _SNAPSHOTS = 10
 _MORE_PIECES = 50  # than the source has, at most
 
@@ -59,10 +63,11 @@ class Curve:
         """Count no time until `resume`."""
         self._spent += time.process_time() - self._since
 
-    def add(self, step: int, score: float) -> bool:
-        """Write a score; True if it is high enough."""
+    def add(self, step: int, score: float, seconds: float | None = None) -> bool:
+        """Write a score, after the time counted here or after this time; True if it is high enough."""
         reached = score >= self._bleu
-        point = {"step": step, "seconds": self._spent, "score": score, "reached": reached}
+        spent = self._spent if seconds is None else seconds
+        point = {"step": step, "seconds": spent, "score": score, "reached": reached}
         with self._path.open("a", encoding="utf-8") as file:
             print(json.dumps(point), file=file)
         return reached
@@ -97,49 +102,113 @@ def train_heedful(recipe: str, settings: Mapping[str, Any], folder: Path, curve:
     )
 
 
-def train_peer(name: str, recipe: str, settings: Mapping[str, Any], folder: Path, curve: Curve, every: int) -> None:
-    """Train a peer on the same text as published, until the score is reached."""
-    import torch
-    from torch import nn
-    from training_pytorch import Marian, TutorialModel
+@dataclass(frozen=True, slots=True)
+class Published:
+    """The text as Wu et al. split it, the sizes, and the validation sentences."""
 
+    shape: Shape
+    train: Any  # a Corpus; heedful is imported by the processes that train
+    valid: Any
+    tokenizers: Any
+    sources: Sequence[str]
+    targets: Sequence[Sequence[str]]
+    tokenize: Any
+
+    def score(self, translations: Sequence[str]) -> float:
+        """BLEU of the translations of all validation sentences."""
+        from heedful.metrics.bleu import bleu
+
+        return bleu(translations, self.targets, self.tokenize)
+
+
+def prepare_as_published(recipe: str, settings: Mapping[str, Any], folder: Path) -> Published:
+    """Let heedful split the text into the published vocabulary."""
     from heedful import train
-    from heedful.metrics.bleu import bleu
     from heedful.progress import SilentReporter
     from heedful.storage.run_folder import RunFolder
     from heedful.training.prepare import load_prepared
 
-    torch.set_num_threads(1)
     train(recipe, out=folder, settings={**settings, **_PUBLISHED}, reporter=SilentReporter())
     run = RunFolder.open(folder)
     experiment = run.experiment()
     prepared = load_prepared(run, experiment, SilentReporter())
-    torch.manual_seed(1)
-    shape = Shape(
-        **{"d_model": TINY.d_model, "d_ff": TINY.d_ff, "num_heads": TINY.num_heads, "layers": TINY.layers},
-        batch_tokens=_BATCH_TOKENS,
-        vocabulary=prepared.tokenizers.vocabulary.target,
-        dropout=0.3,
+    shape = replace(
+        TINY, batch_tokens=_BATCH_TOKENS, vocabulary=prepared.tokenizers.vocabulary.target, dropout=_DROPOUT
     )
-    model: nn.Module = Marian(shape) if name == "Marian" else TutorialModel(shape)
-    updates = train_as_published(model, prepared.train[0], shape)
-    snapshots: deque[dict[str, Any]] = deque(maxlen=_SNAPSHOTS)
     sources = [pair.source for pair in prepared.valid_pairs]
     targets = [[pair.target for pair in prepared.valid_pairs]]
+    text = prepared.train[0], prepared.valid, prepared.tokenizers
+    return Published(shape, *text, sources, targets, experiment.evaluate.tokenize)
+
+
+def train_loop(name: str, published: Published, curve: Curve, every: int) -> None:
+    """Train PyTorch's or Hugging Face's Transformer by a plain loop, until the score is reached."""
+    import torch
+    from torch import nn
+    from training_pytorch import Marian, TutorialModel
+
+    torch.set_num_threads(1)
+    torch.manual_seed(1)
+    shape, tokenizers, sources = published.shape, published.tokenizers, published.sources
+    model: nn.Module = Marian(shape) if name == "Marian" else TutorialModel(shape)
+    snapshots: deque[dict[str, Any]] = deque(maxlen=_SNAPSHOTS)
     averaged = copy.deepcopy(model)
     curve.resume()
-    for step in updates:
+    for step in train_as_published(model, published.train, shape):
         if step % every == 0:
             curve.pause()
             snapshots.append({key: value.clone() for key, value in model.state_dict().items()})
             averaged.load_state_dict({key: mean_of([one[key] for one in snapshots]) for key in snapshots[0]})
-            scores = [
-                bleu(translate_greedily(one, prepared.tokenizers, sources), targets, experiment.evaluate.tokenize)
-                for one in (model, averaged)
-            ]
+            scores = [published.score(translate_greedily(one, tokenizers, sources)) for one in (model, averaged)]
             if curve.add(step, max(scores)):
                 return
             curve.resume()
+
+
+def train_joeynmt(published: Published, folder: Path, curve: Curve, every: int) -> None:
+    """Let JoeyNMT train by its own program on our pieces, until the score of its own validations is reached."""
+    home = folder / "joeynmt"
+    home.mkdir()
+    training = {
+        **{"learning_rate": _PEAK, "learning_rate_warmup": _WARMUP, "validation_freq": every},
+        **{"logging_freq": every, "keep_best_ckpts": 1},
+    }
+    train, valid = list_sentences(published.train), list_sentences(published.valid)
+    config = write_joeynmt_config(home, published.shape, train, valid, training)
+    notes, script = home / "validations.jsonl", Path(__file__).with_name("joeynmt_timed.py")
+    command = [str(ENVIRONMENTS / "joeynmt" / "bin" / "python"), str(script), str(config), str(notes)]
+    seen = 0
+    with (folder / "joeynmt.log").open("w") as log, subprocess.Popen(command, stdout=log, stderr=log) as process:
+        try:
+            while True:
+                ended = process.poll() is not None
+                lines = notes.read_text(encoding="utf-8").splitlines(keepends=True) if notes.exists() else []
+                for line in lines[seen:]:
+                    if not line.endswith("\n"):
+                        break
+                    seen += 1
+                    point = json.loads(line)
+                    translations = read_hypotheses(
+                        home / "model" / f"{point['step']}.hyps", published.tokenizers.target
+                    )
+                    if curve.add(point["step"], published.score(translations), point["seconds"]):
+                        return
+                if ended:
+                    raise SystemExit(f"JoeyNMT ended before it reached the score; see {log.name}")
+                time.sleep(1.0)
+        finally:
+            process.terminate()
+
+
+def list_sentences(corpus: Any) -> Sentences:
+    """All pairs of a corpus as ids."""
+    return Sentences(*([corpus.sentence(side, index) for index in range(len(corpus))] for side in ("source", "target")))
+
+
+def read_hypotheses(path: Path, tokenizer: Any) -> list[str]:
+    """The text of JoeyNMT's translations, which are lines of ids: `w17 w301`."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return [tokenizer.decode([int(word[1:]) for word in line.split() if word[1:].isdecimal()]) for line in lines]
 
 
 def mean_of(several: Sequence[Any]) -> Any:
@@ -231,7 +300,8 @@ def main() -> None:
         run_contender(options)
         return
     reached: dict[str, list[float]] = {}
-    for name in (*(f"heedful-{seed}" for seed in range(1, options.seeds + 1)), *PEERS):
+    joeynmt = (JOEYNMT,) if (ENVIRONMENTS / "joeynmt" / "installed").exists() else ()
+    for name in (*(f"heedful-{seed}" for seed in range(1, options.seeds + 1)), *LOOPS, *joeynmt):
         path = options.out / f"{name}.jsonl"
         if read_result(path) is None:
             command = [sys.executable, __file__, *sys.argv[1:], "--one", name]
@@ -255,11 +325,15 @@ def run_contender(options: argparse.Namespace) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     curve = Curve(options.out / f"{name}.jsonl", options.bleu)
     settings = merge(*map(parse_setting, [*options.set, "train.threads=1"]))
-    if name in PEERS:
-        train_peer(name, options.recipe, settings, folder, curve, options.every)
-    else:
+    if name.startswith("heedful"):
         seed = int(name.partition("-")[2])
         train_heedful(options.recipe, merge(settings, {"seed": seed}), folder, curve)
+        return
+    published = prepare_as_published(options.recipe, settings, folder)
+    if name == JOEYNMT:
+        train_joeynmt(published, folder, curve, options.every)
+    else:
+        train_loop(name, published, curve, options.every)
 
 
 if __name__ == "__main__":

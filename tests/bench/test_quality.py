@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from quality import Curve, mean_of, read_result, translate_greedily
+from quality import Curve, mean_of, read_hypotheses, read_result, translate_greedily
 from torch import Tensor
 
 from heedful.config import TextConfig
@@ -45,3 +45,12 @@ class Copier(torch.nn.Module):
 def test_greedy_translations_are_in_the_order_of_their_texts(texts: list[str]) -> None:
     tokenizer = learn_tokenizer(["a red fox runs"], TextConfig(kind="words", vocabulary_size=300))
     assert translate_greedily(Copier(), Tokenizers(tokenizer, tokenizer), texts) == texts
+
+
+def test_joeynmt_s_lines_of_ids_become_text_again(tmp_path: Path) -> None:
+    tokenizer = learn_tokenizer(["a red fox runs"], TextConfig(kind="words", vocabulary_size=300))
+    ids = tokenizer.encode("red fox")
+    words = " ".join(f"w{number}" for number in ids if number != tokenizer.eos_id)
+    hypotheses = tmp_path / "3.hyps"
+    hypotheses.write_text(f"{words}\n\n{words} <unk>\n", encoding="utf-8")
+    assert read_hypotheses(hypotheses, tokenizer) == ["red fox", "", "red fox"]
