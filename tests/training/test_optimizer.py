@@ -1,11 +1,14 @@
 """Adam compared with one written by hand, its saved state, Muon, and the moving average."""
 
+from contextlib import nullcontext
+
 import pytest
 import torch
 from torch import Tensor, nn
 
 from heedful.config import Family, ModelConfig, Positions, TrainConfig
 from heedful.errors import FolderError
+from heedful.kernels.matmul import narrow_products
 from heedful.models.build import build_model
 from heedful.models.size import Vocabulary
 from heedful.training.optimizer import (
@@ -197,6 +200,36 @@ def test_orthogonalise_keeps_directions_and_equalises_singular_values(columns: i
     assert torch.allclose(scaled, torch.stack([orthogonalise(one[None])[0] for one in matrices[1:]]), atol=1e-5)
     assert torch.allclose(orthogonalise(matrices.mT), orthogonalise(matrices).mT, atol=1e-6)
     assert torch.equal(orthogonalise(torch.zeros(1, 24, columns)), torch.zeros(1, 24, columns))
+
+
+@pytest.mark.parametrize("columns", [24, 30, 40, 96])
+def test_orthogonalise_in_bfloat16_does_the_same_a_little_less_exactly(columns: int) -> None:
+    torch.manual_seed(1)
+    left, _, right = torch.linalg.svd(torch.randn(3, 24, columns), full_matrices=False)
+    matrices = left * torch.logspace(-1.0, 0.0, 24) @ right
+    with torch.autocast("cpu", torch.bfloat16):  # as on a GPU
+        cast = orthogonalise(matrices)
+    for scaled in (orthogonalise(matrices.bfloat16()), cast):
+        assert scaled.dtype == torch.bfloat16
+        assert torch.allclose(left.mT @ scaled.float() @ right.mT, torch.eye(24), atol=0.25)
+
+
+def test_muon_works_in_bfloat16_where_training_multiplies_in_it() -> None:
+    exact, narrow = wide_model(), wide_model()
+    for model, block in ((exact, nullcontext()), (narrow, narrow_products())):
+        optimizer = make_optimizer(model, TrainConfig(optimizer="muon"))
+        set_learning_rate(optimizer, 0.1)
+        model.weight.grad = torch.randn(24, 40, generator=torch.Generator().manual_seed(2))
+        with block:
+            optimizer.step()
+    moved = exact.weight - wide_model().weight
+    assert narrow.weight.dtype == torch.float32
+    assert 0.0 < (narrow.weight - exact.weight).norm() < 0.05 * moved.norm()
+
+
+def wide_model() -> nn.Linear:
+    torch.manual_seed(1)
+    return nn.Linear(40, 24)
 
 
 @pytest.mark.parametrize("decay", [0.0, 0.3])

@@ -89,7 +89,8 @@ def training_steps(
         state.precision.unscale(state.optimizer)
         norm = gradient_norm(state.model, config.clip_norm)
         if math.isfinite(loss) and math.isfinite(norm):
-            state.optimizer.step()
+            with state.precision.cast():
+                state.optimizer.step()
             if state.average:
                 state.average.update(state.model, step)
         else:
