@@ -21,7 +21,7 @@ from heedful.config import Activation, Experiment, ModelConfig, SearchConfig, Sh
 from heedful.decoding.hypothesis import Hypothesis
 from heedful.errors import ConfigError, FolderError, out_of_memory
 from heedful.formats.parity import Proof, prove, samples
-from heedful.models.build import build_model
+from heedful.models.build import build_seq2seq
 from heedful.models.seq2seq import AnySeq2Seq
 from heedful.models.size import Vocabulary, model_size
 from heedful.models.transformer import Transformer, d_key, d_value
@@ -264,7 +264,7 @@ def _convert_weights(
             f"{path} has weights of other shapes than config.json; it belongs to a different model"
         ) from error
     with torch.device("meta"):
-        check_weights(build_model(config, vocabulary), own, str(path))
+        check_weights(build_seq2seq(config, vocabulary), own, str(path))
     return own
 
 

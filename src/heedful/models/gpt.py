@@ -24,7 +24,8 @@ from torch import Tensor, nn
 
 from heedful.config import ModelConfig
 from heedful.models.kv_cache import KeyRows, ValueRows
-from heedful.models.seq2seq import SentenceKeys, Seq2Seq
+from heedful.models.predictor import SentenceKeys
+from heedful.models.seq2seq import Seq2Seq
 from heedful.models.transformer import EncoderLayer, add_positions, make_positions
 from heedful.nn.attention import KeepKeyValues
 from heedful.nn.dropout import Dropout, number_sites
