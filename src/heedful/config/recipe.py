@@ -312,7 +312,7 @@ def _check_transformer(model: ModelConfig) -> None:
 
 def _check_gpt(model: ModelConfig) -> None:
     _check_transformer(model)
-    for key, wanted in (("norm", "pre"), ("sharing", "all"), ("window", 0), ("output_bias", False)):
+    for key, wanted in (("norm", "pre"), ("sharing", "all"), ("window", 0)):
         if (value := getattr(model, key)) != wanted:
             raise ConfigError(
                 f"model.{key} is {value!r} but model.family is 'gpt', which has {wanted!r}; leave the key out"

@@ -54,7 +54,7 @@ def model_size(config: ModelConfig, source_vocabulary: int, target_vocabulary: i
             return Size((rows + 2 * config.max_positions) * config.d_model + bias, *_convolutional(config))
         case "gpt":
             learned = config.max_positions if config.positions == "learned" else 0
-            return Size((target_vocabulary + learned) * config.d_model, 0, _gpt(config))
+            return Size((target_vocabulary + learned) * config.d_model + bias, 0, _gpt(config))
         case "bert":
             learned = config.max_positions if config.positions == "learned" else 0
             tables = (target_vocabulary + learned + 2) * config.d_model + 2 * config.d_model  # two types and the norm
