@@ -96,7 +96,7 @@ def heedful_step(folder: Path, shape: GPTShape, precision: "PrecisionKind") -> S
     from heedful.data.batch import Batching, Position
     from heedful.data.text import FORMAT, TextCorpus
     from heedful.kernels.threads import count_workers
-    from heedful.models.build import build_model
+    from heedful.models.build import build_seq2seq
     from heedful.models.size import Vocabulary
     from heedful.tasks import make_experiment
     from heedful.training.gradients import Objective, make_gradients
@@ -113,7 +113,7 @@ def heedful_step(folder: Path, shape: GPTShape, precision: "PrecisionKind") -> S
     make_text().tofile(folder / "text.ids")
     about = {"format": FORMAT, "tokens": CHARACTERS, "characters": CHARACTERS, "dtype": "uint16"}
     (folder / "corpus.json").write_text(json.dumps(about), encoding="utf-8")
-    model = build_model(settings.model, Vocabulary(shape.vocabulary, shape.vocabulary, 0, 1))
+    model = build_seq2seq(settings.model, Vocabulary(shape.vocabulary, shape.vocabulary, 0, 1))
     device = torch.device("cpu")
     chosen = Precision.of(precision, device, ProcessGroup())
     state = TrainingState(model, make_optimizer(model, settings.train), None, precision=chosen)

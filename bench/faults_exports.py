@@ -63,7 +63,7 @@ def make_exports(folder: Path) -> None:
     import torch  # the children do without it
 
     from heedful.formats.export import export
-    from heedful.models.build import build_model
+    from heedful.models.build import build_seq2seq
 
     makes: list[tuple[Any, ModelConfig]] = [
         ("float32", _SMALL),
@@ -81,7 +81,7 @@ def make_exports(folder: Path) -> None:
         run = RunFolder.create(folder / f"run-{numbers}")
         run.begin(experiment)
         run.describe(experiment, tokenizers)
-        model = build_model(config, tokenizers.vocabulary)
+        model = build_seq2seq(config, tokenizers.vocabulary)
         # Random biases and norms, too: CTranslate2 stores equal variables once.
         weights = {name: weight + 0.1 * torch.randn_like(weight) for name, weight in model.named_parameters()}
         run.write_weights(weights, "random")

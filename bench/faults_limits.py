@@ -134,7 +134,7 @@ def make_marian(place: Path, change: dict[str, object]) -> None:
 
     from heedful.config import Experiment, ModelConfig, SearchConfig, TextConfig
     from heedful.formats.export import export
-    from heedful.models.build import build_model
+    from heedful.models.build import build_seq2seq
     from heedful.storage.run_folder import RunFolder, Tokenizers
     from heedful.text.tokenizer_training import learn_tokenizer
 
@@ -147,7 +147,7 @@ def make_marian(place: Path, change: dict[str, object]) -> None:
     run = RunFolder.create(place.with_name("run"))
     run.begin(experiment)
     run.describe(experiment, tokenizers)
-    run.write_weights(dict(build_model(config, tokenizers.vocabulary).named_parameters()), "random")
+    run.write_weights(dict(build_seq2seq(config, tokenizers.vocabulary).named_parameters()), "random")
     export(run, "huggingface", place)
     shutil.rmtree(run.path)
     path = place / "config.json"

@@ -141,7 +141,7 @@ def main() -> None:
     run, out = RunFolder.open(Path(sys.argv[1])), Path(sys.argv[2])
     try:
         out.mkdir()
-        write_joeynmt(run.model(), run.tokenizers(), out)
+        write_joeynmt(run.seq2seq(), run.tokenizers(), out)
     except ConfigError as error:
         sys.exit(str(error))
 

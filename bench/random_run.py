@@ -35,7 +35,7 @@ def random_run(folder: Path, config: "ModelConfig", vocabulary: int) -> None:
     import torch
 
     from heedful.config import Experiment, SearchConfig
-    from heedful.models.build import build_model
+    from heedful.models.build import build_seq2seq
     from heedful.storage.run_folder import RunFolder, Tokenizers
     from heedful.text.tokenizer_training import learn_tokenizer
 
@@ -45,7 +45,7 @@ def random_run(folder: Path, config: "ModelConfig", vocabulary: int) -> None:
     tokenizer = learn_tokenizer(words(vocabulary), text)
     tokenizers = Tokenizers(tokenizer, tokenizer)
     torch.manual_seed(1)
-    model = build_model(config, tokenizers.vocabulary)
+    model = build_seq2seq(config, tokenizers.vocabulary)
     with torch.no_grad():
         # A logit of 0 is far below the best of many random ones.
         model.output_weight[tokenizer.eos_id] = 0.0

@@ -32,7 +32,7 @@ def heedful_step(folder: Path, shape: Shape, threads: int) -> Step:
     from heedful.data.batch import Batching, Position
     from heedful.device import use_threads
     from heedful.kernels.threads import count_workers
-    from heedful.models.build import build_model
+    from heedful.models.build import build_seq2seq
     from heedful.models.size import Vocabulary
     from heedful.training.gradients import Objective, make_gradients
     from heedful.training.loop import TrainingState, UpdateSplit, make_updates, training_steps
@@ -41,7 +41,7 @@ def heedful_step(folder: Path, shape: Shape, threads: int) -> Step:
     use_threads(threads)
     settings = experiment(shape)
     torch.manual_seed(settings.seed)
-    model = build_model(settings.model, Vocabulary(shape.vocabulary, shape.vocabulary, PAD, EOS))
+    model = build_seq2seq(settings.model, Vocabulary(shape.vocabulary, shape.vocabulary, PAD, EOS))
     learner = TrainingState(model, make_optimizer(model, settings.train), None)
     workers = count_workers(torch.device("cpu"))
     gradients = make_gradients(model, Objective(shape.label_smoothing, settings.seed), workers)

@@ -92,7 +92,7 @@ def test_joeynmt_with_our_weights_gives_our_translations(tmp_path: Path, norm: s
     random_run(tmp_path / "torch", replace(POST, norm=norm), VOCABULARY)  # type: ignore[arg-type]
     run = RunFolder.open(tmp_path / "torch")
     (tmp_path / "joeynmt").mkdir()
-    write_joeynmt(run.model(), run.tokenizers(), tmp_path / "joeynmt")
+    write_joeynmt(run.seq2seq(), run.tokenizers(), tmp_path / "joeynmt")
     (tmp_path / "texts.txt").write_text("\n".join(random_texts(VOCABULARY, LENGTH, 5)) + "\n", encoding="utf-8")
     job = replace(job_for(tmp_path, "joeynmt", beam=2), settings=[{"batch": 2, "threads": 1}])
     job.write(tmp_path / "job.json")

@@ -57,6 +57,8 @@ COUNTS = {
     # A block of d_model 768 has 4 x 769 x 768 + 769 x 3072 + 3073 x 768 + 4 x 768, and one norm is behind them.
     "gpt-2": (37_000 + 1024) * 768 + 12 * 7_087_872 + 1536,
     "gpt": (37_000 + 128) * 128 + 4 * 198_272 + 256,
+    # The same blocks, two types, a norm of the embeddings, and a head with a matrix, a norm and a bias for each piece.
+    "bert-base": (37_000 + 512 + 2 + 2) * 768 + 12 * 7_087_872 + 769 * 768 + 1536 + 37_000,
 }
 
 

@@ -12,7 +12,7 @@ from heedful.config import Experiment, ModelConfig, SearchConfig
 from heedful.decoding.ctranslate2_engine import CTranslate2Engine
 from heedful.decoding.torch_engine import TorchEngine
 from heedful.formats.ctranslate2 import Numbers, Pieces, export_ctranslate2
-from heedful.models.build import build_model
+from heedful.models.build import build_seq2seq
 from heedful.storage.run_folder import RunFolder, Tokenizers
 from heedful.text.tokenizer_training import learn_tokenizer
 
@@ -46,7 +46,7 @@ def untrained_run(
     both = [learn_tokenizer(side, experiment.text) for side in (list(words), list(words.values()))]
     tokenizers = Tokenizers(both[0], both[0]) if joint else Tokenizers(*both)
     torch.manual_seed(seed)
-    model = build_model(config, tokenizers.vocabulary)
+    model = build_seq2seq(config, tokenizers.vocabulary)
     shake(model)
     run = RunFolder.create(folder)
     run.begin(experiment)

@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 from heedful.config import Activation, ModelConfig, Norm, Positions, Sharing
 from heedful.data.batch import Batch, Position, pack
-from heedful.models.build import build_model
+from heedful.models.build import build_seq2seq
+from heedful.models.predictor import AnyPredictor
 from heedful.models.seq2seq import AnySeq2Seq
 from heedful.models.size import Vocabulary
 from heedful.models.transformer import Transformer
@@ -70,7 +71,7 @@ def fresh_of_family(config: ModelConfig, seed: int = 5) -> AnySeq2Seq:
     """The same, of whatever family."""
     torch.manual_seed(seed)
     source = TARGET_TYPES if config.sharing == "all" else SOURCE_TYPES
-    return build_model(config, Vocabulary(source, TARGET_TYPES, PAD, EOS))
+    return build_seq2seq(config, Vocabulary(source, TARGET_TYPES, PAD, EOS))
 
 
 def shaken_of_family(config: ModelConfig, seed: int = 5) -> AnySeq2Seq:
@@ -135,6 +136,6 @@ def update_of(*parts: Batch, epoch: int = 0, then: Position | None = None) -> Up
     return Update(parts, target_tokens, tokens, epoch, then or Position())
 
 
-def add_gradients(model: AnySeq2Seq, parts: Sequence[Batch], smoothing: float = 0.1) -> float:
+def add_gradients(model: AnyPredictor, parts: Sequence[Batch], smoothing: float = 0.1) -> float:
     """Gradients of the mean loss over the target tokens of all parts; give that loss."""
     return SequentialGradients(model, Objective(smoothing, seed=1))(update_of(*parts), step=1)

@@ -26,7 +26,7 @@ from heedful.decoding.torch_engine import TorchEngine
 from heedful.errors import ConfigError, FolderError, HeedfulError
 from heedful.formats.ctranslate2 import Numbers
 from heedful.formats.export import export
-from heedful.formats.huggingface import import_model
+from heedful.formats.import_model import import_model
 from heedful.formats.parity import RoundingLoss, measure_rounding, prove
 from heedful.storage.files import write_manifest
 from heedful.storage.run_folder import RunFolder, read_valid_pairs

@@ -23,7 +23,7 @@ from opus_examples import (
 from heedful.config import SearchConfig
 from heedful.errors import DataError, FolderError
 from heedful.formats.export import export
-from heedful.formats.huggingface import import_model
+from heedful.formats.import_model import import_model
 from heedful.storage.files import load_tensors, save_tensors
 from heedful.storage.run_folder import RunFolder
 from heedful.text.sentencepiece import sentencepiece_tokenizer

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from heedful.config import Family, ModelConfig, Positions, TrainConfig
 from heedful.errors import FolderError
 from heedful.kernels.matmul import narrow_products
-from heedful.models.build import build_model
+from heedful.models.build import build_seq2seq
 from heedful.models.size import Vocabulary
 from heedful.training.optimizer import (
     MovingAverage,
@@ -278,7 +278,7 @@ def test_muon_moves_only_matrices_between_embeddings_and_output(family: Family) 
         family=family, d_model=16, d_ff=32, num_heads=4, encoder_layers=1, decoder_layers=1, positions=positions,
         sharing="none",
     )  # fmt: skip
-    model = build_model(config, Vocabulary(11, 13, 0, 1))
+    model = build_seq2seq(config, Vocabulary(11, 13, 0, 1))
     optimizer = make_optimizer(model, TrainConfig(optimizer="muon"))
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     matrices, *others = ([names[id(p)] for p in group["params"]] for group in optimizer.param_groups)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import get_args
 
 from heedful.errors import ConfigError, did_you_mean
-from heedful.models.seq2seq import AnySeq2Seq
+from heedful.models.predictor import AnyPredictor
 from heedful.nn.multi_head import Kind
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -40,7 +40,7 @@ def _is_number(text: str) -> bool:
     return text.isascii() and text.isdecimal() and int(text[:9]) > 0 and len(text) < 10
 
 
-def all_heads(model: AnySeq2Seq) -> list[Head]:
+def all_heads(model: AnyPredictor) -> list[Head]:
     """Every head of a model, by kind and by layer."""
     return [
         Head(kind, layer, index)
@@ -50,7 +50,7 @@ def all_heads(model: AnySeq2Seq) -> list[Head]:
     ]
 
 
-def find_heads(model: AnySeq2Seq, names: Iterable[str]) -> list[Head]:
+def find_heads(model: AnyPredictor, names: Iterable[str]) -> list[Head]:
     """The heads with these names; it is an error if the model does not have one of them."""
     if isinstance(names, str):  # a string is an iterable too, of its characters
         raise ConfigError(f"give heads as a list of names, not as one string; write ['{names}']")
@@ -60,7 +60,7 @@ def find_heads(model: AnySeq2Seq, names: Iterable[str]) -> list[Head]:
     return heads
 
 
-def _check_exists(model: AnySeq2Seq, head: Head) -> None:
+def _check_exists(model: AnyPredictor, head: Head) -> None:
     layers = model.attentions.get(head.kind, ())
     if not layers:
         raise ConfigError(f"unknown head: {head}; this model has no {head.kind} attention")

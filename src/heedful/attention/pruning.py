@@ -16,7 +16,7 @@ from torch import Tensor
 from heedful.attention.head_names import Head
 from heedful.config import ModelConfig
 from heedful.errors import ConfigError
-from heedful.models.seq2seq import AnySeq2Seq
+from heedful.models.predictor import AnyPredictor
 from heedful.models.transformer import Transformer
 from heedful.nn.attention import CrossAttention, SelfAttention
 from heedful.nn.linear import Linear
@@ -25,7 +25,7 @@ from heedful.nn.multi_head import Kind
 HeadGates = dict[tuple[Kind, int], Float[Tensor, "*sentences heads"]]  # for each kind of attention and layer
 
 
-def open_gates(model: AnySeq2Seq) -> HeadGates:
+def open_gates(model: AnyPredictor) -> HeadGates:
     """A gate of one for each head."""
     device = next(model.parameters()).device
     return {
@@ -36,7 +36,7 @@ def open_gates(model: AnySeq2Seq) -> HeadGates:
 
 
 @contextmanager
-def apply_gates(model: AnySeq2Seq, gates: HeadGates) -> Iterator[None]:
+def apply_gates(model: AnyPredictor, gates: HeadGates) -> Iterator[None]:
     """Within this context, the result of each head is multiplied by its gate; gradients reach the gates."""
     touched = [(model.attentions[kind][layer], gate) for (kind, layer), gate in gates.items()]
     before = [attention.gates for attention, _ in touched]
@@ -50,7 +50,7 @@ def apply_gates(model: AnySeq2Seq, gates: HeadGates) -> Iterator[None]:
 
 
 @contextmanager
-def switch_off_heads(model: AnySeq2Seq, heads: Iterable[Head]) -> Iterator[None]:
+def switch_off_heads(model: AnyPredictor, heads: Iterable[Head]) -> Iterator[None]:
     """Within this context, the model runs without these heads; gates that are already set stay.
 
     Layers that keep all their heads run as fast as before.

@@ -22,6 +22,7 @@ from torch import Tensor
 from heedful.attention.head_names import Head
 from heedful.data.batch import pack
 from heedful.errors import ConfigError
+from heedful.models.predictor import AnyPredictor
 from heedful.models.seq2seq import AnySeq2Seq
 from heedful.nn.multi_head import Kind, WeightsHook
 
@@ -45,7 +46,7 @@ class AttentionRecord:
 
 
 @contextmanager
-def record_attention(model: AnySeq2Seq, only: Kind | None = None) -> Iterator[AttentionRecord]:
+def record_attention(model: AnyPredictor, only: Kind | None = None) -> Iterator[AttentionRecord]:
     """Within this context, record what every head attends to, in `only` one kind of attention or in all.
 
     Fused kernels never compute the weights, so meanwhile the model takes the plain path, with the same results up to

@@ -85,7 +85,7 @@ _KINDS = {"str": "TEXT", "int": "NUMBER", "float": "NUMBER", "path": "PATH", "Pa
 
 for command, short in _SHORT.items():
     app.command(short_help=short, cls=_Command)(command)
-app.command("import", short_help="Import a Marian model as a run folder.", cls=_Command)(import_model)
+app.command("import", short_help="Import a Hugging Face model as a run folder.", cls=_Command)(import_model)
 
 
 def _version(wanted: bool) -> None:

@@ -11,13 +11,15 @@ from heedful.cli.export import describe_proof
 
 
 def import_model(
-    folder: Annotated[Path, typer.Argument(help="The folder of a Hugging Face Marian model, such as OPUS-MT.")],
+    folder: Annotated[
+        Path, typer.Argument(help="The folder of a Hugging Face model: Marian, such as OPUS-MT, or GPT-2.")
+    ],
     out: Annotated[Path, typer.Argument(help="The new run folder.")],
     as_json: JsonOption = False,
 ) -> None:
-    """Import a Hugging Face Marian model as a run folder, and prove that both agree."""
+    """Import a Hugging Face model, Marian or GPT-2, as a run folder, and prove that both agree."""
     from heedful.device import use_threads
-    from heedful.formats.huggingface import import_model as write
+    from heedful.formats.import_model import import_model as write
 
     use_threads(0)
     console.out(describe_proof(write(folder, out), out, as_json))

@@ -3,9 +3,11 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
-Family = Literal["transformer", "recurrent", "convolutional", "gpt"]
+Family = Literal["transformer", "recurrent", "convolutional", "gpt", "bert"]
 Cell = Literal["lstm", "gru"]
 AttentionKind = Literal["none", "additive", "multiplicative"]
+Head = Literal["masked", "sequence", "tokens"]
+Pooling = Literal["cls", "mean"]
 Norm = Literal["post", "pre"]
 Activation = Literal["relu", "gelu", "gelu-tanh", "swish"]
 Positions = Literal["sinusoidal", "learned", "relative"]
@@ -50,6 +52,9 @@ class ModelConfig:
     max_distance: int = 16  # of relative positions: keys that are further away share a bias
     sharing: Sharing = "all"  # all: source = target = output; target: target = output; none
     output_bias: bool = False  # set by `heedful import`
+    head: Head = "masked"  # of BERT: what it is asked about, hidden tokens, a whole text or each word; set by the task
+    pooling: Pooling = "cls"  # of BERT's sequence head: it reads the position of [CLS], or the mean of all positions
+    labels: tuple[str, ...] = ()  # of BERT's sequence and tokens heads, in the order of the outputs; set by the data
     window: int = 0  # self-attention sees this many positions to either side (section 4); 0: all
     cell: Cell = "gru"  # recurrent family only
     attention: AttentionKind = "additive"  # recurrent family only: Bahdanau's, Luong's or none

@@ -91,7 +91,7 @@ _SINCE: Mapping[str, Preset] = {
 
 # GPT. The first is OpenAI's smallest; their optimizer is Adam with a rate that they do not name.
 _GPT = {"family": "gpt", "norm": "pre", "activation": "gelu-tanh", "positions": "learned"}
-_DESCENDANTS: Mapping[str, Preset] = {
+_DESCENDANTS: dict[str, Preset] = {
     "gpt-2": {
         "model": {**_GPT, "d_model": 768, "d_ff": 3072, "num_heads": 12, "decoder_layers": 12, "max_positions": 1024},
         "text": {"vocabulary_size": 50_257},
@@ -113,6 +113,26 @@ _DESCENDANTS: Mapping[str, Preset] = {
             "warmup_steps": 200,
             "clip_norm": 1.0,
             "ema_decay": 0.99,
+            "average_checkpoints": 1,
+        },
+    },
+}
+
+# BERT. The first is Google's base model, with the settings of its pre-training.
+_BERT = {"family": "bert", "activation": "gelu", "positions": "learned", "attention_dropout": 0.1}
+_DESCENDANTS |= {
+    "bert-base": {
+        "model": {**_BERT, "d_model": 768, "d_ff": 3072, "num_heads": 12, "encoder_layers": 12, "max_positions": 512},
+        "text": {"kind": "wordpiece", "vocabulary_size": 30_522},
+        "train": {
+            "max_steps": 1_000_000,
+            "batch_tokens": 131_072,
+            "label_smoothing": 0.0,
+            "schedule": "linear",
+            "learning_rate": 1e-4,
+            "warmup_steps": 10_000,
+            "weight_decay": 0.01,
+            "clip_norm": 1.0,
             "average_checkpoints": 1,
         },
     },

@@ -292,6 +292,8 @@ def _check_model(model: ModelConfig) -> None:
             _check_convolutional(model)
         case "gpt":
             _check_gpt(model)
+        case "bert":
+            _check_bert(model)
         case _:
             assert_never(model.family)
 
@@ -310,7 +312,7 @@ def _check_transformer(model: ModelConfig) -> None:
 
 def _check_gpt(model: ModelConfig) -> None:
     _check_transformer(model)
-    for key, wanted in (("norm", "pre"), ("sharing", "all"), ("window", 0), ("output_bias", False)):
+    for key, wanted in (("norm", "pre"), ("sharing", "all"), ("window", 0)):
         if (value := getattr(model, key)) != wanted:
             raise ConfigError(
                 f"model.{key} is {value!r} but model.family is 'gpt', which has {wanted!r}; leave the key out"
@@ -319,6 +321,19 @@ def _check_gpt(model: ModelConfig) -> None:
         raise ConfigError(
             "model.positions is 'sinusoidal' but model.family is 'gpt'; set model.positions to 'learned' or 'relative'"
         )
+
+
+def _check_bert(model: ModelConfig) -> None:
+    _check_transformer(model)
+    for key, wanted in (("sharing", "all"), ("output_bias", False)):
+        if (value := getattr(model, key)) != wanted:
+            raise ConfigError(
+                f"model.{key} is {value!r} but model.family is 'bert', which has {wanted!r}; leave the key out"
+            )
+    if len(set(model.labels)) < len(model.labels) or "" in model.labels:
+        raise ConfigError("model.labels must be different names, none of them empty; leave the key out")
+    if model.head == "masked" and model.labels:
+        raise ConfigError("model.labels are set but model.head is 'masked', which has none; leave them out")
 
 
 # Keys that only a Transformer uses. Its sizes are not listed: presets of other families leave them at their defaults.

@@ -11,13 +11,16 @@ from heedful.decoding.ctranslate2_engine import CTranslate2Engine
 from heedful.errors import ConfigError, DataError, FolderError
 from heedful.formats.ctranslate2 import Numbers, Pieces, export_ctranslate2
 from heedful.formats.huggingface import MarianCopy, export_huggingface
+from heedful.formats.huggingface_gpt import export_gpt, prove_gpt
 from heedful.formats.onnx import OnnxCopy, export_onnx
 from heedful.formats.parity import ComparableModel, Proof, measure_rounding, prove, samples
+from heedful.models.gpt import GPT
 from heedful.storage.ctranslate2_file import check_ctranslate2_model
 from heedful.storage.files import disk_errors, new_folder, write_atomically, write_manifest
 from heedful.storage.model_card import make_model_card
 from heedful.storage.model_names import find_model, is_built_in
 from heedful.storage.run_folder import RunAtCheckpoint, RunFolder, Tokenizers, software_versions
+from heedful.tasks import find_task
 from heedful.text import Tokenizer
 from heedful.translation.translator import Translator
 
@@ -52,6 +55,8 @@ def _export_run(run: RunFolder, to: Format, out: Path | None, numbers: Numbers) 
         raise FolderError(f"{out} exists already; choose another folder to export to")
     if to != "ctranslate2" and numbers != "float32":
         raise ConfigError(f"--numbers {numbers} is for CTranslate2; others convert by themselves")
+    if find_task(run.experiment().task).continues_text:
+        return _export_gpt(run, to, out)
     translator = Translator.on_device(run, torch.device("cpu"))
     match to:
         case "ctranslate2" if out:
@@ -70,6 +75,17 @@ def _export_run(run: RunFolder, to: Format, out: Path | None, numbers: Numbers) 
         case _:
             assert_never(to)
     return proof
+
+
+def _export_gpt(run: RunFolder, to: Format, out: Path | None) -> Proof:
+    if to != "huggingface":
+        raise ConfigError(f"a model that continues text is exported --to huggingface, not {to}")
+    model = run.model()
+    if not out or not isinstance(model, GPT):
+        raise ConfigError(f"give the export a folder: heedful export RUN OUT --to {to}")
+    with new_folder(out) as folder:
+        export_gpt(model, run.tokenizers().target, folder)
+        return prove_gpt(folder, run)
 
 
 def _to_ctranslate2(run: RunFolder, translator: Translator, out: Path, numbers: Numbers) -> Proof:

@@ -19,16 +19,15 @@ from torch import Tensor
 
 from heedful.config import Activation, Experiment, ModelConfig, SearchConfig, Sharing, TextConfig, Vocabularies
 from heedful.decoding.hypothesis import Hypothesis
-from heedful.errors import ConfigError, FolderError, out_of_memory
+from heedful.errors import ConfigError, FolderError
+from heedful.formats.huggingface_folder import Imported, convert_weights, read_object, read_weights
 from heedful.formats.parity import Proof, prove, samples
-from heedful.models.build import build_model
 from heedful.models.seq2seq import AnySeq2Seq
-from heedful.models.size import Vocabulary, model_size
 from heedful.models.transformer import Transformer, d_key, d_value
 from heedful.nn.attention import CrossAttention, SelfAttention
-from heedful.storage.files import disk_errors, load_tensors, new_folder, read_json, save_tensors, write_atomically
+from heedful.storage.files import disk_errors, save_tensors, write_atomically
 from heedful.storage.head_padding import PaddedHeads, pad_heads
-from heedful.storage.run_folder import RunFolder, Tokenizers, check_weights, read_tokenizer, software_versions
+from heedful.storage.run_folder import RunFolder, Tokenizers, read_tokenizer
 from heedful.tasks import make_experiment
 from heedful.text import Tokenizer
 from heedful.text.sentencepiece import sentencepiece_tokenizer
@@ -192,97 +191,25 @@ class MarianCopy:
 # Import
 
 
-def import_model(folder: Path, out: Path) -> Proof:
-    """Write a Hugging Face Marian model as a new run folder, which exists afterwards only if the two models agree."""
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise FolderError(f"{out} exists already; choose another folder to import to")
-    imported = import_huggingface(folder)
-    with new_folder(out) as temporary:
-        run = RunFolder(temporary)
-        run.begin(imported.experiment)
-        run.describe(imported.experiment, imported.tokenizers)
-        run.write_weights(imported.weights, f"imported from {folder.resolve().name}")
-        translator = Translator.on_device(run, torch.device("cpu"))
-        eos_id = translator.tokenizers.target.eos_id
-        proof = prove(translator.engine, MarianCopy(folder, eos_id), samples(run, translator), eos_id, _TOLERANCE)
-        run.write_about(
-            {"versions": software_versions(), "imported": {"from": str(folder), **dataclasses.asdict(proof)}}
-        )
-    return proof
-
-
-@dataclass(frozen=True, slots=True)
-class Imported:
-    """The contents of a run folder."""
-
-    experiment: Experiment
-    tokenizers: Tokenizers
-    weights: Mapping[str, Tensor]
-
-
-def import_huggingface(folder: Path) -> Imported:
-    """Read the folder; refuse a model that ours cannot represent."""
-    if not (folder / "config.json").exists():
-        raise FolderError(f"{folder} has no config.json; name a folder of a Hugging Face Marian model")
-    config = _read_object(folder / "config.json")
-    if config.get("model_type") != "marian":
-        raise FolderError(f"{folder} is a model of type {config.get('model_type')}; only marian can be imported")
-    weights = _read_weights(folder)
+def read_marian(folder: Path, config: Mapping[str, Any]) -> Imported:
+    """Read the folder of a Marian model; refuse one that ours cannot represent."""
+    weights = read_weights(folder, "MarianMTModel")
     _check_config(folder, config)
     tokenizers = _read_tokenizers(folder)
     _check_symbols(folder, config, tokenizers)
     bias = weights.get("final_logits_bias")
     model = _model_config(folder, config, output_bias=bias is not None and bool(bias.any()))
-    own = _convert_weights(folder, weights, model, tokenizers.vocabulary)
+    _check_layers(folder, weights, model)
+    own = convert_weights(folder, weights, model, tokenizers.vocabulary, own_weights)
     search = _read_search(folder, config, tokenizers.target.pad_id)
     return Imported(_experiment(folder, model, tokenizers, search), tokenizers, own)
 
 
-def _convert_weights(
-    folder: Path, theirs: Mapping[str, Tensor], config: ModelConfig, vocabulary: Vocabulary
-) -> dict[str, Tensor]:
-    """Our weights, of which every name and shape is that of the configuration."""
-    path = folder / "model.safetensors"
-    held, described = sum(x.numel() for x in theirs.values()), model_size(config, vocabulary.source, vocabulary.target)
-    if described.total > 2 * held:  # before anything of that size is made
-        raise FolderError(
-            f"{path} holds {held:,} values, but config.json describes {described.total:,}; "
-            "it belongs to a different model"
-        )
-    layers = {"encoder": config.encoder_layers, "decoder": config.decoder_layers}
-    for name in theirs:
-        if (found := _LAYER.match(name)) and int(found["number"]) >= layers[found["side"]]:
-            raise FolderError(f"{path} has an unknown weight {name[:80]}; it belongs to a different model")
-    try:
-        own = own_weights(theirs, config)
-    except KeyError as error:
-        raise FolderError(f"{path} has no weight {error.args[0]}; it belongs to a different model") from error
-    except (IndexError, RuntimeError) as error:
-        if out_of_memory(error):
-            raise
-        raise FolderError(
-            f"{path} has weights of other shapes than config.json; it belongs to a different model"
-        ) from error
-    with torch.device("meta"):
-        check_weights(build_model(config, vocabulary), own, str(path))
-    return own
-
-
-def _read_object(path: Path) -> dict[str, Any]:
-    content = read_json(path)
-    if not isinstance(content, dict):
-        raise FolderError(f"{path} is damaged: it is not a JSON object")
-    return content
-
-
-def _read_weights(folder: Path) -> dict[str, Tensor]:
-    if not (folder / "model.safetensors").exists() and (folder / "pytorch_model.bin").exists():
-        raise FolderError(
-            f"{folder} has its weights only in pytorch_model.bin, a pickle, which may run anything when it is loaded; "
-            "have transformers write model.safetensors where you trust it: "
-            "MarianMTModel.from_pretrained(FOLDER).save_pretrained(FOLDER)"
-        )
-    return load_tensors(folder / "model.safetensors")
+def prove_marian(folder: Path, run: RunFolder) -> Proof:
+    """Compare a run folder with the Marian model that it was made from."""
+    translator = Translator.on_device(run, torch.device("cpu"))
+    eos_id = translator.tokenizers.target.eos_id
+    return prove(translator.engine, MarianCopy(folder, eos_id), samples(run, translator), eos_id, _TOLERANCE)
 
 
 def _check_config(folder: Path, config: Mapping[str, Any]) -> None:
@@ -298,6 +225,15 @@ def _check_config(folder: Path, config: Mapping[str, Any]) -> None:
     for key, known in wanted:
         if (value := config.get(key)) not in known:
             raise FolderError(f"{folder} has {key} {value}, but our models have {' or '.join(map(str, known))}")
+
+
+def _check_layers(folder: Path, weights: Mapping[str, Tensor], config: ModelConfig) -> None:
+    layers = {"encoder": config.encoder_layers, "decoder": config.decoder_layers}
+    for name in weights:
+        if (found := _LAYER.match(name)) and int(found["number"]) >= layers[found["side"]]:
+            raise FolderError(
+                f"{folder}/model.safetensors has an unknown weight {name[:80]}; it belongs to a different model"
+            )
 
 
 def _check_symbols(folder: Path, config: Mapping[str, Any], tokenizers: Tokenizers) -> None:
@@ -324,7 +260,7 @@ def _read_sentencepiece(folder: Path) -> Tokenizers:
         for needed in (path, vocabulary):
             if not needed.exists():
                 raise FolderError(f"{folder} has neither tokenizer.json nor {needed.name}; copy it there")
-        ids = _read_object(vocabulary)
+        ids = read_object(vocabulary)
         if {type(number) for number in ids.values()} != {int}:
             raise FolderError(f"{vocabulary} is damaged: it does not give pieces their ids")
         with disk_errors(path):
@@ -368,10 +304,10 @@ def _experiment(folder: Path, model: ModelConfig, tokenizers: Tokenizers, search
     return Experiment(name=folder.resolve().name, model=model, text=text, search=searched)
 
 
-def _read_search(folder: Path, model: dict[str, Any], pad_id: int) -> dict[str, Any]:
+def _read_search(folder: Path, model: Mapping[str, Any], pad_id: int) -> dict[str, Any]:
     """Read our own search settings, or translate theirs. Old folders have them in config.json."""
     path = folder / "generation_config.json"
-    config = _read_object(path) if path.exists() else model
+    config = read_object(path) if path.exists() else model
     if isinstance(own := config.get("heedful"), dict):
         return own
     if (config.get("bad_words_ids") or [[pad_id]]) != [[pad_id]]:

@@ -70,16 +70,20 @@ class Proof:
 
 def samples(run: RunFolder, translator: Translator) -> list[list[int]]:
     """Sentences of the validation set, if there is one, and sequences of random pieces."""
-    chance = random.Random(1)
     tokenizer = translator.tokenizers.source
     ids = [number for number in range(tokenizer.vocabulary_size) if number not in (tokenizer.pad_id, tokenizer.eos_id)]
-    lengths = [1 + number * _LONGEST // _SENTENCES for number in range(_SENTENCES)]
-    invented = [[*chance.choices(ids, k=length), tokenizer.eos_id] for length in lengths]
+    invented = [[*source, tokenizer.eos_id] for source in random_sources(ids)]
     texts = [pair.source for pair in _valid_pairs(run) if pair.source.strip()]
     if not texts:
         return invented
     real = translator.encode(texts[:: max(1, len(texts) // _SENTENCES)][:_SENTENCES])
     return [source for source in real if len(source) <= 2 * _LONGEST] + invented
+
+
+def random_sources(ids: Sequence[int], longest: int = _LONGEST) -> list[list[int]]:
+    """Sequences of random pieces, from one piece to nearly `longest` of them; always the same."""
+    chance = random.Random(1)
+    return [chance.choices(ids, k=1 + number * longest // _SENTENCES) for number in range(_SENTENCES)]
 
 
 def prove(

@@ -20,7 +20,7 @@ from heedful.data.batch import Batch, Batching, epoch_batches
 from heedful.data.corpus import PairLimits, write_corpus
 from heedful.data.pairs import Pair
 from heedful.errors import ConfigError, DataError, FolderError, counted
-from heedful.models.build import build_model
+from heedful.models.build import build_seq2seq
 from heedful.models.seq2seq import AnySeq2Seq
 from heedful.models.transformer import Transformer
 from heedful.progress import Reporter
@@ -167,7 +167,7 @@ def batch_pairs(run: RunFolder, translator: Translator, pairs: Sequence[Pair]) -
 
 def _build_pruned(whole: Translator, config: ModelConfig, weights: Mapping[str, Tensor]) -> AnySeq2Seq:
     with torch.device("meta"):
-        model = build_model(config, whole.tokenizers.vocabulary)
+        model = build_seq2seq(config, whole.tokenizers.vocabulary)
     device = next(whole.model.parameters()).device
     fill_model(model.to_empty(device=device), weights, "the pruned model")
     return model.eval()

@@ -3,15 +3,17 @@
 from typing import assert_never
 
 from heedful.config import ModelConfig
+from heedful.models.bert import BERT
 from heedful.models.convolutional import Convolutional
 from heedful.models.gpt import GPT
+from heedful.models.predictor import AnyPredictor
 from heedful.models.recurrent import Recurrent
-from heedful.models.seq2seq import AnySeq2Seq
+from heedful.models.seq2seq import AnySeq2Seq, require_seq2seq
 from heedful.models.size import Vocabulary
 from heedful.models.transformer import Transformer
 
 
-def build_model(config: ModelConfig, vocabulary: Vocabulary) -> AnySeq2Seq:
+def build_model(config: ModelConfig, vocabulary: Vocabulary) -> AnyPredictor:
     """A model with random weights from PyTorch's generator."""
     match config.family:
         case "transformer":
@@ -22,5 +24,12 @@ def build_model(config: ModelConfig, vocabulary: Vocabulary) -> AnySeq2Seq:
             return Convolutional(config, vocabulary.source, vocabulary.target, vocabulary.pad_id)
         case "gpt":
             return GPT(config, vocabulary.target, vocabulary.pad_id)
+        case "bert":
+            return BERT(config, vocabulary.target, vocabulary.pad_id)
         case _:
             assert_never(config.family)
+
+
+def build_seq2seq(config: ModelConfig, vocabulary: Vocabulary) -> AnySeq2Seq:
+    """The same, of a family that writes a target token by token."""
+    return require_seq2seq(build_model(config, vocabulary), f"model.family '{config.family}'")

@@ -16,7 +16,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from heedful.config import ModelConfig
-from heedful.models.seq2seq import EncoderDecoder, SentenceKeys
+from heedful.models.predictor import SentenceKeys
+from heedful.models.seq2seq import EncoderDecoder
 from heedful.nn.dropout import Dropout, number_sites
 from heedful.nn.layout import Layout, Rows
 from heedful.nn.linear import Linear

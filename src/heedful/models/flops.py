@@ -11,7 +11,7 @@ padded grid, but a product counts only where a query may attend to a key: not to
 beyond a window. A convolution counts its whole window everywhere, including the zeros beyond the ends of a sentence.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import assert_never
 
 import numpy as np
@@ -42,6 +42,8 @@ def forward_flops(config: ModelConfig, target_vocabulary: int, source_lengths: L
             return 2 * (_convolutional(config, counts) + output)
         case "gpt":
             return 2 * (_gpt(config, source_lengths, target_lengths) + output)
+        case "bert":
+            return 2 * _bert(config, counts, target_vocabulary)
         case _:
             assert_never(config.family)
 
@@ -111,6 +113,13 @@ def _gpt(config: ModelConfig, source: Lengths, target: Lengths) -> int:
     d_k, d_v = config.d_k or d // config.num_heads, config.d_v or d // config.num_heads
     rows, pairs = int(lengths.sum()), count_attention_pairs(lengths, causal=True)
     return heads * (rows * 2 * d + pairs) * (d_k + d_v) + 2 * d * config.d_ff * rows * config.decoder_layers
+
+
+def _bert(config: ModelConfig, counts: _Counts, vocabulary: int) -> int:
+    """The source passes through the encoder, and each place that the model is asked about through the head."""
+    dense = 0 if config.head == "tokens" else config.d_model**2
+    outputs = vocabulary if config.head == "masked" else len(config.labels)
+    return _transformer(replace(config, decoder_layers=0), counts) + counts.target * (dense + config.d_model * outputs)
 
 
 def _recurrent(config: ModelConfig, counts: _Counts) -> int:

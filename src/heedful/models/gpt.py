@@ -24,7 +24,8 @@ from torch import Tensor, nn
 
 from heedful.config import ModelConfig
 from heedful.models.kv_cache import KeyRows, ValueRows
-from heedful.models.seq2seq import SentenceKeys, Seq2Seq
+from heedful.models.predictor import SentenceKeys
+from heedful.models.seq2seq import Seq2Seq
 from heedful.models.transformer import EncoderLayer, add_positions, make_positions
 from heedful.nn.attention import KeepKeyValues
 from heedful.nn.dropout import Dropout, number_sites
@@ -84,6 +85,7 @@ class GPT(Seq2Seq[Prompts, GPTState]):
         decoder = nn.ModuleList(EncoderLayer(config, number, True, NORM_EPSILON) for number in heads)
         self.decoder = cast(Sequence[EncoderLayer], decoder)
         self.decoder_norm = layer_norm(config.d_model, NORM_EPSILON)
+        self.own_bias = nn.Parameter(torch.zeros(vocabulary)) if config.output_bias else None
         self._draw_weights()
         number_sites(self)
 
@@ -112,6 +114,11 @@ class GPT(Seq2Seq[Prompts, GPTState]):
     def output_weight(self) -> Float[Tensor, "vocabulary d_model"]:
         """The embedding itself."""
         return self.embedding.as_output
+
+    @property
+    def output_bias(self) -> Float[Tensor, " vocabulary"] | None:
+        """None in GPT-2. An imported model has one that makes the pieces impossible that the original lacks."""
+        return self.own_bias
 
     def encode(
         self, source: Int[Tensor, " source_rows"], lengths: Int[Tensor, " batch"], sentence_keys: SentenceKeys = None

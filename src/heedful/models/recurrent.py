@@ -30,7 +30,8 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from heedful.config import Cell, ModelConfig
-from heedful.models.seq2seq import EncoderDecoder, SentenceKeys
+from heedful.models.predictor import SentenceKeys
+from heedful.models.seq2seq import EncoderDecoder
 from heedful.nn.dropout import Dropout, DropoutKeys, number_sites
 from heedful.nn.layout import Layout, Rows
 from heedful.nn.linear import glorot_linear

@@ -41,8 +41,8 @@ class Size:
 
 def model_size(config: ModelConfig, source_vocabulary: int, target_vocabulary: int) -> Size:
     """The parameters of a model, including every bias and norm."""
-    tables = {"all": target_vocabulary, "target": source_vocabulary + target_vocabulary}
-    rows = tables.get(config.sharing, source_vocabulary + 2 * target_vocabulary)
+    shared = {"all": target_vocabulary, "target": source_vocabulary + target_vocabulary}
+    rows = shared.get(config.sharing, source_vocabulary + 2 * target_vocabulary)
     bias = target_vocabulary if config.output_bias else 0
     match config.family:
         case "transformer":
@@ -54,7 +54,11 @@ def model_size(config: ModelConfig, source_vocabulary: int, target_vocabulary: i
             return Size((rows + 2 * config.max_positions) * config.d_model + bias, *_convolutional(config))
         case "gpt":
             learned = config.max_positions if config.positions == "learned" else 0
-            return Size((target_vocabulary + learned) * config.d_model, 0, _gpt(config))
+            return Size((target_vocabulary + learned) * config.d_model + bias, 0, _gpt(config))
+        case "bert":
+            learned = config.max_positions if config.positions == "learned" else 0
+            tables = (target_vocabulary + learned + 2) * config.d_model + 2 * config.d_model  # two types and the norm
+            return Size(tables, _transformer(config)[0], _bert_head(config, target_vocabulary))
         case _:
             assert_never(config.family)
 
@@ -64,7 +68,7 @@ def match_size(config: ModelConfig, source_vocabulary: int, target_vocabulary: i
 
     `d_model` is a multiple of 8, and of the number of heads if their width follows from it; `d_ff` stays in proportion.
     """
-    divided = config.family in ("transformer", "gpt") and not (config.d_k and config.d_v)
+    divided = config.family in ("transformer", "gpt", "bert") and not (config.d_k and config.d_v)
     step = math.lcm(_STEP, config.num_heads) if divided else _STEP
 
     def widen(d_model: int) -> ModelConfig:
@@ -105,6 +109,19 @@ def _transformer(config: ModelConfig) -> tuple[int, int]:
 def _gpt(config: ModelConfig) -> int:
     """The parameters of the blocks, which are encoder layers, and of the final norm."""
     return _transformer(replace(config, encoder_layers=config.decoder_layers, encoder_heads=config.decoder_heads))[0]
+
+
+def _bert_head(config: ModelConfig, vocabulary: int) -> int:
+    d = config.d_model
+    match config.head:
+        case "masked":
+            return _linear(d, d) + 2 * d + vocabulary
+        case "sequence":
+            return _linear(d, d) + _linear(d, len(config.labels))
+        case "tokens":
+            return _linear(d, len(config.labels))
+        case _:
+            assert_never(config.head)
 
 
 def _recurrent(config: ModelConfig) -> tuple[int, int]:

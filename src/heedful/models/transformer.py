@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 from heedful.config import ModelConfig
 from heedful.models.kv_cache import KVCache, PooledKVCache, start_cache
-from heedful.models.seq2seq import EncoderDecoder, SentenceKeys
+from heedful.models.predictor import SentenceKeys
+from heedful.models.seq2seq import EncoderDecoder
 from heedful.nn.attention import CrossAttention, KeepKeyValues, SelfAttention
 from heedful.nn.dropout import Dropout, number_sites
 from heedful.nn.feed_forward import FeedForward

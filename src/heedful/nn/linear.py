@@ -59,3 +59,15 @@ def draw_normal_weights(module: nn.Module, std: float) -> None:
     for part in module.modules():
         if isinstance(part, Linear):
             nn.init.normal_(part.weight, std=std)
+
+
+def draw_truncated_weights(module: nn.Module, std: float) -> None:
+    """Like `draw_normal_weights`, without values beyond two standard deviations."""
+    for part in module.modules():
+        if isinstance(part, Linear):
+            draw_truncated(part.weight, std)
+
+
+def draw_truncated(weight: Tensor, std: float) -> None:
+    """Draw a weight from N(0, std) without values beyond two standard deviations."""
+    nn.init.trunc_normal_(weight, std=std, a=-2.0 * std, b=2.0 * std)

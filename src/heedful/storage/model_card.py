@@ -19,6 +19,7 @@ _KINDS: Mapping[Family, str] = {
     "recurrent": "recurrent model",
     "convolutional": "convolutional model",
     "gpt": "GPT",
+    "bert": "BERT",
 }
 
 

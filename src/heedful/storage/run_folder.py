@@ -54,6 +54,7 @@ from heedful.untrusted_files import check_file, parse_json, read_bytes
 if TYPE_CHECKING:  # code that needs no weights does not wait for PyTorch
     from torch import Tensor, nn
 
+    from heedful.models.predictor import AnyPredictor
     from heedful.models.seq2seq import AnySeq2Seq
     from heedful.models.size import Vocabulary
 
@@ -250,7 +251,13 @@ class RunFolder:
         path = self.path / "model.safetensors"
         save_tensors(path, weights, metadata | {"sha256": _digest(weights, metadata)})
 
-    def model(self) -> "AnySeq2Seq":
+    def seq2seq(self) -> "AnySeq2Seq":
+        """The model, if it writes text token by token; others are an error."""
+        from heedful.models.seq2seq import require_seq2seq
+
+        return require_seq2seq(self.model(), str(self.path))
+
+    def model(self) -> "AnyPredictor":
         """The model with its weights, on the CPU, in evaluation mode."""
         if not self.has_model and self.ctranslate2.is_dir():
             return self._load_exported_model()
@@ -259,7 +266,7 @@ class RunFolder:
         fill_model(model.to_empty(device="cpu"), weights, str(path))
         return model.eval()
 
-    def _build_empty(self, path: Path, held: int) -> "AnySeq2Seq":
+    def _build_empty(self, path: Path, held: int) -> "AnyPredictor":
         """The model without weights; refuses sizes that do not go with a file of `held` values."""
         import torch
 
@@ -270,7 +277,7 @@ class RunFolder:
         with torch.device("meta"):
             return build_model(config, vocabulary)
 
-    def _load_exported_model(self) -> "AnySeq2Seq":
+    def _load_exported_model(self) -> "AnyPredictor":
         """The CTranslate2 model of the folder as a PyTorch model."""
         from heedful.models.transformer import Transformer
         from heedful.storage.ctranslate2_weights import read_ctranslate2_weights
@@ -482,7 +489,7 @@ def _check_format(path: Path) -> None:
         case {"heedful_format": int(found)}:
             if found != FORMAT:
                 raise FolderError(f"{path} has format {found}, but this heedful reads format {FORMAT}; update heedful")
-        case {"model_type": "marian"}:
+        case {"model_type": "marian" | "gpt2"}:
             raise FolderError(f"{path} holds a Hugging Face model; convert it with: heedful import {path} OUT")
         case _:
             raise FolderError(f"{path}/config.json was not written by heedful: it has no heedful_format")

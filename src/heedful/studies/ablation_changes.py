@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from heedful.models.seq2seq import SentenceKeys
+from heedful.models.predictor import SentenceKeys
 from heedful.models.transformer import DecoderLayer, EncoderLayer, Memory, Transformer
 from heedful.nn.attention import CrossAttention, SelfAttention
 from heedful.nn.dropout import DropoutKeys

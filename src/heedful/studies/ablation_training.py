@@ -23,7 +23,7 @@ from heedful.errors import Diverged, FolderError
 from heedful.kernels.threads import count_workers
 from heedful.metrics.bleu import bleu
 from heedful.metrics.breakdown import make_buckets, partial_bleu
-from heedful.models.seq2seq import AnySeq2Seq
+from heedful.models.seq2seq import AnySeq2Seq, require_seq2seq
 from heedful.models.transformer import Transformer
 from heedful.storage.files import read_json, write_atomically
 from heedful.studies import ablation_changes as changes
@@ -258,7 +258,7 @@ def _train(
     last = losses[-max(1, len(losses) // 10) :] or [math.nan]
     least = least_loss(config.label_smoothing, prepared.tokenizers.vocabulary.target)
     with use_weights(learner.model, learner.average.weights if learner.average else None):
-        measured = measure(learner.model, experiment, material)
+        measured = measure(require_seq2seq(learner.model, part.name), experiment, material)
     return AblationResult(
         fingerprint=fingerprint,
         curve=curve,

@@ -13,7 +13,7 @@ import torch
 from heedful.config import ModelConfig, OptimizerKind, TrainConfig
 from heedful.data.batch import Batch, Position
 from heedful.kernels.threads import divide_threads
-from heedful.models.build import build_model
+from heedful.models.build import build_seq2seq
 from heedful.models.size import Vocabulary
 from heedful.process_memory import keep_freed_memory
 from heedful.training.gradients import Gradients, Objective, SequentialGradients, Update
@@ -89,7 +89,7 @@ def _learner(
     config: ModelConfig, train: TrainConfig, vocabulary: int, device: torch.device
 ) -> tuple[TrainingState, Gradients]:
     """Set up a model as `heedful train` does for one worker."""
-    model = build_model(config, Vocabulary(vocabulary, vocabulary, _PAD, _EOS)).to(device)
+    model = build_seq2seq(config, Vocabulary(vocabulary, vocabulary, _PAD, _EOS)).to(device)
     precision = Precision.of(train.precision, device)
     objective = Objective(train.label_smoothing, 1, precision)
     return TrainingState(model, make_optimizer(model, train), None, precision=precision), SequentialGradients(

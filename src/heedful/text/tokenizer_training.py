@@ -1,7 +1,7 @@
 """Learn a tokenizer from text, or reuse an existing tokenizer.json."""
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, assert_never
@@ -50,13 +50,18 @@ def reuse_tokenizer(path: Path) -> Tokenizer:
             f'{path} has no "decoder", so pieces could not be joined to words; add one with the program that made it, '
             "or leave out text.tokenizer_file"
         )
+    return complete_tokenizer(data, str(path))
+
+
+def complete_tokenizer(data: Mapping[str, Any], origin: str) -> Tokenizer:
+    """The tokenizer of a checked tokenizer.json, with a padding and an end-of-sentence piece if it lacks them."""
     added = _add_pad_and_eos(data["added_tokens"])
     specials = [token["content"] for token in added if token.get("special")]
     stripped = {**data, "added_tokens": [], "model": _hide_specials(data, specials)}
-    with rust_errors(f"{path} is not a tokenizer that heedful can use"):
+    with rust_errors(f"{origin} is not a tokenizer that heedful can use"):
         rust = RustTokenizer.from_str(json.dumps(stripped))
         rust.add_tokens([_added_token(token) for token in added])
-    return Tokenizer(rust, str(path))
+    return Tokenizer(rust, origin)
 
 
 def _smallest(kind: TokenizerKind) -> list[str]:
@@ -174,7 +179,7 @@ def _add_pad_and_eos(added: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return marked + [{"content": name, "special": True} for name in wanted if name not in contents]
 
 
-def _hide_specials(data: dict[str, Any], specials: list[str]) -> dict[str, Any]:
+def _hide_specials(data: Mapping[str, Any], specials: list[str]) -> dict[str, Any]:
     """Rename special pieces that the model would find in text, so that a literal "</s>" is spelt out instead.
 
     The special token itself then gets a new id after those of the model.

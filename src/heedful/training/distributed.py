@@ -13,13 +13,13 @@ from heedful.config import Parallel
 from heedful.data.batch import Batch
 from heedful.errors import ConfigError
 from heedful.kernels.threads import divide_threads
-from heedful.models.seq2seq import AnySeq2Seq
+from heedful.models.predictor import AnyPredictor
 from heedful.training.gradients import Gradients, Objective, Update
 from heedful.training.process_group import ProcessGroup
 
 
 def make_distributed_gradients(
-    model: AnySeq2Seq, objective: Objective, group: ProcessGroup, device: torch.device, parts: int, kind: Parallel
+    model: AnyPredictor, objective: Objective, group: ProcessGroup, device: torch.device, parts: int, kind: Parallel
 ) -> Gradients:
     """Compute this model's gradients in several processes, each with at most `parts` parts of an update."""
     loss = SummedLoss(model, objective)
@@ -35,7 +35,7 @@ def make_distributed_gradients(
 class SummedLoss(nn.Module):
     """The objective as a module, because DDP and FSDP2 wrap modules."""
 
-    def __init__(self, model: AnySeq2Seq, objective: Objective) -> None:
+    def __init__(self, model: AnyPredictor, objective: Objective) -> None:
         super().__init__()
         self.model = model
         self.objective = objective

@@ -6,7 +6,7 @@ from typing import Any
 
 from heedful.config import DataConfig, flat
 from heedful.errors import ConfigError
-from heedful.models.seq2seq import AnySeq2Seq
+from heedful.models.predictor import AnyPredictor
 from heedful.storage.model_names import find_model
 from heedful.storage.run_folder import RunFolder, fill_model, read_valid_pairs
 from heedful.tasks import find_task, make_experiment
@@ -88,7 +88,7 @@ def copy_parent_model(run: RunFolder, name: str) -> dict[str, object]:
     return noted | ({"parent": older} if older else {})
 
 
-def load_parent_weights(model: AnySeq2Seq, run: RunFolder) -> None:
+def load_parent_weights(model: AnyPredictor, run: RunFolder) -> None:
     """Load the weights that the run starts from."""
     parent = run.parent()
     fill_model(model, dict(parent.model().named_parameters()), str(parent.path))

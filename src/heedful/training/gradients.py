@@ -11,7 +11,7 @@ from torch import Tensor
 
 from heedful.data.batch import Batch, Position
 from heedful.kernels.threads import divide_threads
-from heedful.models.seq2seq import AnySeq2Seq
+from heedful.models.predictor import AnyPredictor
 from heedful.nn.dropout import set_dropout_share
 from heedful.nn.loss import smoothed_loss
 from heedful.nn.noise import sentence_keys
@@ -44,7 +44,7 @@ class Objective:
     dropout_warmup: int = 0
     r_drop: float = 0.0
 
-    def loss(self, model: AnySeq2Seq, batch: Batch, step: int, share: float) -> Tensor:
+    def loss(self, model: AnyPredictor, batch: Batch, step: int, share: float) -> Tensor:
         """The summed loss of the batch times `share`."""
         if self.dropout_warmup:
             set_dropout_share(model, dropout_share(step, self.dropout_warmup))
@@ -61,7 +61,7 @@ class Objective:
             output, gold = model.output_weight, batch.target_out
             return share * smoothed_loss(features, output, gold, self.smoothing, model.output_bias, r_drop).smoothed
 
-    def add_gradient(self, model: AnySeq2Seq, batch: Batch, step: int, share: float) -> Tensor:
+    def add_gradient(self, model: AnyPredictor, batch: Batch, step: int, share: float) -> Tensor:
         """Add the gradient of that loss to the model's; return the loss."""
         loss = self.loss(model, batch, step, share)
         self.precision.backward(loss)
@@ -77,7 +77,7 @@ class Gradients(Protocol):
         ...
 
 
-def make_gradients(model: AnySeq2Seq, objective: Objective, workers: int) -> Gradients:
+def make_gradients(model: AnyPredictor, objective: Objective, workers: int) -> Gradients:
     """Compute the gradients of this model with so many workers."""
     keep_freed_memory()  # with one worker, small models train a fifth faster
     return ThreadedGradients(model, objective, workers) if workers > 1 else SequentialGradients(model, objective)
@@ -86,7 +86,7 @@ def make_gradients(model: AnySeq2Seq, objective: Objective, workers: int) -> Gra
 class SequentialGradients:
     """Compute the parts of an update one after another, each with all threads."""
 
-    def __init__(self, model: AnySeq2Seq, objective: Objective) -> None:
+    def __init__(self, model: AnyPredictor, objective: Objective) -> None:
         self._model = model
         self._objective = objective
 
@@ -106,7 +106,7 @@ class ThreadedGradients:
     the same run gives the same bits.
     """
 
-    def __init__(self, model: AnySeq2Seq, objective: Objective, workers: int) -> None:
+    def __init__(self, model: AnyPredictor, objective: Objective, workers: int) -> None:
         self._model = model
         self._objective = objective
         self._models = [model, *(_share_weights(model) for _ in range(workers - 1))]
@@ -136,7 +136,7 @@ class ThreadedGradients:
                     other.grad = None
 
 
-def _share_weights(model: AnySeq2Seq) -> AnySeq2Seq:
+def _share_weights(model: AnyPredictor) -> AnyPredictor:
     """A copy of the model with the same weights in the same memory, and its own gradients."""
     copy = deepcopy(model)
     for own, shared in zip(copy.parameters(), model.parameters(), strict=True):

@@ -12,7 +12,7 @@ from torch import Tensor
 from heedful.config import TrainConfig
 from heedful.data.batch import Batching, Examples, Position, epoch_batches, split_batch
 from heedful.errors import Diverged, OutOfSpace, out_of_memory
-from heedful.models.seq2seq import AnySeq2Seq
+from heedful.models.predictor import AnyPredictor
 from heedful.storage.sharded_tensors import gather_tensor
 from heedful.training.events import StepDone
 from heedful.training.gradients import Gradients, Update
@@ -25,7 +25,7 @@ from heedful.training.schedule import learning_rate
 class TrainingState:
     """Everything that training changes; consistent between two events, so it can be saved there."""
 
-    model: AnySeq2Seq
+    model: AnyPredictor
     optimizer: torch.optim.Optimizer
     average: MovingAverage | None
     step: int = 0
@@ -123,7 +123,7 @@ def _stop_if_diverged(step: int, rate: float, loss: float, norm: float, config: 
         )
 
 
-def set_up_layers(model: AnySeq2Seq, config: TrainConfig, device: torch.device) -> str:
+def set_up_layers(model: AnyPredictor, config: TrainConfig, device: torch.device) -> str:
     """Set up activation checkpointing and compilation as configured; return a warning if one is not used."""
     model.checkpoint_activations = config.checkpoint_activations
     if not config.compile:
@@ -134,7 +134,7 @@ def set_up_layers(model: AnySeq2Seq, config: TrainConfig, device: torch.device) 
     return ""
 
 
-def compile_layers(model: AnySeq2Seq) -> None:
+def compile_layers(model: AnyPredictor) -> None:
     """Let PyTorch compile each layer when it is first used; lengths may differ from batch to batch."""
     for layer in model.layers:
         layer.compile(dynamic=True)

@@ -24,7 +24,8 @@ from heedful.errors import Diverged, FolderError
 from heedful.metrics import Score
 from heedful.metrics.text_loss import BITS_PER_CHARACTER, bits_per_character
 from heedful.models.build import build_model
-from heedful.models.seq2seq import AnySeq2Seq
+from heedful.models.predictor import AnyPredictor
+from heedful.models.seq2seq import require_seq2seq
 from heedful.nn.loss import smoothed_loss
 from heedful.progress import Reporter
 from heedful.storage.checkpoint import Checkpoints
@@ -46,7 +47,7 @@ _MOST_SCORED = 2000  # greedy translations
 class Validator:
     """Scores weights of a model on the validation pairs of a run."""
 
-    def __init__(self, model: AnySeq2Seq, experiment: Experiment, prepared: Prepared, device: torch.device) -> None:
+    def __init__(self, model: AnyPredictor, experiment: Experiment, prepared: Prepared, device: torch.device) -> None:
         self._model = model
         self._experiment = experiment
         self._prepared = prepared
@@ -73,7 +74,7 @@ class Validator:
             return loss, score.value, score.brevity_penalty
 
     @contextmanager
-    def _model_with(self, weights: Mapping[str, Tensor] | None) -> Iterator[AnySeq2Seq]:
+    def _model_with(self, weights: Mapping[str, Tensor] | None) -> Iterator[AnyPredictor]:
         """The model with these weights in evaluation mode; a whole copy of it if its own weights are sharded."""
         if is_sharded(next(self._model.parameters())):
             with torch.device("meta"):
@@ -108,7 +109,7 @@ def copy_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
 
 
 @torch.no_grad()
-def compute_validation_loss(model: AnySeq2Seq, corpus: Examples, batch_tokens: int) -> float:
+def compute_validation_loss(model: AnyPredictor, corpus: Examples, batch_tokens: int) -> float:
     """The unsmoothed loss per target token."""
     device = next(model.parameters()).device
     source, target = corpus.lengths()
@@ -123,11 +124,11 @@ def compute_validation_loss(model: AnySeq2Seq, corpus: Examples, batch_tokens: i
     return total / tokens
 
 
-def compute_validation_score(model: AnySeq2Seq, prepared: Prepared, experiment: Experiment) -> Score:
+def compute_validation_score(model: AnyPredictor, prepared: Prepared, experiment: Experiment) -> Score:
     """The task's quick score, such as BLEU, of greedy translations."""
     task = find_task(experiment.task)
     greedy = replace(experiment.search, method="beam", beam=1, groups=1, guard=False)
-    translator = Translator.from_model(model, prepared.tokenizers, greedy, task)
+    translator = Translator.from_model(require_seq2seq(model, "the model"), prepared.tokenizers, greedy, task)
     asked = sample_evenly(task.make_questions(prepared.valid_pairs), _MOST_SCORED)
     outputs = translator.translate([question.source for question in asked], split_sentences=False)
     references = [question.references for question in asked]

@@ -112,7 +112,7 @@ def load_torch_engine(run: RunFolder, device: "torch.device", others: Sequence[R
 
     for other in others:
         require_compatible(run, other)
-    model, *more = (one.model().to(device) for one in (run, *others))
+    model, *more = (one.seq2seq().to(device) for one in (run, *others))
     return TorchEngine(model, run.tokenizers().target.eos_id, more)
 
 

@@ -1,0 +1,74 @@
+"""What all folders of Hugging Face models share: JSON objects, weights without pickles, a checked conversion."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from heedful.config import Experiment, ModelConfig
+from heedful.errors import FolderError, out_of_memory
+from heedful.models.build import build_model
+from heedful.models.size import Vocabulary, model_size
+from heedful.storage.files import load_tensors, read_json
+from heedful.storage.run_folder import Tokenizers, check_weights
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """The contents of a run folder."""
+
+    experiment: Experiment
+    tokenizers: Tokenizers
+    weights: Mapping[str, Tensor]
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """The JSON object in a file."""
+    content = read_json(path)
+    if not isinstance(content, dict):
+        raise FolderError(f"{path} is damaged: it is not a JSON object")
+    return content
+
+
+def read_weights(folder: Path, architecture: str) -> dict[str, Tensor]:
+    """The tensors of model.safetensors; a folder that has only a pickle is refused."""
+    if not (folder / "model.safetensors").exists() and (folder / "pytorch_model.bin").exists():
+        raise FolderError(
+            f"{folder} has its weights only in pytorch_model.bin, a pickle, which may run anything when it is loaded; "
+            "have transformers write model.safetensors where you trust it: "
+            f"{architecture}.from_pretrained(FOLDER).save_pretrained(FOLDER)"
+        )
+    return load_tensors(folder / "model.safetensors")
+
+
+def convert_weights(
+    folder: Path,
+    theirs: Mapping[str, Tensor],
+    config: ModelConfig,
+    vocabulary: Vocabulary,
+    convert: Callable[[Mapping[str, Tensor], ModelConfig], dict[str, Tensor]],
+) -> dict[str, Tensor]:
+    """Our weights, of which every name and shape is that of the configuration."""
+    path = folder / "model.safetensors"
+    held, described = sum(x.numel() for x in theirs.values()), model_size(config, vocabulary.source, vocabulary.target)
+    if described.total > 2 * held:  # before anything of that size is made
+        raise FolderError(
+            f"{path} holds {held:,} values, but config.json describes {described.total:,}; "
+            "it belongs to a different model"
+        )
+    try:
+        own = convert(theirs, config)
+    except KeyError as error:
+        raise FolderError(f"{path} has no weight {error.args[0]}; it belongs to a different model") from error
+    except (IndexError, RuntimeError) as error:
+        if out_of_memory(error):
+            raise
+        raise FolderError(
+            f"{path} has weights of other shapes than config.json; it belongs to a different model"
+        ) from error
+    with torch.device("meta"):
+        check_weights(build_model(config, vocabulary), own, str(path))
+    return own
