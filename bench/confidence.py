@@ -8,7 +8,8 @@ programs, news, single words, gibberish, other languages) to a table. Write `goo
 `label`: good if you would use it as it is, fair if the meaning is there, nonsense if a reader would be misled or lost.
 Run `translate` again when models change: outputs that are the same keep their labels. `measure` reports how often
 nonsense is unmarked and good output is marked, at the present threshold and at others, and names the threshold with the
-least of both.
+least of both, for all outputs and for each model. Set it with `search.low_confidence`.
+`confidence_labels.tsv` has the outputs of three built-in models as one person labelled them.
 """
 
 import argparse
@@ -16,11 +17,10 @@ import csv
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from math import exp
 from pathlib import Path
 
+from heedful.config.experiment import LOW_CONFIDENCE
 from heedful.storage.files import write_atomically
-from heedful.translation.result import LOW_CONFIDENCE, Translation
 from heedful.translation.translator import Translator
 
 SOURCES = Path(__file__).with_name("confidence_sources.tsv")
@@ -70,20 +70,9 @@ def translate_sources(model: str) -> list[Output]:
         rows = list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
     found = Translator.load(model).translate([row["text"] for row in rows])
     return [
-        Output(model, row["kind"], row["text"], " ".join(one.text.split()), measure_confidence(one))
+        Output(model, row["kind"], row["text"], " ".join(one.text.split()), one.mean_probability)
         for row, one in zip(rows, found, strict=True)
     ]
-
-
-def measure_confidence(translation: Translation) -> float:
-    """By which the mark decides: of several sentences, the lowest counts."""
-    sentences = [one for one in translation.sentences or (translation,) if one.alternatives]
-    return min((_mean_probability(one) for one in sentences), default=1.0)
-
-
-def _mean_probability(translation: Translation) -> float:
-    best = translation.alternatives[0]
-    return exp(best.log_prob / max(1, len(best.pieces)))
 
 
 def keep_labels(known: Iterable[Output], new: Sequence[Output]) -> list[Output]:
@@ -147,12 +136,16 @@ def choose_threshold(outputs: Sequence[Output]) -> float:
 
 
 def print_report(outputs: Sequence[Output]) -> None:
-    """The rates of all outputs by threshold, and of each model and kind at the present one."""
+    """The rates of all outputs by threshold, of each model at its best, and of each model and kind at the default."""
     print("| threshold | nonsense unmarked | good marked | marked |\n|---|---|---|---|")
     best = choose_threshold(outputs)
     for threshold in sorted({*THRESHOLDS[::5], LOW_CONFIDENCE, best}):
         marks = " (now)" * (threshold == LOW_CONFIDENCE) + " (best)" * (threshold == best)
         print(_row(f"{threshold:.2f}{marks}", rate(outputs, threshold)))
+    print("\n| model | its best threshold | nonsense unmarked | good marked | marked |\n|---|---|---|---|---|")
+    for model in dict.fromkeys(one.model for one in outputs):
+        own = [one for one in outputs if one.model == model]
+        print(_row(f"{model} | {choose_threshold(own):.2f}", rate(own, choose_threshold(own))))
     print(f"\nat {LOW_CONFIDENCE}:\n\n| outputs | labelled | nonsense | nonsense unmarked | good marked | marked |")
     print("|---|---|---|---|---|---|")
     groups = {one.model: "model" for one in outputs} | {one.kind: "kind" for one in outputs}

@@ -82,7 +82,10 @@ def extra(name: str) -> str:
     return f"run: pip install 'heedful[{name}]', or '.[{name}]' in a copy of the repository"
 
 
-_TRAINING = ("torch", "numba", "llvmlite", "threadpoolctl", "sacrebleu", "sacremoses", "rapidfuzz", "jaxtyping")
+_TRAINING = (
+    *("torch", "numba", "llvmlite", "threadpoolctl", "sacrebleu", "sacremoses", "rapidfuzz", "jaxtyping"),
+    "safetensors",
+)
 
 
 def missing_library(purpose: str, module: str | None) -> ConfigError:

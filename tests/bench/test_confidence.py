@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 from confidence import SOURCES, Output, choose_threshold, keep_labels, rate, read_table, write_table
 
+from heedful.storage.model_names import BUILT_IN
+from heedful.storage.run_folder import RunFolder
+
 OUTPUTS = [
     Output("en-de", "word", "dog", "Hund", 0.8, "good"),
     Output("en-de", "word", "knee", "Knie", 0.5, "good"),
@@ -34,6 +37,16 @@ def test_the_threshold_has_the_fewest_errors() -> None:
     least = rate(OUTPUTS, choose_threshold(OUTPUTS)).mean
     assert least == min(rate(OUTPUTS, step / 100).mean for step in range(10, 91))
     assert choose_threshold(OUTPUTS) == pytest.approx(0.32)
+
+
+def test_the_built_in_models_have_the_thresholds_of_their_labels() -> None:
+    table = read_table(SOURCES.with_name("confidence_labels.tsv"))
+    for model in ("en-de", "en-fr", "en-es"):
+        own = [one for one in table if one.model == model]
+        assert len(own) == 200
+        assert all(one.label for one in own)
+        chosen = RunFolder.open(BUILT_IN / model).experiment().search.low_confidence
+        assert chosen == pytest.approx(choose_threshold(own))
 
 
 def test_labels_are_kept_for_the_same_outputs_only(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from heedful.errors import ConfigError
 # What `train` brings, and what comes with it. A module that is None in `sys.modules` cannot be imported or found.
 TRAINING = (
     *("torch", "numba", "llvmlite", "threadpoolctl", "sacrebleu", "sacremoses", "rapidfuzz", "jaxtyping"),
-    "tokenizers",
+    *("tokenizers", "safetensors"),
 )
 REMEDY = "which is not installed; run: pip install 'heedful[train]', or '.[train]' in a copy of the repository"
 HTML = "<p>The <b>black dog</b> sleeps under the table.</p>"

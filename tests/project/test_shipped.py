@@ -19,7 +19,7 @@ from heedful.storage.run_folder import RunFolder
 ROOT = Path(__file__).resolve().parents[2]
 _TRAINING = (
     *("torch", "numba", "llvmlite", "threadpoolctl", "sacrebleu", "sacremoses", "rapidfuzz", "jaxtyping"),
-    "tokenizers",
+    *("tokenizers", "safetensors"),
 )
 NAMES = ("de-en", "en-de", "en-es", "en-fr", "es-en", "fr-en")
 MOST_OF_THE_WHEEL = 40 << 20

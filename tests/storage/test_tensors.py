@@ -5,6 +5,7 @@ import random
 import struct
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 import safetensors.torch
@@ -16,7 +17,9 @@ from torch import Tensor
 from heedful.errors import FolderError
 from heedful.storage import files
 from heedful.storage.files import (
+    DamagedError,
     load_tensors,
+    read_tensor_metadata,
     save_tensors,
 )
 
@@ -163,7 +166,7 @@ def test_a_mutated_file_gives_tensors_or_a_folder_error(tmp_path: Path) -> None:
         b"null",
         b"{}",
     ]
-    refused = 0
+    refused = unread = 0
     for _ in range(600):
         mutant = bytearray(good[: source.choice([len(good), source.randrange(len(good))])])
         for _ in range(source.randint(1, 3)):
@@ -176,4 +179,36 @@ def test_a_mutated_file_gives_tensors_or_a_folder_error(tmp_path: Path) -> None:
             load_tensors(tmp_path / "a")
         except FolderError:
             refused += 1
+        try:
+            read_tensor_metadata(tmp_path / "a")
+        except FolderError:
+            unread += 1
     assert refused > 400
+    assert unread > 300
+
+
+@settings(deadline=None, max_examples=25)
+@given(
+    st.dictionaries(st.text(max_size=9), st.text(max_size=9), max_size=4),
+    st.lists(st.integers(0, 9), min_size=1, max_size=3),
+)
+def test_the_metadata_is_what_the_library_reads(metadata: dict[str, str], sizes: list[int]) -> None:
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "a"
+        safetensors.torch.save_file({f"t{n}": torch.zeros(size) for n, size in enumerate(sizes)}, path, metadata)
+        with safetensors.safe_open(path, framework="pt") as file:
+            assert read_tensor_metadata(path) == (file.metadata() or {}) == metadata
+        save_tensors(path, {f"t{n}": torch.zeros(size) for n, size in enumerate(sizes)}, metadata)
+        assert read_tensor_metadata(path) == metadata
+        for damaged in (
+            path.read_bytes()[:-1],
+            path.read_bytes() + b" ",
+            b"\xff" * 8 + path.read_bytes()[8:],
+            b"",
+            b"{}",
+        ):
+            path.write_bytes(damaged)
+            with pytest.raises(DamagedError, match=r"is damaged \("):
+                read_tensor_metadata(path)
+    with pytest.raises(DamagedError, match=r"is damaged \(missing\)"):
+        read_tensor_metadata(path)

@@ -18,7 +18,7 @@ from heedful.storage import model_names as names
 from heedful.storage.model_names import built_in_models, find_model, is_built_in, is_model, looks_like_model
 from heedful.storage.run_folder import RunFolder
 from heedful.translation.direction import choose_direction
-from heedful.translation.result import LOW_CONFIDENCE, is_low_confidence
+from heedful.translation.result import Alternative
 from heedful.translation.translator import Translator
 
 pytest.importorskip("ctranslate2", reason="needs CTranslate2")
@@ -277,9 +277,10 @@ except SystemExit as end:
 def test_a_translation_is_unsure_if_its_pieces_are_unlikely() -> None:
     from math import log
 
-    assert is_low_confidence(3 * log(0.9 * LOW_CONFIDENCE), 3)
-    assert not is_low_confidence(3 * log(1.1 * LOW_CONFIDENCE), 3)
-    assert not is_low_confidence(0.0, 0)
+    for threshold in (0.3, 0.8):
+        assert Alternative("", 0.0, 3 * log(0.9 * threshold), ("a", "b", "c"), low_confidence=threshold).unsure
+        assert not Alternative("", 0.0, 3 * log(1.1 * threshold), ("a", "b", "c"), low_confidence=threshold).unsure
+    assert not Alternative("", 0.0, 0.0, ()).unsure
 
 
 def test_low_confidence_is_reported_on_standard_error(pointed: Path, trained: Path) -> None:

@@ -17,7 +17,7 @@ from heedful.tasks.translation import TRANSLATION
 from heedful.text.constraints import Constraints
 from heedful.text.tokenizer_training import learn_tokenizer
 from heedful.translation.engines import Engines, _NotifyOnce, _refuse
-from heedful.translation.pipeline import ConstraintEncoder, Pipeline, TranslationOptions
+from heedful.translation.pipeline import ConstraintEncoder, Pipeline, TokenizedText, TranslationOptions, _Unit
 
 TOKENIZER = learn_tokenizer(["abcdefgh "], TextConfig(kind="characters"))
 TEXTS = ["aaaaaa", "", "bb", "cccc", "d", "eee"]
@@ -114,6 +114,34 @@ def test_only_torch_translates_while_its_model_is_recorded() -> None:
     second.is_instrumented = False
     translate(engines)
     assert (len(first.decoded), len(second.decoded)) == (5, 5)
+
+
+CAPITALS = {  # what a vocabulary was learnt from, and what is decoded instead of "ABCD EF."
+    "Abcd ef.": ["Abcd ef.", "abcd ef."],
+    "abcd ef.": ["Abcd ef.", "abcd ef."],
+    "ABCD EF.": ["ABCD EF."],
+}
+
+
+@pytest.mark.parametrize("line", CAPITALS)
+def test_a_sentence_in_capitals_has_the_forms_that_the_vocabulary_knows_better(line: str) -> None:
+    tokenizer = learn_tokenizer([line] * 9, TextConfig(kind="bpe", vocabulary_size=264))
+    pipeline = Pipeline(engines_of(Echo(), Echo()), Tokenizers(tokenizer, tokenizer), TRANSLATION)
+    options = TranslationOptions(SearchConfig(), 1, ConstraintEncoder(tokenizer, Constraints()), split_sentences=True)
+    tokenized = pipeline.tokenize(["ABCD EF."])
+    for given in ("ABCD EF.", *tokenized):
+        (unit,) = pipeline._split(given, options).units
+        assert [form.text if isinstance(form, TokenizedText) else form for form in unit.forms] == CAPITALS[line]
+    for text in ("Abcd ef.", "ABC", "ab CD"):
+        (unit,) = pipeline._split(text, options).units
+        assert unit == _Unit((text,))
+
+
+def test_where_every_letter_is_a_piece_capitals_stay() -> None:
+    tokenizer = learn_tokenizer(["abcdABCD "], TextConfig(kind="characters"))
+    pipeline = Pipeline(engines_of(Echo(), Echo()), Tokenizers(tokenizer, tokenizer), TRANSLATION)
+    options = TranslationOptions(SearchConfig(), 1, ConstraintEncoder(tokenizer, Constraints()), split_sentences=True)
+    assert pipeline._split("ABCD DC", options).forms == ["ABCD DC"]
 
 
 def test_looping_outputs_are_decoded_again_at_the_end() -> None:

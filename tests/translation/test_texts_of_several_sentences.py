@@ -38,6 +38,12 @@ def alone(translator: Translator, text: str) -> str:
     return found.text
 
 
+def likelier(translator: Translator, text: str) -> str:
+    """The translation of a text as it is or in small letters, whichever the model is more confident of."""
+    forms = translator.translate([text, text.lower()], split_sentences=False)
+    return max(forms, key=lambda one: one.mean_probability).text
+
+
 @settings(deadline=None, max_examples=5)
 @given(st.lists(st.sampled_from([ONE, TWO, THREE]), min_size=1, max_size=4), st.sampled_from([" ", "\n", "\n\n\t"]))
 def test_each_sentence_is_translated_as_if_it_were_alone(
@@ -173,7 +179,7 @@ class TestCapitals:
     def test_a_sentence_in_capitals_is_translated_as_if_it_had_none(self, translator: Translator) -> None:
         (found,) = translator.translate([f"{ONE.upper()} {TWO}"], n_best=2, confidence=True)
         assert found.source == f"{ONE.upper()} {TWO}"
-        assert found.text == f"{alone(translator, ONE).upper()} {alone(translator, TWO)}"
+        assert found.text == f"{likelier(translator, ONE).upper()} {alone(translator, TWO)}"
         first = found.sentences[0]
         assert first.source == ONE.upper()
         assert all(one.text == one.text.upper() for one in first.alternatives)
@@ -182,7 +188,19 @@ class TestCapitals:
 
     def test_a_single_sentence_too(self, translator: Translator) -> None:
         (found,) = translator.translate([ONE.upper()])
-        assert (found.source, found.text) == (ONE.upper(), alone(translator, ONE).upper())
+        assert (found.source, found.text) == (ONE.upper(), likelier(translator, ONE).upper())
+
+    def test_a_sentence_that_is_tokenized_already_too(self, translator: Translator) -> None:
+        given = [ONE.upper(), TWO]
+        assert translator.translate(translator.tokenize(given)) == translator.translate(given)
+
+    @pytest.mark.parametrize("text", ["EXIT", "NO SMOKING", "PLEASE DO NOT TOUCH"])
+    def test_of_both_usual_forms_the_model_chooses_the_likelier(self, text: str) -> None:
+        built_in = Translator.load("en-de")
+        forms = built_in.translate([text.capitalize(), text.lower()], split_sentences=False)
+        (found,) = built_in.translate([text])
+        best = max(forms, key=lambda one: one.mean_probability)
+        assert (found.text, found.mean_probability) == (best.text.upper(), best.mean_probability)
 
     @pytest.mark.parametrize("text", ["ABC", "123 456", "ЖЖЖЖ ЖЖЖЖ"], ids=["short", "no letters", "new either way"])
     def test_other_texts_are_translated_as_they_are(self, translator: Translator, text: str) -> None:

@@ -25,6 +25,10 @@ Method = Literal["beam", "sample", "mbr"]
 Penalty = Literal["paper", "power"]
 BleuTokens = Literal["13a", "intl", "none", "char", "zh", "ja-mecab", "ko-mecab", "flores200"]
 
+# A translation counts as low-confidence if the geometric mean of its pieces' probabilities is below this. It costs
+# nothing, because the search adds up their logarithms anyway. Models differ: see `docs/how-to/translate.md`.
+LOW_CONFIDENCE = 0.68
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelConfig:
@@ -154,6 +158,7 @@ class SearchConfig:
     top_k: int = 0  # sample from this many tokens; 0: from all
     top_p: float = 1.0  # sample from the most probable tokens with this total probability
     seed: int = 1  # of sampling; a sample depends on the seed and the sentence alone
+    low_confidence: float = LOW_CONFIDENCE  # flag a translation if its mean probability per piece is below this
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -258,6 +258,7 @@ _PROBABILITIES = {
     "model": ("dropout", "attention_dropout", "activation_dropout"),
     "text": ("bpe_dropout",),
     "train": ("label_smoothing", "ema_decay"),
+    "search": ("low_confidence",),
 }
 
 

@@ -19,8 +19,6 @@ from pathlib import Path
 from time import sleep
 from typing import TYPE_CHECKING
 
-from safetensors import safe_open
-
 from heedful.errors import FolderError, HeedfulError, OutOfSpace, UserError
 from heedful.untrusted_files import MOST_JSON_BYTES, check_file, open_file, parse_json, read_bytes
 
@@ -46,6 +44,8 @@ _DTYPES = {
     **{f"torch.int{bits}": f"I{bits}" for bits in (64, 32, 16, 8)},
     **{"torch.bfloat16": "BF16", "torch.uint8": "U8", "torch.bool": "BOOL"},
 }
+_LENGTH_BYTES = 8  # of a safetensors file, before its header
+_MOST_HEADER_BYTES = 100_000_000  # as in the library
 
 
 class DamagedError(FolderError):
@@ -389,6 +389,8 @@ def load_tensors(path: Path, prefix: str = "") -> "dict[str, Tensor]":
 
     The tensors own their memory, so later changes to the file do not affect them. Nothing is ever unpickled.
     """
+    from safetensors import safe_open
+
     try:
         check_file(path)
         with safe_open(path, framework="pt", device="cpu") as file:
@@ -398,6 +400,37 @@ def load_tensors(path: Path, prefix: str = "") -> "dict[str, Tensor]":
         raise
     except Exception as error:  # a malicious header can raise almost anything; it always means the same
         raise DamagedError(path, _reason(error)) from error
+
+
+def read_tensor_metadata(path: Path) -> dict[str, str]:
+    """The metadata of a safetensors file, without its tensors; DamagedError if the file is not one.
+
+    Exported runs are read without PyTorch, and this is all that they need of the format.
+    """
+    try:
+        with open_file(path) as file:
+            size = os.fstat(file.fileno()).st_size
+            length = int.from_bytes(file.read(_LENGTH_BYTES), "little")
+            if not 1 < length <= min(_MOST_HEADER_BYTES, size - _LENGTH_BYTES):
+                raise ValueError(f"its header cannot have {length:,} bytes")
+            header = parse_json(file.read(length))
+        if not isinstance(header, dict):
+            raise ValueError("its header is not a JSON object")
+        metadata = header.pop("__metadata__", {})
+        if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
+            raise ValueError("its metadata is not text")
+        if max(map(_find_end, header.values()), default=0) != size - _LENGTH_BYTES - length:
+            raise ValueError("its tensors do not end where the file ends")
+    except (OSError, ValueError) as error:
+        raise DamagedError(path, _reason(error)) from error
+    return metadata
+
+
+def _find_end(tensor: object) -> int:
+    match tensor:
+        case {"data_offsets": [int(), int(end)]}:
+            return end
+    raise ValueError("its header does not say where a tensor is")
 
 
 def _header(tensors: "Iterable[tuple[str, Tensor]]", metadata: Mapping[str, str]) -> bytes:

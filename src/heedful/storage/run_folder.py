@@ -28,8 +28,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from safetensors import safe_open
-
 from heedful.config import Experiment, ModelConfig, SearchConfig, dump_experiment, load_recipe
 from heedful.data.pairs import Pair
 from heedful.errors import ConfigError, FolderError
@@ -42,6 +40,7 @@ from heedful.storage.files import (
     load_tensors,
     new_folder,
     read_json,
+    read_tensor_metadata,
     save_tensors,
     write_atomically,
     write_manifest,
@@ -559,13 +558,10 @@ def _generation_json(search: SearchConfig, tokenizers: Tokenizers) -> str:
 
 def _metadata(path: Path) -> dict[str, str]:
     try:
-        check_file(path)
-        with safe_open(path, framework="np") as file:
-            return dict(file.metadata() or {})
-    except FolderError:
-        raise
-    except Exception as error:  # as in `load_tensors`: whatever is raised, the file is not as written
-        raise FolderError(f"{path} is damaged ({error}); copy it again, or train --resume to remake it") from error
+        return read_tensor_metadata(path)
+    except DamagedError as error:
+        message = f"{path} is damaged ({error.reason}); copy it again, or train --resume to remake it"
+        raise FolderError(message) from error
 
 
 def _parse_validation(text: str, path: Path) -> WeightsValidation:

@@ -1,7 +1,7 @@
 """From texts to translations: split, encode, group, decode, retry failures, restore the order, join."""
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import accumulate, chain, islice, starmap
 from typing import TYPE_CHECKING
@@ -70,19 +70,33 @@ class TokenizedText:
 
 
 @dataclass(frozen=True, slots=True)
+class _Unit:
+    """A sentence or a whole text, and what is decoded in its place: itself, or its usual forms if it is in capitals."""
+
+    forms: "tuple[str | TokenizedText, ...]"
+    in_capitals: str = ""  # as it was written
+
+    def choose(self, translations: Iterator[Translation]) -> Translation:
+        """The translation that the model is most confident of; takes those of the forms from the iterator."""
+        found = max(islice(translations, len(self.forms)), key=lambda one: one.mean_probability)
+        return found.in_capitals(self.in_capitals) if self.in_capitals else found
+
+
+@dataclass(frozen=True, slots=True)
 class _SplitText:
     """A text, and the units that are decoded: its sentences, or the whole text."""
 
-    units: "list[str | TokenizedText]"
+    units: Sequence[_Unit]
     sentences: Sentences | None = None  # None: the text itself is the only unit
-    capitals: Mapping[int, str] = field(default_factory=dict)  # units that were written in capitals, as they were
+
+    @property
+    def forms(self) -> "list[str | TokenizedText]":
+        """All that is decoded, in the order of the units."""
+        return [form for unit in self.units for form in unit.forms]
 
     def join(self, translations: Iterator[Translation], language: str) -> Translation:
         """The translation of the text; takes those of its units from the iterator."""
-        parts = [
-            translation.in_capitals(self.capitals[place]) if place in self.capitals else translation
-            for place, translation in enumerate(islice(translations, len(self.units)))
-        ]
+        parts = [unit.choose(translations) for unit in self.units]
         return join_sentences(self.sentences, parts, language) if self.sentences else parts[0]
 
 
@@ -152,8 +166,8 @@ class Pipeline:
         before = 0
         for window in read_windows(texts):
             split = [self._split(text, options) for text in window]
-            units = [unit for text in split for unit in text.units]
-            starts = set(accumulate((len(text.units) for text in split), initial=0))
+            units = [form for text in split for form in text.forms]
+            starts = set(accumulate((len(text.forms) for text in split), initial=0))
             encoded = self.encode(units, options, before + 1, starts)
             translations = self._translate_units(encoded, options, _Progress(done, before, len(window), len(units)))
             for text in split:
@@ -161,29 +175,33 @@ class Pipeline:
             before += len(window)
 
     def _split(self, text: str | TokenizedText, options: TranslationOptions) -> _SplitText:
-        if not options.split_sentences or not self._task.translates or not isinstance(text, str) or not text.strip():
-            return _SplitText([text])
+        if not options.split_sentences or not self._task.translates:
+            return _SplitText([_Unit((text,))])
+        if isinstance(text, TokenizedText):  # a sentence already
+            return _SplitText([_Unit((text,)) if text.terms else self._make_unit(text.text, text, options)])
         sentences = Sentences(text, self._source_language)
-        units = [text] if sentences.is_whole else list(sentences.texts)
-        lowered = {place: lower for place, unit in enumerate(units) if (lower := self._lower_capitals(unit, options))}
-        return _SplitText(
-            [lowered.get(place, unit) for place, unit in enumerate(units)],
-            None if sentences.is_whole else sentences,
-            {place: units[place] for place in lowered},
-        )
+        if sentences.is_whole or not text.strip():
+            return _SplitText([self._make_unit(text, text, options)])
+        return _SplitText([self._make_unit(sentence, sentence, options) for sentence in sentences.texts], sentences)
 
-    def _lower_capitals(self, unit: str, options: TranslationOptions) -> str:
-        """A sentence in capitals as people usually write it, if the model knows that form better; else nothing.
+    def _make_unit(self, text: str, itself: str | TokenizedText, options: TranslationOptions) -> _Unit:
+        """The sentence itself, or one in capitals as people usually write it, if the model knows that better.
 
-        The vocabulary shows what a model knows: it has longer pieces for what its text had more often.
+        The vocabulary shows what a model knows: it has longer pieces for what its text had more often. If both take as
+        many pieces, but fewer than letters, the usual forms are chosen, because most text is written so.
         """
-        if not unit.isupper() or sum(map(str.isalpha, unit)) < _MIN_CAPITALS or options.encoder.constrains(unit):
-            return ""
-        lower = unit.lower()
+        if not text.isupper() or sum(map(str.isalpha, text)) < _MIN_CAPITALS or options.encoder.constrains(text):
+            return _Unit((itself,))
+        lower = text.lower()
         first = next(place for place, character in enumerate(lower) if character.isalpha())
-        lower = lower[:first] + lower[first].upper() + lower[first + 1 :]
-        upper_ids, lower_ids = self._tokenizers.source.encode_all([unit, lower])
-        return lower if len(lower_ids) < len(upper_ids) else ""
+        sentence = lower[:first] + lower[first].upper() + lower[first + 1 :]
+        pieces, *usual = map(len, self._tokenizers.source.encode_all([text, sentence, lower]))
+        known = [
+            form
+            for form, own in zip((sentence, lower), usual, strict=True)
+            if own < pieces or own == pieces < len(text)
+        ]
+        return _Unit(tuple(known), text) if known else _Unit((itself,))
 
     def _translate_units(
         self, encoded: Sequence[EncodedText], options: TranslationOptions, done: Callable[[int], None]
@@ -195,7 +213,7 @@ class Pipeline:
             decoded |= batch
             done(position + len(decoded))
             while position in decoded:
-                yield self.finish(encoded[position], decoded.pop(position))
+                yield self.finish(encoded[position], decoded.pop(position), options.search)
                 position += 1
 
     def tokenize(self, texts: Sequence[str | TokenizedText]) -> list[TokenizedText]:
@@ -429,7 +447,7 @@ class Pipeline:
         )
         return [list(islice(words, len(several))) for several in hypotheses]
 
-    def finish(self, text: EncodedText, decoded: DecodedText) -> Translation:
+    def finish(self, text: EncodedText, decoded: DecodedText, search: SearchConfig) -> Translation:
         """The translation as text; an empty line stays empty."""
         may_repeat = not self._task.repeats_by_mistake or has_loop(text.source)
         target, nothing = self._tokenizers.target, [None] * len(decoded.hypotheses)
@@ -443,6 +461,7 @@ class Pipeline:
                 alignment=alignment,
                 repeats=not may_repeat and has_loop(hypothesis.tokens),
                 confidence=confidence,
+                low_confidence=search.low_confidence,
             )
             for hypothesis, alignment, confidence in zip(
                 decoded.hypotheses, decoded.alignments or nothing, decoded.confidence or nothing, strict=True

@@ -5,9 +5,10 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
-from math import exp, log
+from math import exp
 from typing import TYPE_CHECKING
 
+from heedful.config.experiment import LOW_CONFIDENCE
 from heedful.metrics.alignment import Link
 from heedful.text import Tokenizer
 from heedful.text.sentences import Sentences
@@ -18,12 +19,6 @@ if TYPE_CHECKING:
 
     from heedful.attention.record import ForcedDecoding
     from heedful.decoding.beam_tree import BeamTree
-
-
-# A translation counts as low-confidence if the geometric mean of its pieces' probabilities is below this. It costs
-# nothing, because the search adds up their logarithms anyway. Of 200 labelled outputs of the built-in en-de it leaves
-# 3 % of the nonsense unmarked, and marks 2 % of the good ones; see `docs/how-to/translate.md`.
-LOW_CONFIDENCE = 0.68
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +46,6 @@ def measure_word_confidence(
     )
 
 
-def is_low_confidence(log_prob: float, pieces: int) -> bool:
-    """Whether a person should check an output with this log-probability and number of pieces."""
-    return log_prob < pieces * log(LOW_CONFIDENCE)
-
-
 @dataclass(frozen=True, slots=True)
 class Alternative:
     """One translation of a text."""
@@ -69,11 +59,17 @@ class Alternative:
     repeats: bool = False  # True: it says the same thing many times in a row, and the source does not
     confidence: tuple[WordConfidence, ...] | None = None  # the model's confidence in each word; None: not requested
     pivot: "Alternative | None" = None  # the text in a third language that this was translated from, if there is one
+    low_confidence: float = LOW_CONFIDENCE  # a mean probability below this is low for this model
+
+    @property
+    def mean_probability(self) -> float:
+        """The geometric mean of the probabilities of the pieces; 1 if there are none."""
+        return exp(self.log_prob / max(1, len(self.pieces)))
 
     @property
     def unsure(self) -> bool:
         """Whether the confidence of the model, or of the one before it, is so low that you should check this."""
-        return is_low_confidence(self.log_prob, len(self.pieces)) or (self.pivot is not None and self.pivot.unsure)
+        return self.mean_probability < self.low_confidence or (self.pivot is not None and self.pivot.unsure)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +85,13 @@ class Translation:
     sentences: tuple["Translation", ...] = ()  # of a text that was split; empty if it was translated as one
     via: str = ""  # the language that two models went through; empty: one model translated directly
     failed_terms: tuple[str, ...] = ()  # terms of the glossary that were given up, such as "animal = Viech"
+
+    @property
+    def mean_probability(self) -> float:
+        """That of the best alternative, by which the mark decides; of several sentences, the lowest."""
+        if self.sentences:
+            return min(sentence.mean_probability for sentence in self.sentences)
+        return self.alternatives[0].mean_probability if self.alternatives else 1.0
 
     @property
     def unsure(self) -> bool:
@@ -172,6 +175,7 @@ def _join_alternatives(
         if any(one.confidence is None for one in known)
         else tuple(word for one in known for word in one.confidence or ()),
         pivot=_join_alternatives(sentences, [one and one.pivot for one in chosen], via, "") if via else None,
+        low_confidence=max((one.low_confidence for one in known), default=LOW_CONFIDENCE),
     )
 
 

@@ -220,7 +220,7 @@ class Translator:
             decoded = DecodedText(self._put_first(encoded, translation, decoded, options))
         targets = [hypothesis.tokens for hypothesis in decoded.hypotheses]
         inside = force_decode(self.model, [encoded.source] * len(targets), targets)
-        found = self._pipeline.finish(encoded, decoded)
+        found = self._pipeline.finish(encoded, decoded, options.search)
         if translation is not None:  # the pieces may spell it with an unknown character
             first, *others = found.alternatives
             found = replace(found, text=translation, alternatives=(replace(first, text=translation), *others))
@@ -261,8 +261,10 @@ class Translator:
             raise DataError(f"the translation has {pieces} pieces, over the {most} that can be shown; shorten it")
         log_prob = sum(self._pipeline.engines.torch.score([encoded.source], [tokens])[0])
         score = log_prob / length_penalty(float(pieces), options.search.alpha, options.search.penalty)
-        texts = [alternative.text for alternative in self._pipeline.finish(encoded, decoded).alternatives]
-        others = [found for found, text in zip(decoded.hypotheses, texts, strict=True) if text != translation]
+        texts = [
+            alternative.text for alternative in self._pipeline.finish(encoded, decoded, options.search).alternatives
+        ]
+        others = [one for one, text in zip(decoded.hypotheses, texts, strict=True) if text != translation]
         return [Hypothesis(tuple(tokens), log_prob, score), *others][: options.n_best]
 
     @contextmanager
