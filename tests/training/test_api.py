@@ -75,6 +75,26 @@ for translation in translator.translate(sentences):
     assert sum(right) >= 7
 
 
+@pytest.mark.parametrize(
+    ("setting", "penalty", "alpha"),
+    [
+        ({}, "power", 1.0),
+        ({"search.alpha": 0.7}, "paper", 0.7),
+        ({"search.penalty": "power"}, "power", 0.6),
+        ({"model.preset": "tiny"}, "paper", 0.6),
+        ({"task": "characters"}, "paper", 0.6),
+    ],
+)
+def test_a_translator_of_your_own_searches_by_the_mean_per_piece(
+    pairs: tuple[Path, Path], tmp_path: Path, setting: dict[str, Any], penalty: str, alpha: float
+) -> None:
+    source, target = pairs
+    brief = {"train.max_steps": 1, "train.validate_bleu": False, "train.threads": 1}
+    heedful.train(source=source, target=target, out=tmp_path / "run", settings={**brief, **setting})
+    search = RunFolder.open(tmp_path / "run").experiment().search
+    assert (search.penalty, search.alpha) == (penalty, alpha)
+
+
 def test_python_and_the_command_train_the_same_bits(pairs: tuple[Path, Path], tmp_path: Path) -> None:
     source, target = pairs
     by_command = toy.run(

@@ -443,9 +443,12 @@ def test_a_vocabulary_is_learnt_from_lines_spread_over_all_files(
     distinct=st.integers(0, 10**7),
     device=st.sampled_from(["cpu", "cuda", "mps"]),
     model=st.booleans(),
+    search=st.booleans(),
 )
-def test_every_choice_is_a_valid_experiment(pairs: int, words: int, distinct: int, device: str, model: bool) -> None:
-    choice = choose_settings(CorpusStatistics(pairs, words, distinct), device, {}, model=model)
+def test_every_choice_is_a_valid_experiment(
+    pairs: int, words: int, distinct: int, device: str, model: bool, search: bool
+) -> None:
+    choice = choose_settings(CorpusStatistics(pairs, words, distinct), device, {}, model=model, search=search)
     experiment = make_experiment({}, under=choice.tables)
     assert experiment.text.vocabulary_size >= 258
     assert experiment.train.warmup_steps <= experiment.train.max_steps

@@ -80,11 +80,12 @@ def warn_about_corpus(corpus: CorpusStatistics, data: DataConfig) -> Iterator[st
 
 
 def choose_settings(
-    corpus: CorpusStatistics, device: str, given: Given, *, model: bool, symbols: bool = False
+    corpus: CorpusStatistics, device: str, given: Given, *, model: bool, symbols: bool = False, search: bool = False
 ) -> ChosenSettings:
     """Choose vocabulary, batch, schedule and, with `model`, the network by the size of the corpus and the device.
 
-    `given` holds the keys of [train] that the user set; `symbols`: words are not split into pieces.
+    `given` holds the keys of [train] that the user set; `symbols`: words are not split into pieces; `search`: choose
+    the length penalty, too.
     """
     size, epochs, why = _choose_size(corpus.pairs, device)
     wanted = corpus.distinct_words if symbols else corpus.distinct_words // 2
@@ -109,6 +110,8 @@ def choose_settings(
     }
     if model:
         tables["train"] |= {"dropout_warmup": steps // 3, "ema_decay": _choose_ema_decay(steps)}
+    if search:
+        tables["search"] = {"penalty": "power", "alpha": 1.0}
     words = counted(corpus.distinct_words, f"different {'symbol' if symbols else 'word'}")
     reasons = {
         "model.preset": f"model: {why}",
@@ -116,6 +119,8 @@ def choose_settings(
         "train.batch_tokens": f"batch: {batch} tokens a side",
         "train.max_steps": f"schedule: {counted(steps, 'update')}, about {epochs} epochs",
     }
+    if search:  # measured: docs/lab-log.md
+        reasons["search.penalty"] = "search: by the mean per piece, because the paper's penalty prefers short outputs"
     return ChosenSettings(tables, reasons)
 
 

@@ -223,9 +223,11 @@ def _autoconfigure(
     elif isinstance(corpus, TextStatistics):
         chosen = choose_text_settings(corpus, device, tables)
     else:
-        symbols = set(find_task(asked.task).tokenizer_kinds(asked.text.kind)) == {"symbols"}
+        task = find_task(asked.task)
+        symbols = set(task.tokenizer_kinds(asked.text.kind)) == {"symbols"}
         model = "preset" not in tables.get("model", {})
-        chosen = choose_settings(corpus, device, given, model=model, symbols=symbols)
+        search = model and task.translates and not {"alpha", "penalty"} & tables.get("search", {}).keys()
+        chosen = choose_settings(corpus, device, given, model=model, symbols=symbols, search=search)
     for key, reason in chosen.reasons.items():
         table, _, name = key.partition(".")
         if name not in tables.get(table, {}):
