@@ -4,7 +4,7 @@
 
 FROM python:3.13-slim AS source
 WORKDIR /source
-COPY pyproject.toml README.md LICENSE requirements.lock ./
+COPY pyproject.toml hatch_build.py README.md LICENSE requirements.lock ./
 COPY src src
 
 FROM source AS build-serve

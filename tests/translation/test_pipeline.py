@@ -128,8 +128,8 @@ def test_a_sentence_in_capitals_has_the_forms_that_the_vocabulary_knows_better(l
     tokenizer = learn_tokenizer([line] * 9, TextConfig(kind="bpe", vocabulary_size=264))
     pipeline = Pipeline(engines_of(Echo(), Echo()), Tokenizers(tokenizer, tokenizer), TRANSLATION)
     options = TranslationOptions(SearchConfig(), 1, ConstraintEncoder(tokenizer, Constraints()), split_sentences=True)
-    tokenized = pipeline.tokenize(["ABCD EF."])
-    for given in ("ABCD EF.", *tokenized):
+    several: list[str | TokenizedText] = ["ABCD EF.", *pipeline.tokenize(["ABCD EF."])]
+    for given in several:
         (unit,) = pipeline._split(given, options).units
         assert [form.text if isinstance(form, TokenizedText) else form for form in unit.forms] == CAPITALS[line]
     for text in ("Abcd ef.", "ABC", "ab CD"):
