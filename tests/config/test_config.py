@@ -75,9 +75,9 @@ class TestKeys:
             ),
             (
                 "[model]\nactivation = 'q'",
-                "model.activation must be one of relu, gelu, gelu-tanh, swish, but is 'q' instead",
+                "model.activation must be one of relu, gelu, gelu-tanh, gated-gelu-tanh, swish, but is 'q' instead",
             ),
-            ("[model]\nsharing = true", "model.sharing must be one of all, target, none, but is True instead"),
+            ("[model]\nsharing = true", "model.sharing must be one of all, target, inputs, none, but is True instead"),
             ("[train.best_by]\nx = 1", "train.best_by must be one of loss, bleu, but is {'x': 1} instead"),
             ("[model]\npreset = 'papr'", "unknown preset: papr; did you mean 'paper'?"),
         ],
@@ -225,6 +225,28 @@ class TestFit:
         assert mistake("[model]\nfamily = 'convolutional'") == (
             "model.positions is 'sinusoidal' but model.family is 'convolutional', "
             "which learns its positions; set model.positions = 'learned'"
+        )
+
+    @pytest.mark.parametrize(
+        ("setting", "expected"),
+        [
+            ("norm = 'post'", "model.norm is 'post' but model.family is 't5', which has 'pre'; leave the key out"),
+            ("window = 3", "model.window is 3 but model.family is 't5', which has 0; leave the key out"),
+            (
+                "max_distance = 16",
+                "model.max_distance is 16, but in model.family 't5' the nearest 16 distances have a bias each; "
+                "set it higher, to 128 as in the original",
+            ),
+        ],
+    )
+    def test_t5_refuses_what_it_does_not_have(self, setting: str, expected: str) -> None:
+        assert mistake(f"[model]\npreset = 't5'\n{setting}") == expected
+
+    @pytest.mark.parametrize("setting", ["activation = 'gated-gelu-tanh'", "sharing = 'inputs'"])
+    def test_only_t5_has_gates_and_an_output_layer_apart_from_its_inputs(self, setting: str) -> None:
+        shown = setting.replace("=", "is")
+        assert mistake(f"[model]\n{setting}") == (
+            f"model.{shown} but model.family is 'transformer'; only 't5' has it: choose another"
         )
 
     def test_heads_need_not_divide_the_width_of_a_recurrent_model(self) -> None:
@@ -419,7 +441,8 @@ def experiments(draw: st.DrawFn) -> Experiment:
             d_model=2 * heads * draw(st.integers(1, 64)),
             encoder_layers=layers,
             encoder_heads=tuple(draw(st.lists(st.integers(1, 99), min_size=layers, max_size=layers))),
-            sharing="target" if text.vocabularies == "separate" else model.sharing,
+            activation="swish" if model.activation == "gated-gelu-tanh" else model.activation,  # only for T5
+            sharing="target" if text.vocabularies == "separate" or model.sharing == "inputs" else model.sharing,
         ),
         text=text if text.kind == "bpe" else dataclasses.replace(text, bpe_dropout=0.0),
         data=dataclasses.replace(draw(tables_of(page.DataConfig)), text=(), valid_text=()),  # for other tasks

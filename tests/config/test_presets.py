@@ -59,6 +59,11 @@ COUNTS = {
     "gpt": (37_000 + 128) * 128 + 4 * 198_272 + 256,
     # The same blocks, two types, a norm of the embeddings, and a head with a matrix, a norm and a bias for each piece.
     "bert-base": (37_000 + 512 + 2 + 2) * 768 + 12 * 7_087_872 + 769 * 768 + 1536 + 37_000,
+    # The published 60 506 624 and 76 961 152 have 32 128 pieces; the second has an output layer of its own.
+    "t5-small": 37_000 * 512 + 44_057_088,
+    "t5-v1.1-small": 2 * 37_000 * 512 + 44_062_080,
+    # Layers of 4 or 8 matrices of d_model x d_model, two of d_model x d_ff and norms; a norm and 32 x 4 biases.
+    "t5": 37_000 * 128 + 4 * (131_072 + 256) + 256 + 4 * (196_608 + 384) + 256,
 }
 
 
@@ -226,9 +231,15 @@ def test_an_unknown_preset_is_named_with_the_nearest() -> None:
         experiment("qqq")
     assert str(caught.value) == (
         "unknown preset: qqq; there are paper, base, tiny, small, restricted, big, modern, lstm, gru, bahdanau, "
-        "luong, convs2s, gpt-2, gpt and the rows of Table 3"
+        "luong, convs2s, gpt-2, gpt, bert-base, t5-small, t5-v1.1-small, t5 and the rows of Table 3"
     )
 
 
 def test_gpt_2_has_the_published_number_of_weights() -> None:
     assert model_size(make_experiment({"model": {"preset": "gpt-2"}}).model, 50_257, 50_257).total == 124_439_808
+
+
+@pytest.mark.parametrize(("name", "weights"), [("t5-small", 60_506_624), ("t5-v1.1-small", 76_961_152)])
+def test_t5_has_the_published_number_of_weights(name: str, weights: int) -> None:
+    config = make_experiment({"model": {"preset": name}}).model
+    assert model_size(config, 32_128, 32_128).total == weights == built(config, 32_128, 32_128)

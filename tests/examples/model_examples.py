@@ -29,12 +29,14 @@ VARIANTS = [
     for norm, activation, positions, sharing in itertools.product(
         *map(get_args, (Norm, Activation, Positions, Sharing))
     )
+    if activation != "gated-gelu-tanh" and sharing != "inputs"  # which only T5 has
 ]
 
 
 # The rivals of the Transformer, with each kind of cell, attention and sharing, and its own restricted form.
 _RECURRENT = replace(SMALL, family="recurrent", encoder_layers=2, decoder_layers=2)
 _CONVOLUTIONAL = replace(SMALL, family="convolutional", positions="learned")
+_T5 = replace(SMALL, family="t5", norm="pre", positions="relative", max_distance=19, encoder_layers=2)
 _GPT = replace(SMALL, family="gpt", norm="pre", activation="gelu-tanh", decoder_layers=3, max_positions=29)
 FAMILIES: dict[str, ModelConfig] = {
     "lstm": replace(_RECURRENT, cell="lstm", attention="none"),
@@ -52,6 +54,9 @@ FAMILIES: dict[str, ModelConfig] = {
     "output-bias": replace(SMALL, output_bias=True, sharing="none", activation="swish"),
     "gpt": replace(_GPT, positions="learned"),
     "gpt-relative": replace(_GPT, positions="relative", max_distance=3),
+    "t5": _T5,
+    "t5-v1.1": replace(_T5, activation="gated-gelu-tanh", sharing="inputs"),
+    "t5-separate": replace(_T5, sharing="target", encoder_layers=1),
     "transformer": SMALL,
 }
 
@@ -70,7 +75,7 @@ def fresh(config: ModelConfig, seed: int = 5) -> Transformer:
 def fresh_of_family(config: ModelConfig, seed: int = 5) -> AnySeq2Seq:
     """The same, of whatever family."""
     torch.manual_seed(seed)
-    source = TARGET_TYPES if config.sharing == "all" else SOURCE_TYPES
+    source = TARGET_TYPES if config.sharing in ("all", "inputs") else SOURCE_TYPES
     return build_seq2seq(config, Vocabulary(source, TARGET_TYPES, PAD, EOS))
 
 

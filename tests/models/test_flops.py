@@ -43,7 +43,7 @@ def not_counted(config: ModelConfig) -> int:
 
 def not_needed(config: ModelConfig) -> int:
     """Operations that it counts although the mask hides them: attention to later positions."""
-    if config.family not in ("transformer", "gpt"):
+    if config.family not in ("transformer", "gpt", "t5"):
         return 0
     read = SOURCE + TARGET - 1 if config.family == "gpt" else TARGET
     later = PAIRS * read * (read - 1) // 2

@@ -160,7 +160,7 @@ class TestTraining:
     @every_family
     def test_the_number_of_parameters_is_exact(self, config: ModelConfig) -> None:
         model = fresh_of_family(config)
-        source = TARGET_TYPES if config.sharing == "all" else SOURCE_TYPES
+        source = TARGET_TYPES if config.sharing in ("all", "inputs") else SOURCE_TYPES
         size = model_size(config, source, TARGET_TYPES)
         assert size.total == sum(p.numel() for p in model.parameters())
         encoder = [p for name, p in model.named_parameters() if name.startswith(("encoder", "source_in", "source_out"))]

@@ -42,15 +42,17 @@ def lay_out(lengths: list[int]) -> Layout:
     return Layout.of(torch.tensor(lengths), sentence_keys(1, 4, torch.arange(len(lengths))))
 
 
-def self_attention(dropout: float = 0.0, window: int = 0, max_distance: int = 0) -> SelfAttention:
+def self_attention(
+    dropout: float = 0.0, window: int = 0, max_distance: int = 0, scale: float | None = None
+) -> SelfAttention:
     bias = DistanceBias(HEADS, max_distance) if max_distance else None
     if bias is not None:
         torch.nn.init.normal_(bias.weight, generator=torch.Generator().manual_seed(3))
-    return SelfAttention(D_MODEL, HEADS, D_K, D_V, dropout, window, bias)
+    return SelfAttention(D_MODEL, HEADS, D_K, D_V, dropout, window, bias, scale)
 
 
-def cross_attention() -> CrossAttention:
-    return CrossAttention(D_MODEL, HEADS, D_K, D_V, 0.0)
+def cross_attention(scale: float | None = None) -> CrossAttention:
+    return CrossAttention(D_MODEL, HEADS, D_K, D_V, 0.0, scale)
 
 
 def within(lengths: list[int], causal: bool) -> tuple[Tensor, PackedKeyValues]:
@@ -66,7 +68,13 @@ def between(lengths: list[tuple[int, int]]) -> tuple[Tensor, PackedKeyValues]:
     return random(sum(n for n, _ in lengths), ALL_KEYS), PackedKeyValues(rows, here, there, causal=False)
 
 
-def by_hand(queries: Tensor, key_values: PackedKeyValues, window: int = 0, bias: DistanceBias | None = None) -> Tensor:
+def by_hand(
+    queries: Tensor,
+    key_values: PackedKeyValues,
+    window: int = 0,
+    bias: DistanceBias | None = None,
+    scale: float | None = None,
+) -> Tensor:
     """`attend` sentence by sentence, query by query and head by head, over the keys that the query may attend to."""
     here, there = key_values.query_layout, key_values.key_layout
     rows = queries[:, ALL_KEYS:] if key_values.rows is None else key_values.rows
@@ -83,7 +91,7 @@ def by_hand(queries: Tensor, key_values: PackedKeyValues, window: int = 0, bias:
                 query, added = q[i : i + 1, head * D_K : (head + 1) * D_K], None
                 if bias is not None:
                     added = torch.stack([bias(torch.tensor(first + j - i))[head] for j in range(len(near))])[None]
-                heads.append(attend(query, keys, values, None, bias=added)[0])
+                heads.append(attend(query, keys, values, None, bias=added, scale=scale)[0])
             found.append(torch.cat(heads, dim=1))
     return torch.cat(found)
 
@@ -133,6 +141,20 @@ class TestWholeSentences:
         attention, (queries, key_values) = self_attention(max_distance=max_distance), within(lengths, causal)
         expected = by_hand(queries, key_values, bias=attention.bias)
         torch.testing.assert_close(form(attention, queries, key_values), expected, rtol=1e-4, atol=1e-5)
+
+    @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+    def test_every_form_uses_another_scale(self, form: Form) -> None:
+        queries, key_values = within([4, 7, 1], causal=True)
+        found = form(self_attention(scale=0.3), queries, key_values)
+        torch.testing.assert_close(found, by_hand(queries, key_values, scale=0.3), rtol=1e-4, atol=1e-5)
+        queries, key_values = between([(2, 5), (4, 3)])
+        found = form(cross_attention(scale=0.3), queries, key_values)
+        torch.testing.assert_close(found, by_hand(queries, key_values, scale=0.3), rtol=1e-4, atol=1e-5)
+
+    def test_a_window_uses_another_scale(self) -> None:
+        queries, key_values = within([4, 7, 1], causal=False)
+        found = attend_windowed(self_attention(window=2, scale=0.3), queries, key_values)
+        torch.testing.assert_close(found, by_hand(queries, key_values, 2, scale=0.3), rtol=1e-4, atol=1e-5)
 
     @pytest.mark.parametrize("form", [attend_plain, attend_windowed])
     @pytest.mark.parametrize("causal", [False, True])

@@ -3,15 +3,15 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
-Family = Literal["transformer", "recurrent", "convolutional", "gpt", "bert"]
+Family = Literal["transformer", "recurrent", "convolutional", "gpt", "bert", "t5"]
 Cell = Literal["lstm", "gru"]
 AttentionKind = Literal["none", "additive", "multiplicative"]
 Head = Literal["masked", "sequence", "tokens"]
 Pooling = Literal["cls", "mean"]
 Norm = Literal["post", "pre"]
-Activation = Literal["relu", "gelu", "gelu-tanh", "swish"]
+Activation = Literal["relu", "gelu", "gelu-tanh", "gated-gelu-tanh", "swish"]
 Positions = Literal["sinusoidal", "learned", "relative"]
-Sharing = Literal["all", "target", "none"]
+Sharing = Literal["all", "target", "inputs", "none"]
 TokenizerKind = Literal["bpe", "unigram", "wordpiece", "characters", "words", "symbols", "bytes"]
 Vocabularies = Literal["joint", "separate"]
 ScheduleKind = Literal["paper", "inverse-sqrt", "cosine", "linear", "constant"]
@@ -54,7 +54,7 @@ class ModelConfig:
     positions: Positions = "sinusoidal"
     max_positions: int = 1024  # size of the table of learned positions, whose last row later ones share; context of GPT
     max_distance: int = 16  # of relative positions: keys that are further away share a bias
-    sharing: Sharing = "all"  # all: source = target = output; target: target = output; none
+    sharing: Sharing = "all"  # all: source = target = output; target: target = output; inputs: source = target; none
     output_bias: bool = False  # set by `heedful import`
     head: Head = "masked"  # of BERT: what it is asked about, hidden tokens, a whole text or each word; set by the task
     pooling: Pooling = "cls"  # of BERT's sequence head: it reads the position of [CLS], or the mean of all positions

@@ -139,6 +139,31 @@ _DESCENDANTS |= {
 }
 
 
+# T5. The first two are Google's smallest of each version; their optimizer is Adafactor. The last has the size of
+# "modern", which the text and the training of small corpora suit.
+_T5 = {"family": "t5", "norm": "pre", "positions": "relative", "max_distance": 128}
+_T5_DROPOUT = {"dropout": 0.1, "attention_dropout": 0.1, "activation_dropout": 0.1}
+_T5_SMALL = {**_T5, **_T5_DROPOUT, "d_model": 512, "d_k": 64, "d_v": 64}
+_T5_TRAINING = {
+    "text": {"kind": "unigram", "vocabulary_size": 32_128},
+    "train": {
+        **{"max_steps": 524_288, "batch_tokens": 65_536, "label_smoothing": 0.0, "average_checkpoints": 1},
+        **{"schedule": "inverse-sqrt", "learning_rate": 0.01, "warmup_steps": 10_000},
+    },
+}
+_DESCENDANTS |= {
+    "t5-small": {"model": _T5_SMALL, **_T5_TRAINING},
+    "t5-v1.1-small": {
+        "model": {
+            **{**_T5_SMALL, "d_ff": 1024, "num_heads": 6, "encoder_layers": 8, "decoder_layers": 8},
+            **{"activation": "gated-gelu-tanh", "sharing": "inputs"},
+        },
+        **_T5_TRAINING,
+    },
+    "t5": {**_SINCE["modern"], "model": {**_SINCE["modern"]["model"], **_T5}},
+}
+
+
 RIVAL_RATE = 0.002  # half that of a small Transformer; not tuned for each rival
 
 

@@ -253,6 +253,7 @@ _LEAST = {
         "top_k": 0,
     },
 }
+T5_SINGLE_DISTANCES = 16  # to one side in the decoder, which has 32 buckets for it
 _SEEDS = 1 << 63  # the limit of random generators and of TOML
 _PROBABILITIES = {
     "model": ("dropout", "attention_dropout", "activation_dropout"),
@@ -284,6 +285,11 @@ def _check_experiment(experiment: Experiment) -> None:
 
 def _check_model(model: ModelConfig) -> None:
     """Refuse sizes that do not fit together, and keys that the model family does not use."""
+    for key, only in (("activation", "gated-gelu-tanh"), ("sharing", "inputs")):
+        if model.family != "t5" and getattr(model, key) == only:
+            raise ConfigError(
+                f"model.{key} is '{only}' but model.family is '{model.family}'; only 't5' has it: choose another"
+            )
     match model.family:
         case "transformer":
             _check_transformer(model)
@@ -295,6 +301,8 @@ def _check_model(model: ModelConfig) -> None:
             _check_gpt(model)
         case "bert":
             _check_bert(model)
+        case "t5":
+            _check_t5(model)
         case _:
             assert_never(model.family)
 
@@ -335,6 +343,21 @@ def _check_bert(model: ModelConfig) -> None:
         raise ConfigError("model.labels must be different names, none of them empty; leave the key out")
     if model.head == "masked" and model.labels:
         raise ConfigError("model.labels are set but model.head is 'masked', which has none; leave them out")
+
+
+def _check_t5(model: ModelConfig) -> None:
+    _check_transformer(model)
+    wanted = {"norm": "pre", "positions": "relative", "window": 0, "output_bias": False}
+    for key, value in (wanted | dict.fromkeys(("encoder_heads", "decoder_heads", "cross_heads"), ())).items():
+        if (found := getattr(model, key)) != value:
+            raise ConfigError(
+                f"model.{key} is {found!r} but model.family is 't5', which has {value!r}; leave the key out"
+            )
+    if model.max_distance <= T5_SINGLE_DISTANCES:
+        raise ConfigError(
+            f"model.max_distance is {model.max_distance}, but in model.family 't5' the nearest {T5_SINGLE_DISTANCES} "
+            "distances have a bias each; set it higher, to 128 as in the original"
+        )
 
 
 # Keys that only a Transformer uses. Its sizes are not listed: presets of other families leave them at their defaults.
@@ -387,9 +410,9 @@ def _check_heads(key: str, heads: tuple[int, ...], stack: str, layers: int) -> N
 
 
 def _check_sharing(model: ModelConfig, text: TextConfig) -> None:
-    if text.vocabularies == "separate" and model.sharing == "all":
+    if text.vocabularies == "separate" and model.sharing in ("all", "inputs"):
         raise ConfigError(
-            "text.vocabularies is 'separate' but model.sharing is 'all'; "
+            f"text.vocabularies is 'separate' but model.sharing is '{model.sharing}'; "
             "two vocabularies cannot share one embedding: set model.sharing = 'target'"
         )
     if text.bpe_dropout and text.kind != "bpe":

@@ -39,7 +39,7 @@ def export_ctranslate2(model: AnySeq2Seq, pieces: Pieces, folder: Path, numbers:
     """Write the model into an existing folder, with weights of this type."""
     if not isinstance(model, Transformer):
         raise ConfigError(
-            f"CTranslate2 knows Transformers only, but this model is a {type(model).__name__}; "
+            f"heedful exports only Transformers to CTranslate2, but this model is a {type(model).__name__}; "
             "translate with the model as it is"
         )
     if model.config.window:

@@ -67,7 +67,9 @@ def prune(
     """Remove the heads that matter least for these pairs; write the smaller model as a new run folder."""
     model = translator.model
     if not isinstance(model, Transformer):
-        raise ConfigError(f"{run.path} is not a Transformer, so it has no heads to remove; prune a Transformer")
+        raise ConfigError(
+            f"{run.path} is a {type(model).__name__}, but only Transformers can be pruned; prune one of those"
+        )
     count = count_heads_to_remove(model, keep)
     with _new_folder(out) as folder:  # fail early if the folder cannot be written
         removed = choose_heads(model, batch_pairs(run, translator, pairs), count, reporter)

@@ -10,6 +10,7 @@ from heedful.models.predictor import AnyPredictor
 from heedful.models.recurrent import Recurrent
 from heedful.models.seq2seq import AnySeq2Seq, require_seq2seq
 from heedful.models.size import Vocabulary
+from heedful.models.t5 import T5
 from heedful.models.transformer import Transformer
 
 
@@ -26,6 +27,8 @@ def build_model(config: ModelConfig, vocabulary: Vocabulary) -> AnyPredictor:
             return GPT(config, vocabulary.target, vocabulary.pad_id)
         case "bert":
             return BERT(config, vocabulary.target, vocabulary.pad_id)
+        case "t5":
+            return T5(config, vocabulary.source, vocabulary.target, vocabulary.pad_id)
         case _:
             assert_never(config.family)
 

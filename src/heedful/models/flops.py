@@ -18,6 +18,7 @@ import numpy as np
 from jaxtyping import Integer
 
 from heedful.config import ModelConfig
+from heedful.models.size import count_inner_matrices
 
 Lengths = Integer[np.ndarray, " pairs"]
 
@@ -34,7 +35,7 @@ def forward_flops(config: ModelConfig, target_vocabulary: int, source_lengths: L
     counts = _Counts.of(source_lengths, target_lengths, config.window)
     output = counts.target * config.d_model * target_vocabulary
     match config.family:
-        case "transformer":
+        case "transformer" | "t5":
             return 2 * (_transformer(config, counts) + output)
         case "recurrent":
             return 2 * (_recurrent(config, counts) + output)
@@ -102,7 +103,8 @@ def _transformer(config: ModelConfig, counts: _Counts) -> int:
     decoder = decoder_heads * (counts.target * head + counts.target_pairs * pair)
     # Query and output are on the target side, key and value on the source side.
     cross = cross_heads * ((counts.target + counts.source) * d * (d_k + d_v) + counts.cross_pairs * pair)
-    inner = 2 * d * config.d_ff * (counts.source * config.encoder_layers + counts.target * config.decoder_layers)
+    rows = counts.source * config.encoder_layers + counts.target * config.decoder_layers
+    inner = (count_inner_matrices(config) + 1) * d * config.d_ff * rows
     return encoder + decoder + cross + inner
 
 

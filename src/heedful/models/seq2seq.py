@@ -68,10 +68,10 @@ class EncoderDecoder(Seq2Seq[M, S], Generic[M, S]):
         self.target_embedding = Embedding(target_vocabulary, config.d_model, pad_id, scale)
         # A shared matrix exists once, under the target's name.
         self.own_source = None
-        if config.sharing != "all":
+        if config.sharing in ("target", "none"):
             self.own_source = Embedding(source_vocabulary, config.d_model, pad_id, scale)
         self.own_output = None
-        if config.sharing == "none":
+        if config.sharing in ("inputs", "none"):
             self.own_output = Embedding(target_vocabulary, config.d_model, pad_id, scale)
         self.own_bias = nn.Parameter(torch.zeros(target_vocabulary)) if config.output_bias else None
 

@@ -6,6 +6,8 @@ from typing import assert_never
 
 from heedful.config import ModelConfig
 
+T5_BUCKETS = 32  # of distances, which share a bias
+
 _BYTES = 4  # float32
 _STEP = 8  # widths are multiples of this, where matrix products are fastest
 
@@ -41,7 +43,11 @@ class Size:
 
 def model_size(config: ModelConfig, source_vocabulary: int, target_vocabulary: int) -> Size:
     """The parameters of a model, including every bias and norm."""
-    shared = {"all": target_vocabulary, "target": source_vocabulary + target_vocabulary}
+    shared = {
+        "all": target_vocabulary,
+        "target": source_vocabulary + target_vocabulary,
+        "inputs": 2 * target_vocabulary,
+    }
     rows = shared.get(config.sharing, source_vocabulary + 2 * target_vocabulary)
     bias = target_vocabulary if config.output_bias else 0
     match config.family:
@@ -59,6 +65,8 @@ def model_size(config: ModelConfig, source_vocabulary: int, target_vocabulary: i
             learned = config.max_positions if config.positions == "learned" else 0
             tables = (target_vocabulary + learned + 2) * config.d_model + 2 * config.d_model  # two types and the norm
             return Size(tables, _transformer(config)[0], _bert_head(config, target_vocabulary))
+        case "t5":
+            return Size(rows * config.d_model, *_t5(config))
         case _:
             assert_never(config.family)
 
@@ -68,7 +76,7 @@ def match_size(config: ModelConfig, source_vocabulary: int, target_vocabulary: i
 
     `d_model` is a multiple of 8, and of the number of heads if their width follows from it; `d_ff` stays in proportion.
     """
-    divided = config.family in ("transformer", "gpt", "bert") and not (config.d_k and config.d_v)
+    divided = config.family in ("transformer", "gpt", "bert", "t5") and not (config.d_k and config.d_v)
     step = math.lcm(_STEP, config.num_heads) if divided else _STEP
 
     def widen(d_model: int) -> ModelConfig:
@@ -122,6 +130,23 @@ def _bert_head(config: ModelConfig, vocabulary: int) -> int:
             return _linear(d, len(config.labels))
         case _:
             assert_never(config.head)
+
+
+def _t5(config: ModelConfig) -> tuple[int, int]:
+    """The parameters of either stack: no biases, but one vector a norm and the bias by distance of all its layers."""
+    d, heads = config.d_model, config.num_heads
+    attention = heads * 2 * d * ((config.d_k or d // heads) + (config.d_v or d // heads))
+    feed_forward = (count_inner_matrices(config) + 1) * d * config.d_ff
+    once = d + T5_BUCKETS * heads
+    return (
+        config.encoder_layers * (attention + feed_forward + 2 * d) + once,
+        config.decoder_layers * (2 * attention + feed_forward + 3 * d) + once,
+    )
+
+
+def count_inner_matrices(config: ModelConfig) -> int:
+    """The number of matrices of d_model x d_ff in front of the activation: a gated one takes two."""
+    return 2 if config.activation == "gated-gelu-tanh" else 1
 
 
 def _recurrent(config: ModelConfig) -> tuple[int, int]:

@@ -32,18 +32,35 @@ class Memory:
     layout: Layout
 
 
+@dataclass(frozen=True, slots=True)
+class LayerStyle:
+    """What a descendant changes in all parts of its layers; the defaults are the paper's."""
+
+    make_norm: Callable[[int, float], nn.LayerNorm] = layer_norm
+    biases: bool = True
+    scale: float | None = None  # of attention; None: 1 / sqrt(d_k)
+
+
+PAPER_STYLE = LayerStyle()
+
+
 class EncoderLayer(nn.Module):
     """Self-attention, then the feed-forward network. If it is causal, no position attends to later ones."""
 
     def __init__(
-        self, config: ModelConfig, heads: int, causal: bool = False, norm_epsilon: float = NORM_EPSILON
+        self,
+        config: ModelConfig,
+        heads: int,
+        causal: bool = False,
+        norm_epsilon: float = NORM_EPSILON,
+        style: LayerStyle = PAPER_STYLE,
     ) -> None:
         super().__init__()
         self.causal = causal
-        self.attention = make_self_attention(config, heads)
-        self.attention_residual = make_residual(config, norm_epsilon)
-        self.feed_forward = make_feed_forward(config)
-        self.feed_forward_residual = make_residual(config, norm_epsilon)
+        self.attention = make_self_attention(config, heads, style)
+        self.attention_residual = make_residual(config, norm_epsilon, style)
+        self.feed_forward = make_feed_forward(config, style)
+        self.feed_forward_residual = make_residual(config, norm_epsilon, style)
 
     def forward(self, x: Rows, layout: Layout, keep: KeepKeyValues | None = None) -> Rows:
         dropout_keys = layout.dropout_keys
@@ -62,16 +79,17 @@ class EncoderLayer(nn.Module):
 class DecoderLayer(nn.Module):
     """Masked self-attention, attention to the source, then the feed-forward network."""
 
-    def __init__(self, config: ModelConfig, heads: int, cross_heads: int) -> None:
+    def __init__(self, config: ModelConfig, heads: int, cross_heads: int, style: LayerStyle = PAPER_STYLE) -> None:
         super().__init__()
-        self.attention = make_self_attention(config, heads)
-        self.attention_residual = make_residual(config)
+        self.attention = make_self_attention(config, heads, style)
+        self.attention_residual = make_residual(config, style=style)
+        widths = d_key(config), d_value(config)
         self.cross_attention = CrossAttention(
-            config.d_model, cross_heads, d_key(config), d_value(config), config.attention_dropout
+            config.d_model, cross_heads, *widths, config.attention_dropout, style.scale, style.biases
         )
-        self.cross_attention_residual = make_residual(config)
-        self.feed_forward = make_feed_forward(config)
-        self.feed_forward_residual = make_residual(config)
+        self.cross_attention_residual = make_residual(config, style=style)
+        self.feed_forward = make_feed_forward(config, style)
+        self.feed_forward_residual = make_residual(config, style=style)
 
     def forward(self, x: Rows, layout: Layout, memory: Memory) -> Rows:
         dropout_keys = layout.dropout_keys
@@ -183,21 +201,22 @@ def d_value(config: ModelConfig) -> int:
     return config.d_v or config.d_model // config.num_heads
 
 
-def make_self_attention(config: ModelConfig, heads: int) -> SelfAttention:
+def make_self_attention(config: ModelConfig, heads: int, style: LayerStyle = PAPER_STYLE) -> SelfAttention:
     """Self-attention of the configured sizes."""
     widths = d_key(config), d_value(config)
     bias = DistanceBias(heads, config.max_distance) if config.positions == "relative" else None
-    return SelfAttention(config.d_model, heads, *widths, config.attention_dropout, config.window, bias)
+    dropout = config.attention_dropout
+    return SelfAttention(config.d_model, heads, *widths, dropout, config.window, bias, style.scale, style.biases)
 
 
-def make_feed_forward(config: ModelConfig) -> FeedForward:
+def make_feed_forward(config: ModelConfig, style: LayerStyle = PAPER_STYLE) -> FeedForward:
     """The feed-forward network of the configured sizes."""
-    return FeedForward(config.d_model, config.d_ff, config.activation, config.activation_dropout)
+    return FeedForward(config.d_model, config.d_ff, config.activation, config.activation_dropout, style.biases)
 
 
-def make_residual(config: ModelConfig, norm_epsilon: float = NORM_EPSILON) -> Residual:
+def make_residual(config: ModelConfig, norm_epsilon: float = NORM_EPSILON, style: LayerStyle = PAPER_STYLE) -> Residual:
     """The residual connection around a sub-layer, with its norm and dropout."""
-    return Residual(config.d_model, config.dropout, config.norm, norm_epsilon)
+    return Residual(config.d_model, config.dropout, config.norm, norm_epsilon, style.make_norm)
 
 
 def make_positions(config: ModelConfig) -> Encoding | None:

@@ -42,14 +42,16 @@ def attend(
     mask: Bool[Tensor, "*#batch #query key"] | None,
     keep: Float[Tensor, "*batch query key"] | None = None,
     bias: Float[Tensor, "*#batch query key"] | None = None,
+    scale: float | None = None,
 ) -> tuple[Float[Tensor, "*batch query d_v"], Float[Tensor, "*batch query key"]]:
     """Equation 1, softmax(Q K^T / sqrt(d_k)) V, and the softmax itself.
 
     Without a mask, a query attends to every key. A query that may attend to none gives NaN. `keep` holds the factors by
-    which dropout multiplies the weights. `bias` is added to the scores; the paper has none.
+    which dropout multiplies the weights. `bias` is added to the scores; the paper has none. `scale` replaces its
+    factor 1 / sqrt(d_k).
     """
     # The query is scaled and not the product, because it is the smaller matrix.
-    scores = (q * q.shape[-1] ** -0.5) @ k.transpose(-2, -1)
+    scores = (q * (q.shape[-1] ** -0.5 if scale is None else scale)) @ k.transpose(-2, -1)
     if bias is not None:
         scores = scores + bias
     if mask is not None:
@@ -81,7 +83,8 @@ def attend_plain(attention: ScaledDotProductAttention, queries: QueryRows, key_v
     """`attend` itself, with all heads on a padded grid."""
     q, k, v = key_values.grids(queries, attention.head_sizes)
     keep = draw_weight_dropout(attention, key_values) if isinstance(key_values, PackedKeyValues) else None
-    outputs, weights = attend(q, k, v, key_values.mask(attention.window), keep, distance_bias(attention, key_values))
+    mask, bias = key_values.mask(attention.window), distance_bias(attention, key_values)
+    outputs, weights = attend(q, k, v, mask, keep, bias, attention.scale)
     return key_values.take_rows(attention.instrument(outputs, weights))
 
 
@@ -96,7 +99,9 @@ def attend_fused(attention: ScaledDotProductAttention, queries: QueryRows, key_v
     if (bias := distance_bias(attention, key_values)) is not None:  # these kernels take it as a mask
         mask = bias if mask is None else bias.masked_fill(~mask, -torch.inf)
     p = dropout.p if dropout.active else 0.0
-    outputs = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=p, is_causal=causal)
+    outputs = F.scaled_dot_product_attention(
+        q, k, v, attn_mask=mask, dropout_p=p, is_causal=causal, scale=attention.scale
+    )
     return key_values.take_rows(outputs)
 
 
@@ -104,7 +109,7 @@ def attend_windowed(attention: ScaledDotProductAttention, queries: QueryRows, ke
     """`attend` under a window mask (section 4), without the products that the mask would hide."""
     q, k, v = key_values.grids(queries, attention.head_sizes)
     real, window = key_values.key_layout.mask, attention.window
-    outputs = attend_in_blocks(q, k, v, real, window, key_values.causal, attention.bias)
+    outputs = attend_in_blocks(q, k, v, real, window, key_values.causal, attention.bias, attention.scale)
     return key_values.take_rows(outputs)
 
 
@@ -116,6 +121,7 @@ def attend_in_blocks(
     window: int,
     causal: bool,
     bias: DistanceBias | None = None,
+    scale: float | None = None,
 ) -> Float[Tensor, "batch heads length d_v"]:
     """`attend` under a window mask, in time and memory that grow with length x window.
 
@@ -135,7 +141,7 @@ def attend_in_blocks(
     exists = F.pad(real, (window, fill + after)).unfold(1, 2 * window + after, window)[:, None, :, None]
     mask = (near & exists) | (here == there)
     added = None if bias is None else bias(there - here)[:, None]
-    outputs, _ = attend(q, k.transpose(-2, -1), v.transpose(-2, -1), mask, bias=added)
+    outputs, _ = attend(q, k.transpose(-2, -1), v.transpose(-2, -1), mask, None, added, scale)
     return outputs.flatten(2, 3)[:, :, :length]
 
 
@@ -173,14 +179,17 @@ class SelfAttention(ScaledDotProductAttention):
         dropout: float,
         window: int = 0,
         bias: DistanceBias | None = None,
+        scale: float | None = None,
+        biases: bool = True,
     ) -> None:
         super().__init__(num_heads)
         self.window = window
+        self.scale = d_k**-0.5 if scale is None else scale
         self.bias = bias
         self.head_sizes = HeadSizes(num_heads, d_k, d_v)
         self.sizes = (num_heads * d_k, num_heads * d_k, num_heads * d_v)
-        self.query_key_value = glorot_linear(d_model, sum(self.sizes))
-        self.output = glorot_linear(num_heads * d_v, d_model)
+        self.query_key_value = glorot_linear(d_model, sum(self.sizes), biases)
+        self.output = glorot_linear(num_heads * d_v, d_model, biases)
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Rows, layout: Layout, causal: bool, keep: KeepKeyValues | None = None) -> Rows:
@@ -205,14 +214,24 @@ class SelfAttention(ScaledDotProductAttention):
 class CrossAttention(ScaledDotProductAttention):
     """Queries from the decoder, keys and values from the encoder's output; the latter two are one matrix."""
 
-    def __init__(self, d_model: int, num_heads: int, d_k: int, d_v: int, dropout: float) -> None:
+    def __init__(
+        self,
+        d_model: int,
+        num_heads: int,
+        d_k: int,
+        d_v: int,
+        dropout: float,
+        scale: float | None = None,
+        biases: bool = True,
+    ) -> None:
         super().__init__(num_heads)
         self.bias = None
+        self.scale = d_k**-0.5 if scale is None else scale
         self.head_sizes = HeadSizes(num_heads, d_k, d_v)
         self.sizes = (num_heads * d_k, num_heads * d_v)
-        self.query = glorot_linear(d_model, num_heads * d_k)
-        self.key_value = glorot_linear(d_model, sum(self.sizes))
-        self.output = glorot_linear(num_heads * d_v, d_model)
+        self.query = glorot_linear(d_model, num_heads * d_k, biases)
+        self.key_value = glorot_linear(d_model, sum(self.sizes), biases)
+        self.output = glorot_linear(num_heads * d_v, d_model, biases)
         self.dropout = Dropout(dropout)
 
     def forward(

@@ -26,7 +26,7 @@ def attend_compiled(attention: ScaledDotProductAttention, queries: QueryRows, ke
         longest = layouts[0].longest
         bias = attention.bias(torch.arange(1 - longest, longest))
     sizes, causal = attention.head_sizes, key_values.causal
-    return _CompiledAttention.apply(queries, key_values.rows, bias, layouts, sizes, causal, dropout)
+    return _CompiledAttention.apply(queries, key_values.rows, bias, layouts, sizes, attention.scale, causal, dropout)
 
 
 def attend_pooled(
@@ -41,7 +41,7 @@ def attend_pooled(
     sizes = attention.head_sizes
     out = queries.new_empty(len(queries), sizes.num_heads * sizes.d_v)
     rows = queries.contiguous().numpy(), key_values.keys.numpy(), key_values.values.numpy()
-    rest = sizes.num_heads, np.float32(sizes.d_k**-0.5), out.numpy()
+    rest = sizes.num_heads, np.float32(attention.scale), out.numpy()
     match key_values:
         case PooledKeyValues(slots=slots):
             bias = out.new_empty(0, 0) if attention.bias is None else attention.bias(key_values.distances[0])
@@ -64,6 +64,7 @@ class _CompiledAttention(torch.autograd.Function):
         bias: Tensor | None,
         layouts: tuple[Layout, Layout],
         sizes: HeadSizes,
+        scale: float,
         causal: bool,
         dropout: DropoutArguments,
     ) -> Tensor:
@@ -72,7 +73,7 @@ class _CompiledAttention(torch.autograd.Function):
         query_layout, key_layout = layouts
         columns = _Columns.of(sizes, key_values is None)
         source = queries if key_values is None else key_values
-        q = _pad_heads(queries, 0, query_layout, sizes.num_heads, sizes.d_k, sizes.d_k**-0.5)
+        q = _pad_heads(queries, 0, query_layout, sizes.num_heads, sizes.d_k, scale)
         k = _pad_heads(source, columns.key, key_layout, sizes.num_heads, sizes.d_k)
         v = _pad_heads(source, columns.value, key_layout, sizes.num_heads, sizes.d_v)
         weights = q @ k.transpose(-2, -1)
@@ -83,7 +84,7 @@ class _CompiledAttention(torch.autograd.Function):
         attention_kernels.masked_softmax(scores, scores.view(np.int32), *lengths, causal)
         kept = _drop_weights(weights, query_layout, dropout)
         ctx.save_for_backward(q, k, v, weights, kept)
-        ctx.layouts, ctx.sizes, ctx.columns, ctx.dropout = layouts, sizes, columns, dropout
+        ctx.layouts, ctx.sizes, ctx.columns, ctx.scale, ctx.dropout = layouts, sizes, columns, scale, dropout
         ctx.widths = (queries.shape[1], 0 if key_values is None else key_values.shape[1])
         ctx.has_bias = bias is not None
         out = queries.new_empty(len(queries), sizes.num_heads * sizes.d_v)
@@ -107,10 +108,10 @@ class _CompiledAttention(torch.autograd.Function):
         d_queries = d_out.new_empty(len(d_out), ctx.widths[0])
         d_key_values = d_out.new_empty(int(key_layout.lengths.sum()), ctx.widths[1]) if ctx.widths[1] else None
         d_source = d_queries if d_key_values is None else d_key_values
-        _pack_heads(d_scores @ k, 0, query_layout, d_queries, sizes.d_k**-0.5)
+        _pack_heads(d_scores @ k, 0, query_layout, d_queries, ctx.scale)
         _pack_heads(d_scores.transpose(-2, -1) @ q, columns.key, key_layout, d_source)
         _pack_heads(d_v, columns.value, key_layout, d_source)
-        return d_queries, d_key_values, d_bias, None, None, None, None
+        return d_queries, d_key_values, d_bias, None, None, None, None, None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,12 +12,12 @@ class Embedding(nn.Module):
     """Looks up rows of a matrix and scales them, by sqrt(d_model) in the paper; the matrix can be the output layer too.
 
     The row of PAD is zero and stays zero. PAD is also the decoder's start symbol: the shifted target begins with a
-    zero vector, as in the paper's code.
+    zero vector, as in the paper's code. T5 learns that row too.
     """
 
     def __init__(self, vocabulary: int, d_model: int, pad_id: int, scale: float) -> None:
         super().__init__()
-        self.pad_id = pad_id
+        self.zero_row: int | None = pad_id  # gets no gradient; None: all rows do
         self.scale = scale
         self.weight = nn.Parameter(torch.empty(vocabulary, d_model))
         nn.init.normal_(self.weight, std=d_model**-0.5)
@@ -25,12 +25,14 @@ class Embedding(nn.Module):
             self.weight[pad_id].zero_()
 
     def forward(self, ids: Int[Tensor, " rows"]) -> Float[Tensor, "rows d_model"]:
-        return F.embedding(ids, self.weight, padding_idx=self.pad_id) * self.scale
+        return F.embedding(ids, self.weight, padding_idx=self.zero_row) * self.scale
 
     @property
     def as_output(self) -> Float[Tensor, "vocabulary d_model"]:
         """The matrix as an output layer; here too the row of PAD gets no gradient."""
-        return _FreezeRow.apply(self.weight, self.pad_id) if torch.is_grad_enabled() else self.weight
+        if self.zero_row is None or not torch.is_grad_enabled():
+            return self.weight
+        return _FreezeRow.apply(self.weight, self.zero_row)
 
     if TYPE_CHECKING:
         __call__ = forward

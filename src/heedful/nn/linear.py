@@ -1,4 +1,4 @@
-"""The linear layer, with biases."""
+"""The linear layer."""
 
 from typing import TYPE_CHECKING
 
@@ -24,33 +24,36 @@ class Linear(nn.Linear):
 
 class _Affine(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:  # type: ignore[no-untyped-def]
+    def forward(ctx, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:  # type: ignore[no-untyped-def]
         from heedful.kernels.matmul import matmul, pad_rows, product_type
 
-        ctx.rows, ctx.size = len(x), len(x) * weight.numel()
+        ctx.rows, ctx.size, ctx.has_bias = len(x), len(x) * weight.numel(), bias is not None
         dtype = product_type(ctx.size)
         x, weight = pad_rows(x, dtype, ctx.size), weight.to(dtype)
         ctx.save_for_backward(x, weight)
-        return matmul(x, weight.T)[: ctx.rows].add_(bias)
+        out = matmul(x, weight.T)[: ctx.rows]
+        return out if bias is None else out.add_(bias)
 
     @staticmethod
-    def backward(ctx, d_out: Tensor) -> tuple[Tensor, Tensor, Tensor]:  # type: ignore[no-untyped-def]
+    def backward(ctx, d_out: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:  # type: ignore[no-untyped-def]
         from heedful.kernels.matmul import matmul, pad_rows
 
         x, weight = ctx.saved_tensors
         factor = pad_rows(d_out, x.dtype, ctx.size)
-        return matmul(factor, weight)[: ctx.rows], matmul(factor.T, x), d_out.sum(0)
+        d_bias = d_out.sum(0) if ctx.has_bias else None
+        return matmul(factor, weight)[: ctx.rows], matmul(factor.T, x), d_bias
 
 
-def glorot_linear(inputs: int, outputs: int) -> Linear:
-    """A linear layer with Glorot-uniform weights and zero biases.
+def glorot_linear(inputs: int, outputs: int, bias: bool = True) -> Linear:
+    """A linear layer with Glorot-uniform weights, and zero biases unless it has none.
 
     Projections that the paper's code draws as one matrix are one layer here too, because the range of the draw depends
     on the size of the matrix.
     """
-    layer = Linear(inputs, outputs)
+    layer = Linear(inputs, outputs, bias=bias)
     nn.init.xavier_uniform_(layer.weight)
-    nn.init.zeros_(layer.bias)
+    if bias:
+        nn.init.zeros_(layer.bias)
     return layer
 
 

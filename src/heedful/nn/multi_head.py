@@ -61,6 +61,7 @@ class ScaledDotProductAttention(MultiHeadAttention):
     """Attention by equation 1: the settings that self-attention and attention to the source have in common."""
 
     head_sizes: HeadSizes
+    scale: float  # the factor on the scores: 1 / sqrt(d_k), except in T5
     dropout: Dropout
     window: int = 0  # how many positions a query sees to either side (section 4); 0: all
     bias: DistanceBias | None  # of self-attention only; a default here would hide the module

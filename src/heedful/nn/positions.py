@@ -1,4 +1,4 @@
-"""Positional encodings (section 3.5), and the learned bias by distance that came after them."""
+"""Positional encodings (section 3.5), and the learned biases by distance that came after them."""
 
 import math
 from typing import TYPE_CHECKING
@@ -80,3 +80,33 @@ class DistanceBias(nn.Module):
 
     if TYPE_CHECKING:
         __call__ = forward
+
+
+class BucketBias(DistanceBias):
+    """T5's own bias by distance (Raffel et al., 2020): a learned number for each head and each bucket of distances.
+
+    Half of a direction's buckets hold one distance each, the others ranges that grow by a factor up to `max_distance`.
+    In a causal stack, no key is to the right of its query, so all buckets are for keys to the left.
+    """
+
+    def __init__(self, num_heads: int, buckets: int, max_distance: int, causal: bool) -> None:
+        super().__init__(num_heads, max_distance)
+        self.weight = nn.Parameter(torch.zeros(buckets, num_heads))
+        self.causal = causal
+
+    def table(self) -> Float[Tensor, "heads distances"]:
+        distances = torch.arange(-self.max_distance, self.max_distance + 1, device=self.weight.device)
+        return self.weight.T[:, self.find_buckets(distances)]
+
+    def find_buckets(self, distances: Int[Tensor, " distances"]) -> Int[Tensor, " distances"]:
+        """The row of the weights for each of these distances."""
+        buckets = len(self.weight)
+        if self.causal:
+            return self._find_on_one_side((-distances).clamp(min=0), buckets)
+        return self._find_on_one_side(distances.abs(), buckets // 2) + buckets // 2 * (distances > 0)
+
+    def _find_on_one_side(self, far: Int[Tensor, " distances"], buckets: int) -> Int[Tensor, " distances"]:
+        single = buckets // 2  # buckets with one distance each
+        growth = torch.log(far.clamp(min=1).float() / single) / math.log(self.max_distance / single)
+        shared = single + (growth * (buckets - single)).long()
+        return torch.where(far < single, far, shared.clamp(max=buckets - 1))

@@ -33,12 +33,31 @@ def layer_norm(d_model: int, epsilon: float = NORM_EPSILON) -> nn.LayerNorm:
     return _LayerNorm(d_model, eps=epsilon)
 
 
+class RMSNorm(nn.LayerNorm):
+    """Zhang and Sennrich (2019): divides by the root of the mean square; no mean is subtracted, no bias added."""
+
+    def forward(self, input: Rows) -> Rows:
+        return F.rms_norm(input, self.normalized_shape, self.weight.to(input.dtype), self.eps)
+
+
+def rms_norm(d_model: int, epsilon: float = NORM_EPSILON) -> nn.LayerNorm:
+    """RMS normalisation; T5's epsilon is the paper's."""
+    return RMSNorm(d_model, eps=epsilon, bias=False)
+
+
 class Residual(nn.Module):
     """The paper's post-norm: LayerNorm(x + Dropout(Sublayer(x))). Pre-norm: x + Dropout(Sublayer(LayerNorm(x)))."""
 
-    def __init__(self, d_model: int, dropout: float, norm: Norm, epsilon: float = NORM_EPSILON) -> None:
+    def __init__(
+        self,
+        d_model: int,
+        dropout: float,
+        norm: Norm,
+        epsilon: float = NORM_EPSILON,
+        make_norm: Callable[[int, float], nn.LayerNorm] = layer_norm,
+    ) -> None:
         super().__init__()
-        self.norm = layer_norm(d_model, epsilon)
+        self.norm = make_norm(d_model, epsilon)
         self.dropout = Dropout(dropout)
         self.place = norm
 
@@ -66,7 +85,7 @@ def dropout_add(x: Rows, y: Rows, dropout: Dropout, dropout_keys: DropoutKeys) -
 
 def dropout_add_norm(x: Rows, y: Rows, dropout: Dropout, dropout_keys: DropoutKeys, norm: nn.LayerNorm) -> Rows:
     """Return LayerNorm(x + Dropout(y))."""
-    if dropout_keys is None or not dropout.active or not can_use_kernels(x):
+    if isinstance(norm, RMSNorm) or dropout_keys is None or not dropout.active or not can_use_kernels(x):
         return norm(x + dropout(y, dropout_keys))
     return _DropoutAddNorm.apply(x, y, norm.weight, norm.bias, norm.eps, dropout_keys, DropoutArguments.of(dropout))
 

@@ -20,6 +20,7 @@ _KINDS: Mapping[Family, str] = {
     "convolutional": "convolutional model",
     "gpt": "GPT",
     "bert": "BERT",
+    "t5": "T5",
 }
 
 
