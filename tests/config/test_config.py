@@ -110,7 +110,7 @@ class TestRanges:
     }  # fmt: skip
     BELOW_ONE = (
         "model.dropout", "model.attention_dropout", "model.activation_dropout", "text.bpe_dropout",
-        "train.label_smoothing", "train.ema_decay", "search.low_confidence",
+        "train.label_smoothing", "train.word_dropout", "train.ema_decay", "search.low_confidence",
     )  # fmt: skip
     ABOVE_ZERO = ("train.learning_rate", "train.timeout_minutes", "search.temperature")
     # Checked below, or in `text` once the text is known.

@@ -13,13 +13,14 @@ from torch import Tensor, nn
 
 from heedful.config import Activation
 from heedful.nn.attention import CrossAttention, SelfAttention, attend
-from heedful.nn.dropout import Dropout
+from heedful.nn.dropout import Dropout, drop_words
 from heedful.nn.embedding import Embedding
 from heedful.nn.feed_forward import FeedForward, activate
 from heedful.nn.layout import Layout
 from heedful.nn.linear import glorot_linear
 from heedful.nn.masks import causal_mask, key_mask
 from heedful.nn.multi_head import join_heads, split_heads
+from heedful.nn.noise import sentence_keys
 from heedful.nn.positions import LearnedPositions, SinusoidalPositions, sinusoids
 from heedful.nn.residual import Residual, layer_norm
 
@@ -378,3 +379,18 @@ class TestResidual:
 
 def test_a_position_may_attend_to_itself_and_earlier_ones() -> None:
     assert causal_mask(3, torch.device("cpu")).tolist() == [[True, False, False], [True, True, False], [True] * 3]
+
+
+@pytest.mark.parametrize("keyed", [True, False])
+def test_word_dropout_hides_words_at_random_whatever_the_batch(keyed: bool) -> None:
+    torch.manual_seed(1)
+    ids, lengths = torch.arange(1, 30_001), torch.full((300,), 100)
+    keys = sentence_keys(3, 5, torch.arange(300)) if keyed else None
+    hidden = drop_words(ids, lengths, keys, pad_id=0, site=7, p=0.2)
+    kept = hidden != 0
+    assert torch.equal(hidden[kept], ids[kept])
+    assert (~kept).float().mean().item() == pytest.approx(0.2, abs=0.01)
+    assert 0.25 < (kept[:-1] == kept[1:]).float().mean().item() < 0.75  # 0.68 if neighbours are independent
+    if keys is not None:
+        assert torch.equal(drop_words(ids[200:500], lengths[2:5], keys[2:5], pad_id=0, site=7, p=0.2), hidden[200:500])
+        assert not torch.equal(drop_words(ids, lengths, keys, pad_id=0, site=8, p=0.2), hidden)

@@ -11,6 +11,7 @@ from torch import Tensor
 from heedful.data.batch import Batch
 from heedful.kernels.threads import count_workers, divide_threads
 from heedful.models.transformer import Transformer
+from heedful.nn.dropout import set_dropout_share
 from heedful.nn.noise import sentence_keys
 from heedful.process_memory import keep_freed_memory
 from heedful.training.gradients import Objective, SequentialGradients, ThreadedGradients, make_gradients
@@ -82,6 +83,50 @@ class TestRDrop:
             ]
             model.zero_grad(set_to_none=True)
             assert (losses[0] == losses[1]) is same
+
+
+class TestWordDropout:
+    OBJECTIVE = Objective(0.1, seed=5, word_dropout=0.4)
+
+    def test_the_split_changes_nothing(self) -> None:
+        model = fresh(CONFIG)
+        whole = result(model, SequentialGradients(model, self.OBJECTIVE)(update_of(*parts([0, 1, 2, 3, 4])), 7))
+        split = result(model, make_gradients(model, self.OBJECTIVE, 2)(update_of(*parts([4, 0], [3], [1, 2])), 7))
+        assert_near(whole, split)
+
+    def test_a_hidden_word_teaches_its_embedding_nothing(self) -> None:
+        model = fresh(replace(CONFIG, sharing="none"))
+        (batch,) = parts([0, 1, 2, 3, 4])
+        touched = []
+        for objective in (OBJECTIVE, self.OBJECTIVE):
+            objective.add_gradient(model, batch, 7, 1.0)
+            gradient = model.source_embedding.weight.grad
+            assert gradient is not None
+            touched.append({place for place, row in enumerate(gradient) if row.any()})
+            model.zero_grad(set_to_none=True)
+        assert touched[0] == set(batch.source.tolist())
+        assert touched[1] < touched[0]
+
+    def test_every_update_hides_other_words(self) -> None:
+        model = fresh(replace(CONFIG, dropout=0.0, attention_dropout=0.0, activation_dropout=0.0))
+        (batch,) = parts([0, 1, 2, 3, 4])
+        losses = [self.OBJECTIVE.loss(model, batch, step, 1.0).item() for step in (1, 2, 3, 3)]
+        assert len(set(losses)) == 3
+        assert losses[2] == losses[3]
+
+    def test_it_warms_up_like_dropout(self) -> None:
+        model = fresh(CONFIG)
+        (batch,) = parts([0, 1, 2, 3, 4])
+        warming = Objective(0.1, seed=5, dropout_warmup=8, word_dropout=0.3)
+        late = Objective(0.1, seed=5, dropout_warmup=8, word_dropout=0.2)
+        assert warming.loss(model, batch, 5, 1.0).item() == pytest.approx(
+            replace(late, dropout_warmup=0).loss(at_two_thirds(model), batch, 5, 1.0).item(), rel=1e-5
+        )
+
+
+def at_two_thirds(model: Transformer) -> Transformer:
+    set_dropout_share(model, 2.0 / 3.0)
+    return model
 
 
 @pytest.mark.parametrize("workers", [1, 2])

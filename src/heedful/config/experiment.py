@@ -117,6 +117,7 @@ class TrainConfig:
     learning_rate: float = 1.0  # the paper's schedule: a factor; other schedules: the peak
     warmup_steps: int = 4000
     dropout_warmup: int = 0  # updates over which dropout rises from a third of its value; 0: none
+    word_dropout: float = 0.0  # probability that a piece is hidden from the model, on either side
     r_drop: float = 0.0  # weight of the divergence between two passes with different dropout; 0: one pass
     optimizer: OptimizerKind = "adam"  # muon: Muon for matrices, Adam for the rest
     weight_decay: float = 0.0

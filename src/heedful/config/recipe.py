@@ -258,7 +258,7 @@ _SEEDS = 1 << 63  # the limit of random generators and of TOML
 _PROBABILITIES = {
     "model": ("dropout", "attention_dropout", "activation_dropout"),
     "text": ("bpe_dropout",),
-    "train": ("label_smoothing", "ema_decay"),
+    "train": ("label_smoothing", "word_dropout", "ema_decay"),
     "search": ("low_confidence",),
 }
 

@@ -10,6 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from heedful.nn import noise
+from heedful.nn.layout import Layout
 
 DropoutKeys = Int[Tensor, " rows"] | None  # one random key for each row; see `heedful.nn.noise`
 
@@ -44,6 +45,21 @@ class Dropout(nn.Module):
 
     if TYPE_CHECKING:
         __call__ = forward
+
+
+def drop_words(
+    ids: Int[Tensor, " rows"],
+    lengths: Int[Tensor, " batch"],
+    sentence_keys: Int[Tensor, " batch"] | None,
+    pad_id: int,
+    site: int,
+    p: float,
+) -> Int[Tensor, " rows"]:
+    """Word dropout (Gal and Ghahramani, 2016): each id is PAD with probability p, and the embedding of PAD is zero."""
+    if sentence_keys is None:
+        return ids.masked_fill(torch.rand(ids.shape, device=ids.device) < p, pad_id)
+    keys = noise.row_keys(sentence_keys.repeat_interleave(lengths), Layout.of(lengths).positions)
+    return ids.masked_fill(noise.keep_mask(keys, torch.arange(1), site, p)[:, 0] == 0.0, pad_id)
 
 
 def set_dropout_share(model: nn.Module, share: float) -> None:

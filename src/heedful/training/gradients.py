@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol, runtime_checkable
 
 import torch
@@ -12,7 +12,8 @@ from torch import Tensor
 from heedful.data.batch import Batch, Position
 from heedful.kernels.threads import divide_threads
 from heedful.models.predictor import AnyPredictor
-from heedful.nn.dropout import set_dropout_share
+from heedful.nn import noise
+from heedful.nn.dropout import drop_words, set_dropout_share
 from heedful.nn.loss import smoothed_loss
 from heedful.nn.noise import sentence_keys
 from heedful.process_memory import keep_freed_memory
@@ -34,20 +35,25 @@ class Update:
     next: Position
 
 
+_SOURCE_WORDS, _TARGET_WORDS = noise.MASK, noise.MASK - 1  # no model has so many places for dropout
+
+
 @dataclass(frozen=True, slots=True)
 class Objective:
-    """The smoothed loss that training minimises, and R-Drop's divergence; dropout is seeded by `seed`."""
+    """The smoothed loss that training minimises, and R-Drop's divergence; all dropout is seeded by `seed`."""
 
     smoothing: float
     seed: int
     precision: Precision = field(default_factory=Precision)
     dropout_warmup: int = 0
     r_drop: float = 0.0
+    word_dropout: float = 0.0
 
     def loss(self, model: AnyPredictor, batch: Batch, step: int, share: float) -> Tensor:
         """The summed loss of the batch times `share`."""
+        dropout = dropout_share(step, self.dropout_warmup)
         if self.dropout_warmup:
-            set_dropout_share(model, dropout_share(step, self.dropout_warmup))
+            set_dropout_share(model, dropout)
         # Before dropout has its full probability there is nothing to regularise, and one pass takes half the time.
         r_drop = self.r_drop if step > self.dropout_warmup else 0.0
         # Other devices have their own random generator; see `Dropout`.
@@ -55,11 +61,19 @@ class Objective:
         if r_drop:
             keys = None if keys is None else torch.cat([keys, sentence_keys(self.seed, -step, batch.indices)])
             batch, share = batch.twice(), share / 2.0
+        if self.word_dropout:
+            batch = self._drop_words(batch, keys, model.pad_id, dropout * self.word_dropout)
         with self.precision.cast():
             memory = model.encode(batch.source, batch.source_lengths, keys)
             features = model.features(batch.target_in, batch.target_lengths, memory, keys)
             output, gold = model.output_weight, batch.target_out
             return share * smoothed_loss(features, output, gold, self.smoothing, model.output_bias, r_drop).smoothed
+
+    def _drop_words(self, batch: Batch, keys: Tensor | None, pad_id: int, p: float) -> Batch:
+        """The batch with some of the words that the model reads hidden; those that it predicts stay."""
+        source = drop_words(batch.source, batch.source_lengths, keys, pad_id, _SOURCE_WORDS, p)
+        target_in = drop_words(batch.target_in, batch.target_lengths, keys, pad_id, _TARGET_WORDS, p)
+        return replace(batch, source=source, target_in=target_in)
 
     def add_gradient(self, model: AnyPredictor, batch: Batch, step: int, share: float) -> Tensor:
         """Add the gradient of that loss to the model's; return the loss."""

@@ -207,7 +207,14 @@ class TrainingRun:
         for warning in filter(None, (precision.warning, set_up_layers(model, config, self.device))):
             reporter.say(warning)
 
-        objective = Objective(config.label_smoothing, experiment.seed, precision, config.dropout_warmup, config.r_drop)
+        objective = Objective(
+            config.label_smoothing,
+            experiment.seed,
+            precision,
+            config.dropout_warmup,
+            config.r_drop,
+            config.word_dropout,
+        )
         self.workers = count_workers(self.device) if group.world_size == 1 else 1
         if group.world_size > 1:
             self.gradients = make_distributed_gradients(
