@@ -1,0 +1,94 @@
+"""Take the pictures of the server's page: docs/pictures/serve-page.png, serve-inside.png and serve-phone.png.
+
+    .venv/bin/python scripts/page_pictures.py
+
+It serves the built-in models on a free port, and needs chromium on the path.
+"""
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from playwright.sync_api import sync_playwright
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page, ViewportSize
+
+PICTURES = Path(__file__).resolve().parents[1] / "docs" / "pictures"
+TEXT = """I have never seen such a beautiful garden. Could you show me the way to the station?
+
+She did not want to speak to anyone about it."""
+WORD = "Könntest"  # whose alternatives are shown
+HEAD = "cross.2.5"  # that is switched off, which changes the translation
+WIDE: "ViewportSize" = {"width": 1180, "height": 660}
+TALL: "ViewportSize" = {"width": 1280, "height": 860}
+PHONE: "ViewportSize" = {"width": 390, "height": 844}
+PATIENCE = 60_000  # milliseconds
+
+
+def main() -> None:
+    """Take all three."""
+    program = shutil.which("chromium")
+    if program is None:
+        sys.exit("page_pictures: chromium is not on the path; install it")
+    with serve() as address, sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
+        page = browser.new_page(viewport=WIDE, reduced_motion="reduce")
+        translate(page, address)
+        page.click("#confidence")
+        page.locator("#target .word", has_text=WORD).click()
+        page.wait_for_selector("#choices-list button")
+        page.screenshot(path=PICTURES / "serve-page.png")
+        page.keyboard.press("Escape")
+        look_inside(page)
+        page.screenshot(path=PICTURES / "serve-inside.png")
+        page = browser.new_page(viewport=PHONE, reduced_motion="reduce", color_scheme="dark")
+        translate(page, address)
+        page.click("#confidence")
+        page.screenshot(path=PICTURES / "serve-phone.png")
+        browser.close()
+    print(PICTURES)
+
+
+@contextmanager
+def serve() -> Iterator[str]:
+    """The address of a server of the built-in models."""
+    command = [sys.executable, "-m", "heedful", "serve", "--port", "0"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
+        try:
+            words = (word for line in server.stderr or () for word in line.split())
+            yield next(word for word in words if word.startswith("http://"))
+        finally:
+            server.terminate()
+            server.communicate()
+
+
+def translate(page: "Page", address: str) -> None:
+    """Open the page and translate the text into German."""
+    page.set_default_timeout(PATIENCE)
+    page.goto(address)
+    page.select_option("#from", "en")
+    page.select_option("#into", "de")
+    page.fill("#source", TEXT)
+    page.wait_for_selector("#target[aria-busy=false] .word[data-sentence='2']")
+
+
+def look_inside(page: "Page") -> None:
+    """Explain the sentence with the word, and switch a head off."""
+    page.set_viewport_size(TALL)
+    page.locator("#target .word", has_text=WORD).focus()
+    page.click("#look")
+    page.click("#tabs [role=tab] >> nth=2")
+    page.focus(f"[id='open-{HEAD}']")
+    page.keyboard.press("o")
+    page.wait_for_selector("#comparison")
+    page.locator("#tabs").evaluate("(tabs) => scrollBy(0, tabs.getBoundingClientRect().top - 140)")
+    page.wait_for_timeout(1000)  # the maps are drawn
+
+
+if __name__ == "__main__":
+    main()
