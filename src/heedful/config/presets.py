@@ -136,6 +136,27 @@ _DESCENDANTS |= {
             "average_checkpoints": 1,
         },
     },
+    # Small, for thousands of labelled texts on a CPU, and trained like "modern".
+    "bert": {
+        "model": {
+            **{"family": "bert", "activation": "gelu", "norm": "pre", "positions": "relative", "pooling": "mean"},
+            **{"d_model": 128, "d_ff": 512, "num_heads": 4, "encoder_layers": 4, "max_positions": 256, "dropout": 0.3},
+        },
+        "text": {"vocabulary_size": 4000},
+        "train": {
+            "max_steps": 2000,
+            "batch_tokens": 2048,
+            "label_smoothing": 0.1,
+            "schedule": "cosine",
+            "optimizer": "muon",
+            "learning_rate": 0.002,
+            "warmup_steps": 100,
+            "clip_norm": 1.0,
+            "ema_decay": 0.99,
+            "average_checkpoints": 1,
+            "best_by": "bleu",
+        },
+    },
 }
 
 
