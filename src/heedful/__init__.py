@@ -34,6 +34,7 @@ if "torch" not in sys.modules and "OMP_WAIT_POLICY" not in os.environ:
 if TYPE_CHECKING:
     from heedful.attention.head_names import Head
     from heedful.attention.record import Attention, AttentionRecord, record_attention
+    from heedful.classification.classifier import Classification, Classifier, TaggedText, TaggedWord
     from heedful.completion.completer import Completer, Completion, Continuation
     from heedful.data.doctor import CleanedCorpus, Diagnosis, clean_corpus, doctor
     from heedful.data.text_doctor import TextDiagnosis, doctor_text
@@ -57,6 +58,8 @@ __all__ = [
     "Alternative",
     "Attention",
     "AttentionRecord",
+    "Classification",
+    "Classifier",
     "CleanedCorpus",
     "Comparison",
     "Completer",
@@ -78,6 +81,8 @@ __all__ = [
     "PivotTranslator",
     "Proof",
     "Score",
+    "TaggedText",
+    "TaggedWord",
     "TextDiagnosis",
     "Tokenizer",
     "TrainingResult",
@@ -102,6 +107,8 @@ _LAZY = {
     "Alternative": "heedful.translation.result",
     "Attention": "heedful.attention.record",
     "AttentionRecord": "heedful.attention.record",
+    "Classification": "heedful.classification.classifier",
+    "Classifier": "heedful.classification.classifier",
     "CleanedCorpus": "heedful.data.doctor",
     "Comparison": "heedful.metrics.comparison",
     "Completer": "heedful.completion.completer",
@@ -116,6 +123,8 @@ _LAZY = {
     "PivotTranslator": "heedful.translation.pivot",
     "Proof": "heedful.formats.parity",
     "Score": "heedful.metrics",
+    "TaggedText": "heedful.classification.classifier",
+    "TaggedWord": "heedful.classification.classifier",
     "TextDiagnosis": "heedful.data.text_doctor",
     "Tokenizer": "heedful.text",
     "TrainingResult": "heedful.training.train",

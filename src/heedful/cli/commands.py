@@ -12,6 +12,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperCommand
 
+from heedful.cli.classify import classify
 from heedful.cli.compare import compare
 from heedful.cli.complete import complete
 from heedful.cli.console import complain, say
@@ -46,6 +47,7 @@ app = typer.Typer(
 _SHORT: dict[Callable[..., None], str] = {  # one line each in the list of commands
     translate: "Translate texts, files of lines, documents.",
     complete: "Continue a text with a model of plain text.",
+    classify: "Label texts, or tag their words.",
     models: "List the models: built-in ones and run folders.",
     train: "Train from text files or a recipe, or resume.",
     evaluate: "Translate a test set and score it.",

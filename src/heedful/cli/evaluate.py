@@ -23,9 +23,11 @@ from heedful.cli.common import (
     parse_tokenize,
     write_output,
 )
+from heedful.errors import ConfigError
 
 if TYPE_CHECKING:
     from heedful.metrics import Score
+    from heedful.metrics.labels import LabelScore
 
 
 def evaluate(
@@ -34,6 +36,9 @@ def evaluate(
         Path | None, typer.Option(help="The test set, one sentence per line; default is the experiment's.")
     ] = None,
     reference: Annotated[list[Path] | None, typer.Option(help="Its human translation. Can be repeated.")] = None,
+    labels: Annotated[
+        Path | None, typer.Option(help="Labelled texts, for a model that labels texts or tags words; as --source.")
+    ] = None,
     output: Annotated[Path | None, typer.Option(help="Write the translations here.")] = None,
     others: WithOption = None,
     beam: BeamOption = None,
@@ -48,11 +53,15 @@ def evaluate(
 
     For translation the scores are BLEU, chrF, TER and the paper's BLEU; for other tasks F1 of brackets, error rates of
     words and symbols, or accuracy. A model that continues text gets the loss, the perplexity and the bits per character
-    of the text --source.
+    of the text --source. A model that labels texts or tags words gets accuracy, macro F1, the scores of each label and
+    the confusion matrix as a picture in its folder.
     """
+    if source and labels:
+        raise ConfigError("--source and --labels both name the test set; leave out one of them")
+    source = source or labels
     from heedful.cli.translate import one_line
+    from heedful.evaluation.evaluate import CONFUSION_FILE, find_test_files
     from heedful.evaluation.evaluate import evaluate as score
-    from heedful.evaluation.evaluate import find_test_files
     from heedful.storage.model_names import find_model
     from heedful.storage.run_folder import RunFolder
 
@@ -74,15 +83,31 @@ def evaluate(
             reporter=shown,
         )
     if as_json:
-        console.out(json.dumps({"scores": [dataclasses.asdict(entry) for entry in found.scores]}))
+        facts: dict[str, object] = {"scores": [dataclasses.asdict(entry) for entry in found.scores]}
+        if found.labels:
+            report = dataclasses.asdict(found.labels)
+            facts |= {key: report[key] for key in ("labels", "confusion", "by_label")}
+        console.out(json.dumps(facts, ensure_ascii=False))
     else:
         console.out(
             console.table(
                 [("metric", "value", "95 % interval", "brevity penalty", "signature"), *map(_row, found.scores)]
             )
         )
+    if found.labels and not as_json:
+        console.out("")
+        console.out(
+            console.table([("label", "precision", "recall", "F1", "texts"), *map(_label_row, found.labels.by_label)])
+        )
+        picture = run / CONFUSION_FILE
+        if picture.exists():
+            console.say(f"the confusion matrix is in {picture}")
     if output:
         write_output(output, map(one_line, found.outputs))
+
+
+def _label_row(score: "LabelScore") -> tuple[str, ...]:
+    return score.label, f"{score.precision:.2f}", f"{score.recall:.2f}", f"{score.f1:.2f}", f"{score.count}"
 
 
 def _row(score: "Score") -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from heedful.config import PRESETS, Experiment, differences, flat
 from heedful.errors import ConfigError, counted
 
 _RIVAL_KEYS = ("model.cell", "model.attention", "model.kernel_width")
+_BERT_KEYS = ("model.head", "model.pooling")
 _BARS = "▁▂▃▄▅▆▇█"
 
 
@@ -90,7 +91,7 @@ def _run_facts(path: Path) -> dict[str, Any]:
 def _for_people(facts: dict[str, Any]) -> dict[str, Any]:
     """Leave out default sizes, keys of other model families, and checksums."""
     model = facts["model"]
-    others = _RIVAL_KEYS if model["model.family"] == "transformer" else ()
+    others = {"transformer": (*_RIVAL_KEYS, *_BERT_KEYS), "bert": _RIVAL_KEYS}.get(model["model.family"], _BERT_KEYS)
     shown = {key: value for key, value in model.items() if value not in ((), 0) and key not in others}
     data = facts.get("data")
     if not data:

@@ -4,18 +4,18 @@ import math
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, assert_never
+from typing import TYPE_CHECKING, Annotated, assert_never, cast, get_args
 
 import typer
 
 from heedful.cli import console
 from heedful.cli.signals import code_of, signals
 from heedful.config import merge, parse_setting
-from heedful.errors import ConfigError
+from heedful.errors import ConfigError, did_you_mean
 
 if TYPE_CHECKING:
     from heedful.training.events import Event, Started, StepDone
-    from heedful.training.train import TrainingResult
+    from heedful.training.train import Objective, TrainingResult
 
 _STEPS_BEFORE_A_GUESS = 10
 
@@ -37,6 +37,16 @@ def train(
         list[str] | None,
         typer.Option(help="Plain text to learn to continue; a file or a pattern such as '*.txt'. Can be repeated."),
     ] = None,
+    labels: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Lines of label TAB text, to learn to classify texts; or words with tags, as CoNLL-U or WORD TAB TAG. "
+            "Can be repeated."
+        ),
+    ] = None,
+    objective: Annotated[
+        str, typer.Option(help="What to learn from --text: the 'next' token, or tokens that are 'masked'.")
+    ] = "next",
     corpus: Annotated[
         str,
         typer.Option(help="PREFIX,SRC,TRG for the files PREFIX.SRC and PREFIX.TRG, such as data/train,en,de."),
@@ -48,6 +58,9 @@ def train(
     valid_text: Annotated[
         list[str] | None, typer.Option(help="Plain text to validate on; by default the end of the text is held out.")
     ] = None,
+    valid_labels: Annotated[
+        list[str] | None, typer.Option(help="Labelled texts to validate on; by default some are held out.")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="The run folder to make; default: runs/NAME.")] = None,
     resume: Annotated[Path | None, typer.Option(help="Continue the training in this run folder.")] = None,
     init: Annotated[
@@ -58,7 +71,7 @@ def train(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print every event as a line of JSON.")] = False,
 ) -> None:
-    """Train a model from two text files, plain text or a recipe, fine-tune a model, or resume a run."""
+    """Train a model from two text files, plain text, labelled texts or a recipe, fine-tune one, or resume a run."""
     given = merge(*map(parse_setting, settings or []))
     if corpus:
         parts = corpus.split(",")
@@ -68,8 +81,23 @@ def train(
     if text and recipe and recipe.suffix != ".toml":
         text, recipe, more = [*text, str(recipe), *(more or [])], None, None
     if more:
-        raise ConfigError(f"{more[0]}: a recipe stands alone; name other files with --source, --target or --text")
-    others = (recipe, source, target, tsv, text, valid_source, valid_target, valid_text, out, init)
+        raise ConfigError(
+            f"{more[0]}: a recipe stands alone; name other files with --source, --target, --labels or --text"
+        )
+    others = (
+        labels,
+        valid_labels,
+        recipe,
+        source,
+        target,
+        tsv,
+        text,
+        valid_source,
+        valid_target,
+        valid_text,
+        out,
+        init,
+    )
     if resume and any(others):
         raise ConfigError("--resume takes everything from its folder; leave out recipe, files, --init and --out")
 
@@ -92,6 +120,9 @@ def train(
                     tsv=tsv or (),
                     text=text or (),
                     valid_text=valid_text or (),
+                    objective=_parse_objective(objective),
+                    labels=labels or (),
+                    valid_labels=valid_labels or (),
                     valid_source=valid_source or (),
                     valid_target=valid_target or (),
                     out=out,
@@ -106,6 +137,15 @@ def train(
         raise typer.Exit(code_of(result.reason) if result.interrupted else 0)
 
 
+def _parse_objective(name: str) -> "Objective":
+    from heedful.training.train import Objective
+
+    known = get_args(Objective)
+    if name not in known:
+        raise ConfigError(f"--objective must be one of {', '.join(known)}, but is {name}{did_you_mean(name, known)}")
+    return cast("Objective", name)
+
+
 def _next_step(result: "TrainingResult") -> str:
     if result.interrupted:
         return (
@@ -115,8 +155,13 @@ def _next_step(result: "TrainingResult") -> str:
     from heedful.storage.run_folder import RunFolder
     from heedful.tasks import find_task
 
-    if find_task(RunFolder(result.folder).experiment().task).continues_text:
+    task = find_task(RunFolder(result.folder).experiment().task)
+    if task.continues_text:
         return f'continue a text with: heedful complete {result.folder} "..."'
+    if task.encoder == "masked":
+        return f"teach it your labels with: heedful train --init {result.folder} --labels FILE --out OUT"
+    if task.encoder:
+        return f'classify with: heedful classify {result.folder} "..."'
     return f'translate with: heedful translate {result.folder} "..."'
 
 

@@ -119,19 +119,24 @@ def write_corpus(
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "corpus.json").unlink(missing_ok=True)
     dtype = np.dtype(np.uint16 if vocabulary_size <= 1 << 16 else np.uint32)
-    with _SideWriter(folder, "source", dtype) as source, _SideWriter(folder, "target", dtype) as target:
+    with SideWriter(folder, "source", dtype) as source, SideWriter(folder, "target", dtype) as target:
         dropped = _encode(pairs, encoders, (source, target), limits, seen)
-    about = {"format": FORMAT, "pairs": source.count, "dtype": dtype.name, "dropped": asdict(dropped)}
+    describe_corpus(folder, source.count, dtype, dropped)
+    return Corpus(folder)
+
+
+def describe_corpus(folder: Path, pairs: int, dtype: np.dtype[np.generic], dropped: DroppedPairs) -> None:
+    """Write the description of a corpus whose other files are complete."""
+    about = {"format": FORMAT, "pairs": pairs, "dtype": dtype.name, "dropped": asdict(dropped)}
     temporary = folder / "corpus.json.new"
     temporary.write_text(json.dumps(about, indent=1), encoding="utf-8")
     temporary.replace(folder / "corpus.json")
-    return Corpus(folder)
 
 
 def _encode(
     pairs: Iterable[Pair],
     encoders: tuple[Encode, Encode],
-    writers: "tuple[_SideWriter, _SideWriter]",
+    writers: "tuple[SideWriter, SideWriter]",
     limits: PairLimits,
     seen: Callable[[int], None],
 ) -> DroppedPairs:
@@ -155,7 +160,7 @@ def _encode(
     return DroppedPairs(**counts)
 
 
-class _SideWriter:
+class SideWriter:
     """Writes the two files of one side, sentence by sentence."""
 
     def __init__(self, folder: Path, side: str, dtype: np.dtype[np.generic]) -> None:
@@ -171,7 +176,7 @@ class _SideWriter:
         self._ends.write(self._end.to_bytes(8, "little"))
         self.count += 1
 
-    def __enter__(self) -> "_SideWriter":
+    def __enter__(self) -> "SideWriter":
         return self
 
     def __exit__(

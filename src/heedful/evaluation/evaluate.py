@@ -3,18 +3,27 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from heedful.config import BleuTokens, Device, SearchConfig, change_search
 from heedful.data.pairs import AnyPath, Paths, guess_language, list_files
 from heedful.errors import ConfigError, DataError, HeedfulError, require_library
 from heedful.metrics import Score
 from heedful.progress import LoggingReporter, Reporter
+from heedful.storage.files import write_atomically
 from heedful.storage.model_names import find_model, is_built_in
 from heedful.storage.run_folder import RunFolder
 from heedful.tasks import Question, ScoringOptions, find_task
 from heedful.translation.engines import EngineChoice
 from heedful.translation.translator import Translator
 
+if TYPE_CHECKING:
+    from heedful.metrics.labels import LabelReport
+
+CONFUSION_FILE = "confusion.svg"
+
+_NAMED_LABELS = 10  # in an error
+_TEXTS_AT_A_TIME = 4096
 _WINDOWS_AT_A_TIME = 32  # of a text
 
 
@@ -24,6 +33,7 @@ class Evaluation:
 
     outputs: tuple[str, ...]
     scores: tuple[Score, ...]
+    labels: "LabelReport | None" = None  # of a model that labels texts or tags words
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +60,8 @@ def evaluate(
 ) -> Evaluation:
     """Translate a test set, score the outputs, and store the scores in the model's run folder.
 
-    A model that continues text is scored by how well it predicts the text `source`.
+    A model that continues text is scored by how well it predicts the text `source`, and a classifier or tagger by its
+    labels of the texts in `source`, a file like those that it learnt from.
 
     `model` is a run folder or the name of a built-in model; with `others`, they form an ensemble. Without `source`, the
     test set is the experiment's (`data.test_source`). Several references are several right answers for each line.
@@ -63,8 +74,11 @@ def evaluate(
     """
     reporter = reporter or LoggingReporter()
     run = RunFolder.open(find_model(model))
-    if find_task(run.experiment().task).continues_text:
+    task = find_task(run.experiment().task)
+    if task.continues_text:
         return _evaluate_text(run, find_test_files(run, source, reference), device, threads, reporter)
+    if task.encoder:
+        return _evaluate_labels(run, find_test_files(run, source, reference), device, threads, reporter)
     require_library("scoring translations", "sacrebleu")  # and do not find out after translating
     experiment, files = run.experiment(), find_test_files(run, source, reference)
     questions = find_task(experiment.task).read_questions(files.sources, files.references)
@@ -111,6 +125,46 @@ def _evaluate_text(
             lengths += [len(each) for each in found]
             reporter.progress("reading", len(lengths), len(windows))
     evaluation = Evaluation((), tuple(score_text(losses, lengths, windows.tokens_per_character, context)))
+    _store_scores(run, files, {}, evaluation, reporter)
+    return evaluation
+
+
+def _evaluate_labels(
+    run: RunFolder, files: EvaluationFiles, device: Device, threads: int | None, reporter: Reporter
+) -> Evaluation:
+    """Accuracy, macro F1, the scores of each label and the confusion matrix, which is drawn into the run folder."""
+    from heedful.classification.classifier import Classifier
+    from heedful.device import use_threads
+    from heedful.evaluation.confusion_picture import draw_confusion
+    from heedful.metrics.labels import report_labels
+
+    classifier = Classifier.from_run(run, device)
+    if files.references:
+        raise ConfigError(f"{files.references[0][0]}: labels stand beside the texts; leave out --reference")
+    if threads is not None:
+        use_threads(threads)
+    pairs = [pair for pair in find_task(run.experiment().task).read_files(files.sources, ()) if pair.source.strip()]
+    gold = [pair.target.split("\t") for pair in pairs]
+    numbers = {label: number for number, label in enumerate(classifier.labels)}
+    if unknown := next((label for labels in gold for label in labels if label not in numbers), None):
+        raise DataError(
+            f"{files.sources[0]} has the label {unknown!r}, which the model does not know; it knows "
+            f"{', '.join(classifier.labels[:_NAMED_LABELS])}{', ...' if len(numbers) > _NAMED_LABELS else ''}"
+        )
+    found = list[list[int]]()
+    for first in range(0, len(pairs), _TEXTS_AT_A_TIME):
+        some = pairs[first : first + _TEXTS_AT_A_TIME]
+        found += [rows.argmax(-1).tolist() for rows in classifier.probabilities([pair.source for pair in some])]
+        reporter.progress("classifying", len(found), len(pairs))
+    texts = [([numbers[label] for label in right], ours) for right, ours in zip(gold, found, strict=True)]
+    report = report_labels(texts, classifier.labels)
+    outputs = tuple("\t".join(classifier.labels[number] for number in ours) for ours in found)
+    evaluation = Evaluation(outputs, report.scores, report)
+    name = ", ".join(Path(source).name for source in files.sources)
+    try:
+        write_atomically(run.path / CONFUSION_FILE, draw_confusion(report, name))
+    except HeedfulError as error:  # the folder may be read-only
+        reporter.say(f"the confusion matrix is not drawn into the run folder: {error}")
     _store_scores(run, files, {}, evaluation, reporter)
     return evaluation
 

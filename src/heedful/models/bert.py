@@ -90,6 +90,10 @@ class BERT(Predictor[Memory]):
         """The head's own."""
         return self.head.bias
 
+    def answers_like(self, other: "BERT") -> bool:
+        """Whether another model has the same head with the same labels."""
+        return (self.config.head, self.config.labels) == (other.config.head, other.config.labels)
+
     def encode(
         self, source: Int[Tensor, " source_rows"], lengths: Int[Tensor, " batch"], sentence_keys: SentenceKeys = None
     ) -> Memory:

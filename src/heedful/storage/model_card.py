@@ -3,16 +3,16 @@
 import json
 import math
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from heedful.config import Family
+from heedful.config import Family, ModelConfig
 from heedful.errors import counted
 from heedful.models.size import model_size
 from heedful.storage.model_names import BUILT_IN
 from heedful.storage.run_folder import RunFolder, WeightsValidation
-from heedful.tasks import find_task
+from heedful.tasks import Task, find_task
 
 _KINDS: Mapping[Family, str] = {
     "transformer": "Transformer",
@@ -21,9 +21,11 @@ _KINDS: Mapping[Family, str] = {
     "gpt": "GPT",
     "bert": "BERT",
     "t5": "T5",
+    "vit": "ViT",
 }
 
 
+_NAMED_LABELS = 20
 _LICENCE = "The licence of the model follows from the data it was trained on."
 
 
@@ -40,6 +42,7 @@ def make_model_card(folder: RunFolder, place: Path | None = None, ending: str = 
     languages = "".join(f"- {code}\n" for code in (source, target) if code not in ("source", "target"))
     validation, task = folder.validation(), find_task(experiment.task)
     continues = task.continues_text
+    alone = continues or bool(task.encoder)  # one language, no source and target
     match about.get("parent"):
         case {"model": str(parent), "weights": str(weights)}:
             origin = [f"- started from the weights of {Path(parent).name} ({weights})"]
@@ -51,21 +54,21 @@ def make_model_card(folder: RunFolder, place: Path | None = None, ending: str = 
         f"pipeline_tag: {task.pipeline_tag}",
         *(["language:", languages.rstrip()] if languages else []),
         "---",
-        f"# {name}" if continues else f"# {name}: {source} to {target}",
+        f"# {name}" if alone else f"# {name}: {source} to {target}",
         "",
         f"A {_KINDS[model.family]} of {size.total:,} parameters (preset `{model.preset}`), trained with heedful.",
         "",
-        _describe_text(facts, model.max_positions) if continues else _describe_pairs(facts),
+        _describe_data(facts, model, task),
         f"- vocabulary: {vocabulary.target:,} pieces ({experiment.text.kind}"
-        + ("" if continues else f", {experiment.text.vocabularies}")
+        + ("" if alone else f", {experiment.text.vocabularies}")
         + ")",
         *origin,
         f"- weights: {_describe_weights(folder)}",
-        *_describe_validation(validation, continues),
+        *_describe_validation(validation, task),
         *_describe_scores(folder.scores()),
         "",
         "```",
-        f'heedful {"complete" if continues else "translate"} {_model_argument(place)} "..."',
+        _describe_use(task, _model_argument(place)),
         "```",
         "",
         *_ctranslate2_snippet(folder, place),
@@ -75,6 +78,29 @@ def make_model_card(folder: RunFolder, place: Path | None = None, ending: str = 
         "",
     ]
     return "\n".join(lines)
+
+
+def _describe_use(task: Task, model: str) -> str:
+    """The command that uses the model."""
+    if task.encoder == "masked":
+        return f"heedful train --init {model} --labels FILE --out OUT"
+    verb = "complete" if task.continues_text else "classify" if task.encoder else "translate"
+    return f'heedful {verb} {model} "..."'
+
+
+def _describe_data(facts: Mapping[str, Any], model: ModelConfig, task: Task) -> str:
+    if task.reads_stream:
+        return _describe_text(facts, model.max_positions)
+    return _describe_labels(facts, model.labels) if task.encoder else _describe_pairs(facts)
+
+
+def _describe_labels(facts: Mapping[str, Any], labels: Sequence[str]) -> str:
+    texts = counted(facts.get("texts", 0), "labelled text", ",")
+    shown = ", ".join(f"`{label}`" for label in labels[:_NAMED_LABELS])
+    more = f" and {len(labels) - _NAMED_LABELS} more" if len(labels) > _NAMED_LABELS else ""
+    return (
+        f"- data: {texts}, {facts.get('validation_texts', 0):,} for validation\n- {len(labels)} labels: {shown}{more}"
+    )
 
 
 def _describe_pairs(facts: Mapping[str, Any]) -> str:
@@ -90,10 +116,12 @@ def _describe_text(facts: Mapping[str, Any], context: int) -> str:
     )
 
 
-def _describe_validation(validation: WeightsValidation | None, continues: bool) -> list[str]:
+def _describe_validation(validation: WeightsValidation | None, task: Task) -> list[str]:
     if not validation or validation.score is None:
         return []
-    if continues:
+    if task.encoder:
+        return [f"- validation {validation.metric} of these weights: {validation.score:.2f}"]
+    if task.continues_text:
         loss = math.log(validation.perplexity)
         figures = f"loss {loss:.4f} nats a token, perplexity {validation.perplexity:.2f}, {validation.score:.3f}"
         return [f"- validation of these weights: {figures} {validation.metric}"]

@@ -529,18 +529,20 @@ def read_tokenizer(path: Path) -> Tokenizer:
 
 
 def _config_json(experiment: Experiment, tokenizers: Tokenizers) -> str:
-    vocabulary = tokenizers.vocabulary
+    vocabulary, task = tokenizers.vocabulary, find_task(experiment.task)
     config: dict[str, object] = {
         "heedful_format": FORMAT,
         "model_type": f"heedful-{experiment.model.family}",
         "architectures": [experiment.model.family.capitalize()],
-        "is_encoder_decoder": not find_task(experiment.task).continues_text,
+        "is_encoder_decoder": not (task.continues_text or task.encoder),
         "vocab_size": vocabulary.target,
         "source_vocab_size": vocabulary.source,
         "pad_token_id": vocabulary.pad_id,
         "eos_token_id": vocabulary.eos_id,
         "decoder_start_token_id": vocabulary.pad_id,
     }
+    if labels := experiment.model.labels:
+        config |= {"id2label": dict(enumerate(labels)), "label2id": {label: n for n, label in enumerate(labels)}}
     return json.dumps(config | dataclasses.asdict(experiment.model), indent=1) + "\n"
 
 

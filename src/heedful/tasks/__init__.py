@@ -6,7 +6,7 @@ from typing import Any
 from heedful.config.experiment import Experiment
 from heedful.config.recipe import merge, parse_experiment
 from heedful.errors import ConfigError, did_you_mean
-from heedful.tasks import characters, completion, copying, parsing, pronunciation, translation
+from heedful.tasks import characters, completion, copying, labelling, parsing, pronunciation, translation
 from heedful.tasks.task import Question, ScoringOptions, Task
 
 __all__ = ["TASKS", "Question", "ScoringOptions", "Task", "find_task", "make_experiment"]
@@ -17,6 +17,9 @@ TASKS: tuple[Task, ...] = (
     pronunciation.PRONUNCIATION,
     characters.CHARACTERS,
     completion.COMPLETION,
+    labelling.CLASSIFICATION,
+    labelling.TAGGING,
+    labelling.MASKED,
     copying.COPY,
     copying.REVERSE,
 )
@@ -41,7 +44,17 @@ def make_experiment(tables: Mapping[str, Any], under: Mapping[str, Any] | None =
             f"task is '{task.name}' but model.family is '{experiment.model.family}', which needs a source; "
             "leave out model.family, or set it to 'gpt'"
         )
-    if experiment.data.text and not task.continues_text:
+    if task.encoder and (experiment.model.family != "bert" or experiment.model.head != task.encoder):
+        raise ConfigError(
+            f"task is '{task.name}' but model.family is '{experiment.model.family}' and model.head is "
+            f"'{experiment.model.head}'; leave both out, or set them to 'bert' and '{task.encoder}'"
+        )
+    if experiment.model.family == "bert" and not task.encoder:
+        raise ConfigError(
+            f"task is '{task.name}' but model.family is 'bert', which writes no text; set task to 'classification', "
+            "'tagging' or 'masked', or leave out model.family"
+        )
+    if experiment.data.text and not task.reads_stream:
         raise ConfigError(f"data.text is plain text, but task is '{task.name}', which learns from pairs; leave out one")
     source, target = task.tokenizer_kinds(experiment.text.kind)
     if source != target and experiment.text.vocabularies == "joint":

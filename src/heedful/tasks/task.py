@@ -10,7 +10,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Literal
 
-from heedful.config.experiment import BleuTokens, DataConfig, TokenizerKind
+from heedful.config.experiment import BleuTokens, DataConfig, Head, TokenizerKind
 from heedful.data.pairs import Pair, check_readable, read_parallel
 from heedful.errors import ConfigError, DataError
 from heedful.metrics import Score
@@ -71,7 +71,13 @@ class Task:
     aligns_words: bool = True  # each symbol of an output comes from some symbol of the source
     writes_trees: bool = False  # outputs are trees in Penn brackets, which can be drawn
     continues_text: bool = False  # files are plain text, read as one stream of tokens and not as pairs
+    encoder: Head | None = None  # what an encoder alone is asked about; None: the model writes text
     searches_trees: bool = False  # the search allows only matching brackets around the words of the source
+
+    @property
+    def reads_stream(self) -> bool:
+        """Whether it learns from plain text as one stream of tokens, and not from pairs."""
+        return self.continues_text or self.encoder == "masked"
 
     def read_pairs(self, data: DataConfig) -> Iterator[Pair]:
         """All training pairs: `data.source` with `data.target`, file by file, then `data.tsv`.

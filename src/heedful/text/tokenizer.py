@@ -26,6 +26,9 @@ CONTINUATION = "##"  # before a piece of a "wordpiece" tokenizer that does not b
 
 PAD_NAMES = (PAD, "[PAD]", "<PAD>", "<|pad|>", "<|finetune_right_pad_id|>")
 EOS_NAMES = (EOS, "<eos>", "[EOS]", "<EOS>", "[SEP]", "<|endoftext|>", "<|end_of_text|>", "<|eos|>", "<|im_end|>")
+CLS, MASK = "[CLS]", "[MASK]"  # in front of a text that an encoder reads, and in place of a hidden token
+CLS_NAMES = (CLS, "<s>", "<cls>")
+MASK_NAMES = (MASK, "<mask>")
 
 # A suffix of pieces that no text is split into, because they belong to another language. On its own it stands before
 # the pieces that text is split into but for which the model has no ids. See `heedful.text.sentencepiece`. This code
@@ -83,6 +86,16 @@ class Tokenizer:
     def eos_id(self) -> int:
         """The id that ends every sentence."""
         return self._eos_id
+
+    @property
+    def cls_id(self) -> int:
+        """The id in front of a text that an encoder reads; only vocabularies of encoders have it."""
+        return _id_of_one(self._rust, CLS_NAMES, "beginning", "the vocabulary")
+
+    @property
+    def mask_id(self) -> int:
+        """The id in place of a hidden token; only vocabularies of encoders have it."""
+        return _id_of_one(self._rust, MASK_NAMES, "mask", "the vocabulary")
 
     @property
     def kind(self) -> str:

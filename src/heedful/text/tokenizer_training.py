@@ -1,7 +1,7 @@
 """Learn a tokenizer from text, or reuse an existing tokenizer.json."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, assert_never
@@ -20,23 +20,26 @@ from heedful.untrusted_files import read_bytes
 SAMPLE_LINES = 2_000_000  # more lines would hardly change a vocabulary
 
 
-def learn_tokenizer(lines: Iterable[str], config: TextConfig) -> Tokenizer:
+def learn_tokenizer(lines: Iterable[str], config: TextConfig, more: Sequence[str] = ()) -> Tokenizer:
     """Learn a vocabulary from the first `SAMPLE_LINES` lines, which are read once and not kept in memory.
 
     The same lines give the same tokenizer. Kinds that learn subwords have exactly `vocabulary_size` pieces; "words",
-    "symbols", "characters" and "bytes" have at most that many.
+    "symbols", "characters" and "bytes" have at most that many. `more` are special pieces beyond these.
     """
     _require_room(config)
     sample = _require_text(islice(lines, SAMPLE_LINES))
     with rust_errors("no vocabulary could be learnt from this text"):
         model = _learn_model(sample, config)
     rust = make_pipeline(config.kind, model)
-    rust.add_special_tokens([PAD, EOS])
+    rust.add_special_tokens([PAD, EOS, *more])
     return Tokenizer(rust, "the new tokenizer")
 
 
-def reuse_tokenizer(path: Path) -> Tokenizer:
-    """Read a tokenizer.json for a new model, and add a padding and an end-of-sentence piece if it lacks them."""
+def reuse_tokenizer(path: Path, more: Sequence[str] = ()) -> Tokenizer:
+    """Read a tokenizer.json for a new model, and add a padding and an end-of-sentence piece if it lacks them.
+
+    `more` are special pieces that it gets as well.
+    """
     try:
         # A link to another folder is fine here: you have named the file yourself.
         text = read_bytes(path.resolve(), 4 * MAX_FILE_CHARACTERS).decode()
@@ -50,17 +53,21 @@ def reuse_tokenizer(path: Path) -> Tokenizer:
             f'{path} has no "decoder", so pieces could not be joined to words; add one with the program that made it, '
             "or leave out text.tokenizer_file"
         )
-    return complete_tokenizer(data, str(path))
+    return complete_tokenizer(data, str(path), more)
 
 
-def complete_tokenizer(data: Mapping[str, Any], origin: str) -> Tokenizer:
-    """The tokenizer of a checked tokenizer.json, with a padding and an end-of-sentence piece if it lacks them."""
+def complete_tokenizer(data: Mapping[str, Any], origin: str, more: Sequence[str] = ()) -> Tokenizer:
+    """The tokenizer of a checked tokenizer.json, with a padding and an end-of-sentence piece if it lacks them.
+
+    `more` are special pieces that it gets as well.
+    """
     added = _add_pad_and_eos(data["added_tokens"])
     specials = [token["content"] for token in added if token.get("special")]
     stripped = {**data, "added_tokens": [], "model": _hide_specials(data, specials)}
     with rust_errors(f"{origin} is not a tokenizer that heedful can use"):
         rust = RustTokenizer.from_str(json.dumps(stripped))
         rust.add_tokens([_added_token(token) for token in added])
+        rust.add_special_tokens(list(more))
     return Tokenizer(rust, origin)
 
 

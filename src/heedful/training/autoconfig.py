@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from heedful.config import DataConfig, Experiment, TokenizerKind
+from heedful.data.labels import LabelKind, LabelStatistics
 from heedful.data.pairs import Pair
 from heedful.data.text import TextStatistics
 from heedful.errors import counted
@@ -25,6 +26,9 @@ _TEXT_VOCABULARIES = (  # by characters
     *((1_000_000, 1000), (5_000_000, 2000), (20_000_000, 4000)),
     *((200_000_000, 8000), (2_000_000_000, 16_000)),
 )
+_LABELLING_RATE = 0.5  # times the highest rate of the model that labelling starts from
+_FEW_EXAMPLES = 10
+_NAMED_LABELS = 5  # in a warning
 _LITTLE_TEXT = 10_000  # characters
 
 
@@ -172,6 +176,100 @@ def warn_about_text(text: TextStatistics) -> Iterator[str]:
             f"warning: {counted(text.characters, 'character', ',')} are too little text to learn a language from, "
             "the model will soon repeat them; give a book or more"
         )
+
+
+def choose_label_settings(labels: LabelStatistics, kind: LabelKind, device: str, asked: Given) -> ChosenSettings:
+    """Choose network, vocabulary, batch and schedule for labelled texts by their size and the device.
+
+    `asked` holds the settings of the user; the others are chosen to go with them.
+    """
+    given, network = asked.get("train", {}), asked.get("model", {})
+    texts = counted(labels.texts, "text", ",")
+    pieces = default_label_vocabulary(labels)
+    size, epochs, why = _choose_label_size(labels, kind, device)
+    size = {key: network.get(key, value) for key, value in size.items()}
+    tokens = round(labels.words * _PIECES_A_WORD) + 2 * labels.texts
+    batch = given.get("batch_tokens", max(256, min(2048 if device == "cpu" else 16_384, tokens // 64)))
+    steps = given.get("max_steps", max(200, round(epochs * tokens / batch)))
+    every = max(20, min(1000, steps // 20))
+    tables: dict[str, Any] = {
+        "model": {"preset": "bert", **size} if "preset" not in network else {},
+        "text": {"vocabulary_size": pieces, "bpe_dropout": 0.1, "bpe_variants": 8},
+        "train": {
+            "batch_tokens": batch,
+            "max_steps": steps,
+            "warmup_steps": max(1, min(200, steps // 10)),
+            "ema_decay": _choose_ema_decay(steps),
+            "validate_every": every,
+            "save_every": every,
+            "patience": 10,
+        },
+    }
+    what = "tags" if kind == "tagging" else "labels"
+    rarest, most = labels.labels[-1], labels.labels[0]
+    reasons = {
+        "task": f"{kind}: {len(labels.labels)} {what} of {texts}, from {most[0]} ({most[1]:,}) to {rarest[0]} "
+        f"({rarest[1]:,})",
+        "model.preset": f"model: BERT-shaped, {size['encoder_layers']} layers, {size['d_model']} wide, {why}",
+        "text.vocabulary_size": f"vocabulary: {pieces} pieces, for {counted(labels.words, 'word', ',')}; each epoch "
+        "splits words in another way, so that rare ones share their parts with others",
+        "train.max_steps": f"schedule: {counted(steps, 'update')}, about {epochs} epochs of {texts}",
+        "data.hold_out": f"held out: about {counted(default_label_hold_out(labels.texts), 'text', ',')} to validate on",
+        "train.best_by": "model: the moving average with the best macro F1, in which each label counts the same "
+        "however rare it is",
+    }
+    return ChosenSettings(tables, reasons)
+
+
+def keep_network(chosen: ChosenSettings, before: Experiment) -> ChosenSettings:
+    """The choices for labelled texts without those that the model to start from has made."""
+    rate = float(f"{_LABELLING_RATE * before.train.learning_rate:.2g}")
+    text = {"bpe_dropout": 0.1, "bpe_variants": 8} if before.text.kind == "bpe" else {}
+    model = {"dropout": chosen.tables["model"]["dropout"]} if "dropout" in chosen.tables["model"] else {}
+    tables = {"model": model, "text": text, "train": {**chosen.tables["train"], "learning_rate": rate}}
+    kept = {key: why for key, why in chosen.reasons.items() if key not in ("model.preset", "text.vocabulary_size")}
+    return ChosenSettings(
+        tables, kept | {"train.learning_rate": f"learning rate: {rate:g} at most, so that it forgets little"}
+    )
+
+
+def warn_about_labels(labels: LabelStatistics) -> Iterator[str]:
+    """Sentences about labels that are too rare to learn."""
+    rare = [name for name, count in labels.labels if count < _FEW_EXAMPLES]
+    if rare:
+        names = ", ".join(rare[:_NAMED_LABELS]) + (", ..." if len(rare) > _NAMED_LABELS else "")
+        yield (
+            f"warning: fewer than {_FEW_EXAMPLES} examples have the label {names}; "
+            "such labels are hardly ever found, so give more examples or join them with another label"
+        )
+
+
+def default_label_hold_out(texts: int) -> int:
+    """The number of labelled texts to validate on: 10 %, at most 2000."""
+    return min(2000, texts // 10)
+
+
+def default_label_vocabulary(labels: LabelStatistics) -> int:
+    """The number of pieces for labelled texts of this size."""
+    sizes = ((20_000, 500), (100_000, 1000), (500_000, 2000), (5_000_000, 8000))
+    wanted = next((size for limit, size in sizes if labels.words < limit), 16_000)
+    return min(wanted, _ALPHABET + labels.distinct_words // 2)
+
+
+def _choose_label_size(labels: LabelStatistics, kind: LabelKind, device: str) -> tuple[dict[str, Any], int, str]:
+    """Changes to the preset's sizes, the number of epochs, and the reason."""
+    words = counted(labels.words, "word", ",")
+    small = {"d_model": 128, "d_ff": 512, "num_heads": 4, "encoder_layers": 4}
+    if labels.words < 200_000:
+        return (
+            small | {"dropout": 0.3},
+            20 if kind == "tagging" else 12,
+            f"dropout 0.3: {words} would soon be memorised",
+        )
+    if labels.words < 5_000_000 or device == "cpu":
+        return small | {"dropout": 0.2}, 6, f"dropout 0.2: {words} on {device}"
+    wide = {"d_model": 512, "d_ff": 2048, "num_heads": 8, "encoder_layers": 6}
+    return wide | {"dropout": 0.1}, 5, f"dropout 0.1: {words} on {device}"
 
 
 def _choose_tokens(text: TextStatistics, wanted: TokenizerKind | None) -> tuple[int, TokenizerKind, str]:

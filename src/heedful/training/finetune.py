@@ -4,8 +4,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
+from torch import Tensor
+
 from heedful.config import DataConfig, flat
 from heedful.errors import ConfigError
+from heedful.models.bert import BERT, is_of_head
 from heedful.models.predictor import AnyPredictor
 from heedful.storage.model_names import find_model
 from heedful.storage.run_folder import RunFolder, fill_model, read_valid_pairs
@@ -44,7 +47,14 @@ def inherit_settings(parent: RunFolder, tables: Mapping[str, Any]) -> dict[str, 
     inherited = {key: everything[key] for key in ("task", "model", "text", "search", "evaluate")}
     inherited["data"] = {key: everything["data"][key] for key in ("max_length", "max_ratio")}
     inherited["train"] = {key: value for key, value in everything["train"].items() if key not in _NOT_INHERITED}
-    old, new = flat(before), flat(make_experiment(tables, inherited))
+    task = find_task(str(tables.get("task", before.task)))
+    if find_task(before.task).encoder and task.encoder:  # only the head differs, and it is drawn anew
+        inherited |= {"task": task.name, "model": {**inherited["model"], "head": task.encoder}}
+        if task.encoder == "masked" or task.name != before.task:
+            inherited["model"]["labels"] = ()
+        if task.name != before.task:
+            inherited["train"] = {key: everything["train"][key] for key in ("optimizer", "schedule", "learning_rate")}
+    old, new = flat(before) | flat(make_experiment(inherited)), flat(make_experiment(tables, inherited))
     for key, value in old.items():
         if (key == "task" or key.startswith(("model.", "text."))) and key not in _FREE_KEYS and new[key] != value:
             raise ConfigError(
@@ -91,7 +101,12 @@ def copy_parent_model(run: RunFolder, name: str) -> dict[str, object]:
 def load_parent_weights(model: AnyPredictor, run: RunFolder) -> None:
     """Load the weights that the run starts from."""
     parent = run.parent()
-    fill_model(model, dict(parent.model().named_parameters()), str(parent.path))
+    before = parent.model()
+    weights: dict[str, Tensor] = dict(before.named_parameters())
+    if isinstance(model, BERT) and isinstance(before, BERT) and not model.answers_like(before):
+        weights = {name: weight for name, weight in weights.items() if not is_of_head(name)}
+        weights |= {name: weight for name, weight in model.named_parameters() if is_of_head(name)}
+    fill_model(model, weights, str(parent.path))
 
 
 def warn_about_vocabulary(run: RunFolder, data: Facts) -> str:

@@ -19,9 +19,11 @@ from torch import Tensor, nn
 
 from heedful.config import Experiment
 from heedful.data.batch import Batching, Examples, epoch_batches
+from heedful.data.labelled_corpus import LabelledCorpus
 from heedful.data.text import TextWindows
 from heedful.errors import Diverged, FolderError
 from heedful.metrics import Score
+from heedful.metrics.labels import count_confusions, macro_f1
 from heedful.metrics.text_loss import BITS_PER_CHARACTER, bits_per_character
 from heedful.models.build import build_model
 from heedful.models.predictor import AnyPredictor
@@ -66,6 +68,9 @@ class Validator:
         config, valid = self._experiment.train, self._prepared.valid
         with self._model_with(weights) as model:
             loss = compute_validation_loss(model, valid, config.batch_tokens) if valid else 0.0
+            if isinstance(valid, LabelledCorpus):
+                gold, found = predict_labels(model, valid, config.batch_tokens)
+                return loss, macro_f1(count_confusions(gold, found, len(self._experiment.model.labels))), None
             if isinstance(valid, TextWindows):
                 return loss, bits_per_character(loss, valid.tokens_per_character), None
             if not config.validate_bleu and config.best_by == "loss":
@@ -122,6 +127,19 @@ def compute_validation_loss(model: AnyPredictor, corpus: Examples, batch_tokens:
         total += loss.plain.item()
         tokens += loss.tokens
     return total / tokens
+
+
+@torch.no_grad()
+def predict_labels(model: AnyPredictor, corpus: LabelledCorpus, batch_tokens: int) -> tuple[list[int], list[int]]:
+    """The right label and the likeliest one at every place that a corpus asks about, in any order."""
+    device = next(model.parameters()).device
+    gold, found = list[int](), list[int]()
+    for indices in epoch_batches(*corpus.lengths(), Batching(batch_tokens, 0), 0):
+        batch = corpus.batch(indices, model.pad_id).to(device)
+        memory = model.encode(batch.source, batch.source_lengths)
+        found += model.decode(batch.target_in, batch.target_lengths, memory).argmax(-1).tolist()
+        gold += batch.target_out.tolist()
+    return gold, found
 
 
 def compute_validation_score(model: AnyPredictor, prepared: Prepared, experiment: Experiment) -> Score:

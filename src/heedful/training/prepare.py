@@ -11,6 +11,8 @@ from pathlib import Path
 from heedful.config import DataConfig, Experiment
 from heedful.data.batch import Examples
 from heedful.data.corpus import FILES, Corpus, DroppedPairs, Encode, PairLimits, write_corpus
+from heedful.data.labelled_corpus import LABELLED_FILES, LabelledCorpus, TextEncoder, write_labelled_corpus
+from heedful.data.labels import find_encoder_kind
 from heedful.data.pairs import STANDARD_INPUT, Pair, check_readable, fingerprint, guess_language
 from heedful.data.text import TEXT_FILES, TextCorpus, TextSpan, measure_text, write_text_corpus
 from heedful.errors import ConfigError, DataError, FolderError, counted
@@ -27,10 +29,12 @@ from heedful.storage.run_folder import RunFolder, Tokenizers, read_valid_pairs
 from heedful.tasks import Task, find_task
 from heedful.text import Tokenizer
 from heedful.text.bpe_dropout import BpeDropout
+from heedful.text.tokenizer import CLS, MASK
 from heedful.text.tokenizer_training import SAMPLE_LINES, learn_tokenizer, reuse_tokenizer
-from heedful.training.autoconfig import default_hold_out, default_text_hold_out
+from heedful.training.autoconfig import default_hold_out, default_label_hold_out, default_text_hold_out
 
 _SAMPLED_PAIRS = 1000  # to see how well a vocabulary fits
+_NAMED_LABELS = 5  # in a warning
 _SAMPLED_CHARACTERS = 200_000_000  # more would hardly change a vocabulary
 
 Pairs = Callable[[], Iterator[Pair]]  # reads the corpus from its beginning, as often as needed
@@ -50,10 +54,10 @@ class Prepared:
 def resolve_files(data: DataConfig) -> DataConfig:
     """The data with complete paths and languages; refuses files that can be read only once."""
     if not data.source and not data.tsv and not data.text:
-        raise ConfigError("no training data; give source and target, tsv, text, or data.source in a recipe")
+        raise ConfigError("no training data; give source and target, tsv, text, labels, or data.source in a recipe")
 
     def find(names: tuple[str, ...]) -> tuple[str, ...]:
-        paths = [path for name in names for path in _match_files(Path(data.folder), name)]
+        paths = [path for name in names for path in match_files(Path(data.folder), name)]
         for path in paths:
             if str(path) == STANDARD_INPUT or path.is_fifo():
                 raise DataError(
@@ -78,7 +82,7 @@ def resolve_files(data: DataConfig) -> DataConfig:
     )
 
 
-def _match_files(folder: Path, name: str) -> list[Path]:
+def match_files(folder: Path, name: str) -> list[Path]:
     """The file of this name, or all files that match it as a pattern, sorted by name."""
     path = folder / name
     if name == STANDARD_INPUT or path.exists() or not any(sign in name for sign in "*?["):
@@ -104,9 +108,11 @@ def prepare(run: RunFolder, experiment: Experiment, total: int, reporter: Report
     `total` is the number of pairs in the data, or of characters of plain text.
     """
     data, task = experiment.data, find_task(experiment.task)
-    if task.continues_text:
+    if task.reads_stream:
         return _prepare_text(run, experiment, total, reporter)
-    share = _held_out_share(data, total)
+    if task.encoder:
+        return _prepare_labels(run, experiment, total, reporter)
+    share = _held_out_share(data, total, default_hold_out(total))
     seed = experiment.seed
 
     def training_pairs() -> Iterator[Pair]:
@@ -157,6 +163,74 @@ def _prepare_text(run: RunFolder, experiment: Experiment, total: int, reporter: 
     return _load_text(run, experiment, tokenizers)
 
 
+def _prepare_labels(run: RunFolder, experiment: Experiment, total: int, reporter: Reporter) -> Prepared:
+    """Learn the tokenizer and write labelled texts as ids with the places of their labels."""
+    data, task, labels = experiment.data, find_task(experiment.task), experiment.model.labels
+    share = _held_out_share(data, total, default_label_hold_out(total))
+    seed = experiment.seed
+
+    def training_pairs() -> Iterator[Pair]:
+        return (pair for pair in task.read_pairs(data) if not _is_held_out(pair, share, seed))
+
+    if experiment.train.init or experiment.text.tokenizer_file:
+        tokenizers = _make_tokenizers(run, experiment, training_pairs, total, reporter)
+    else:
+        texts = (pair.source.replace("\t", " ") for pair in training_pairs())
+        counted_texts = report_progress(texts, "reading for the vocabulary", total, reporter)
+        learnt = learn_tokenizer(counted_texts, experiment.text, (CLS, MASK))
+        tokenizers = Tokenizers(learnt, learnt)
+    run.describe(experiment, tokenizers)
+    encoder = make_text_encoder(experiment, tokenizers.source)
+    size = tokenizers.source.vocabulary_size
+    with disk_errors(run.data):
+        train = tuple(
+            write_labelled_corpus(
+                run.data / f"train-{variant}",
+                report_progress(training_pairs(), f"encoding {variant + 1}", total, reporter),
+                encoder.with_encoding(_make_encoder(tokenizers.source, experiment, variant)),
+                labels,
+                size,
+            )
+            for variant in range(_count_variants(experiment))
+        )
+        if not len(train[0]):
+            raise DataError("no texts are left to train on; give more, or change data.hold_out")
+        valid_pairs = tuple(pair for pair in _read_validation_pairs(task, data, share, seed) if pair.source.strip())
+        _check_labels(valid_pairs, experiment, reporter)
+        write_atomically(run.data / "valid.json", json.dumps([[p.source, p.target] for p in valid_pairs]))
+        valid = write_labelled_corpus(run.data / "valid", valid_pairs, encoder, labels, size) if valid_pairs else None
+        written = [f"valid/{name}" for name in LABELLED_FILES if valid]
+        write_manifest(run.data, [*_list_prepared_files(experiment), *written])
+    empty = train[0].dropped.empty
+    reporter.say(
+        f"data: {counted(len(train[0]), 'text', ',')} to train on, {len(valid_pairs):,} for validation"
+        + (f"; left out: {empty} empty" if empty else "; none left out")
+    )
+    facts: dict[str, object] = {"texts": len(train[0]), "validation_texts": len(valid_pairs)}
+    return Prepared(tokenizers, train, valid, valid_pairs, facts | {"dropped": {"empty": empty}})
+
+
+def make_text_encoder(experiment: Experiment, tokenizer: Tokenizer) -> TextEncoder:
+    """How the models of this experiment read texts."""
+    kind = find_encoder_kind(find_task(experiment.task).encoder)
+    return TextEncoder(tokenizer, kind, experiment.model.max_positions)
+
+
+def _check_labels(pairs: Sequence[Pair], experiment: Experiment, reporter: Reporter) -> None:
+    """Refuse labels that the model does not have, and warn of those that cannot be validated."""
+    seen = {label for pair in pairs for label in pair.target.split("\t")}
+    labels = experiment.model.labels
+    if unknown := sorted(seen - set(labels)):
+        raise DataError(
+            f"the validation texts have the label {unknown[0]!r}, which no training text has; "
+            "correct it, or give training texts with it"
+        )
+    missing = [label for label in labels if label not in seen]
+    if pairs and missing:
+        names = ", ".join(missing[:_NAMED_LABELS]) + (", ..." if len(missing) > _NAMED_LABELS else "")
+        reporter.say(f"warning: no validation text has the label {names}, so nothing shows how well it is found")
+
+
 def _load_text(run: RunFolder, experiment: Experiment, tokenizers: Tokenizers) -> Prepared:
     context = experiment.model.max_positions
     train = TextCorpus(run.data / "train")
@@ -186,17 +260,22 @@ def load_prepared(run: RunFolder, experiment: Experiment, reporter: Reporter) ->
     _check_prepared(run, experiment, reporter)
     _check_texts(run, reporter)
     tokenizers = run.tokenizers()
-    if find_task(experiment.task).continues_text:
+    task = find_task(experiment.task)
+    if task.reads_stream:
         return _load_text(run, experiment, tokenizers)
-    train = tuple(Corpus(run.data / f"train-{variant}") for variant in range(_count_variants(experiment)))
     valid_pairs = read_valid_pairs(run)
+    if task.encoder:
+        texts = tuple(LabelledCorpus(run.data / f"train-{number}") for number in range(_count_variants(experiment)))
+        labelled = LabelledCorpus(run.data / "valid") if valid_pairs else None
+        return Prepared(tokenizers, texts, labelled, valid_pairs, {})
+    train = tuple(Corpus(run.data / f"train-{variant}") for variant in range(_count_variants(experiment)))
     return Prepared(tokenizers, train, Corpus(run.data / "valid") if valid_pairs else None, valid_pairs, {})
 
 
 def count_examples(experiment: Experiment) -> int:
     """The number of pairs in the data, or of characters of plain text."""
     task = find_task(experiment.task)
-    if task.continues_text:
+    if task.reads_stream:
         return measure_text(experiment.data.text).characters
     return sum(1 for _ in task.read_pairs(experiment.data))
 
@@ -254,10 +333,12 @@ def _describe_text(name: str, run: RunFolder) -> dict[str, object]:
 
 def _list_prepared_files(experiment: Experiment) -> list[str]:
     """The files that every run of this experiment has in `data`, by their names in the manifest."""
-    if find_task(experiment.task).continues_text:
+    task = find_task(experiment.task)
+    if task.reads_stream:
         return [f"train/{name}" for name in TEXT_FILES]
     corpora = [f"train-{variant}" for variant in range(_count_variants(experiment))]
-    return ["valid.json", *(f"{corpus}/{name}" for corpus in corpora for name in FILES)]
+    files = LABELLED_FILES if task.encoder else FILES
+    return ["valid.json", *(f"{corpus}/{name}" for corpus in corpora for name in files)]
 
 
 def _count_variants(experiment: Experiment) -> int:
@@ -316,7 +397,9 @@ def _make_tokenizers(
     if experiment.train.init:
         return run.parent().tokenizers()
     if text.tokenizer_file:
-        tokenizer = reuse_tokenizer(Path(text.tokenizer_file))
+        tokenizer = reuse_tokenizer(
+            Path(text.tokenizer_file), (CLS, MASK) if find_task(experiment.task).encoder else ()
+        )
         reporter.say(f"vocabulary: {tokenizer.vocabulary_size} pieces of {text.tokenizer_file}")
         return Tokenizers(tokenizer, tokenizer)
     source_kind, target_kind = find_task(experiment.task).tokenizer_kinds(text.kind)
@@ -381,11 +464,11 @@ def _write_valid_corpus(
     return corpus
 
 
-def _held_out_share(data: DataConfig, total: int) -> float:
-    """The share of the training pairs that is held out for validation."""
+def _held_out_share(data: DataConfig, total: int, default: int) -> float:
+    """The share of the training pairs that is held out for validation; `default` pairs if the user does not say."""
     if data.valid_source or data.hold_out == 0 or not total:
         return 0.0
-    count = data.hold_out if data.hold_out > 0 else default_hold_out(total)
+    count = data.hold_out if data.hold_out > 0 else default
     if count >= total:
         raise ConfigError(f"data.hold_out is {data.hold_out}, but the text has only {counted(total, 'pair')}; lower it")
     return count / total

@@ -317,7 +317,8 @@ class TrainingRun:
             self.reporter.say(gain)
         draw_curve(self.run)
         write_atomically(self.run.path / "README.md", make_model_card(self.run))
-        if find_task(self.experiment.task).continues_text:  # there is no source to align words with
+        task = find_task(self.experiment.task)
+        if task.continues_text or task.encoder:  # there is no source, or no target, to align words with
             return
         try:
             save_best_aligner(self.run, Translator.on_device(self.run, self.device), self.prepared.valid_pairs)

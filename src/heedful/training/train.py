@@ -8,31 +8,38 @@ from os import PathLike, fspath
 from pathlib import Path
 from threading import current_thread, main_thread
 from types import FrameType
-from typing import Any
+from typing import Any, Literal
 
 from heedful.config import DataConfig, Experiment, load_recipe, merge
+from heedful.data.labels import LabelStatistics, find_encoder_kind, find_label_kind, measure_labels
 from heedful.data.text import TextStatistics, measure_text
 from heedful.errors import ConfigError, counted
+from heedful.metrics.labels import MACRO_F1
 from heedful.metrics.text_loss import BITS_PER_CHARACTER
 from heedful.progress import LoggingReporter, Reporter, SilentReporter, report_progress
 from heedful.storage.run_folder import RunFolder, check_free
 from heedful.tasks import Task, find_task, make_experiment
 from heedful.tasks.completion import COMPLETION
+from heedful.tasks.labelling import MASKED
 from heedful.training.autoconfig import (
     CorpusStatistics,
     choose_finetuning_settings,
+    choose_label_settings,
     choose_settings,
     choose_text_settings,
+    keep_network,
     measure_corpus,
     warn_about_corpus,
+    warn_about_labels,
     warn_about_text,
 )
 from heedful.training.events import Event, Finished, Validated
 from heedful.training.finetune import inherit_languages, inherit_settings, open_parent
-from heedful.training.prepare import check_evaluation_files, resolve_files
+from heedful.training.prepare import check_evaluation_files, match_files, resolve_files
 from heedful.training.process_group import ProcessGroup, join_process_group
 from heedful.training.run import EventStream, StopRequested, join_run, resume_run, start_run
 
+Objective = Literal["next", "masked"]
 AnyPath = str | PathLike[str]
 Paths = AnyPath | Sequence[AnyPath]
 Settings = Mapping[str, Any]  # {"train": {"max_steps": 200}} or {"train.max_steps": 200}
@@ -62,6 +69,9 @@ def train(
     tsv: Paths = (),
     text: Paths = (),
     valid_text: Paths = (),
+    objective: Objective = "next",
+    labels: Paths = (),
+    valid_labels: Paths = (),
     valid_source: Paths = (),
     valid_target: Paths = (),
     out: AnyPath | None = None,
@@ -85,6 +95,9 @@ def train(
         tsv: files with a source sentence, a tab and a target sentence on each line.
         text: files of plain text, from which a model learns to continue a text; each may be a pattern such as `*.txt`.
         valid_text: plain text to validate on; if you give none, the end of the text is held out.
+        objective: what a model learns from plain text: the "next" token, or tokens that are "masked".
+        labels: files of lines with a label, a tab and a text; or of words with tags, as CoNLL-U or in two columns.
+        valid_labels: such files to validate on; if you give none, some of the texts are held out.
         valid_source: text files to validate on; if you give none, some training pairs are held out.
         valid_target: their translations.
         out: the run folder to make; the default is `runs/` and the name of the recipe or of the first file.
@@ -106,10 +119,16 @@ def train(
         **{"source": source, "target": target, "tsv": tsv, "text": text, "valid_text": valid_text},
         **{"valid_source": valid_source, "valid_target": valid_target},
     }
+    if labels or valid_labels:
+        _check_alone(labels, paths)
+        paths |= {"source": labels, "valid_source": valid_labels}
     files = {key: names for key, given in paths.items() if (names := _as_strings(given))}
     given = merge(_nest(settings or {}), {"train": {"init": fspath(init)}} if fspath(init) else {})
+    if labels:
+        found = [str(path) for name in files["source"] for path in match_files(Path(), name)]
+        given = merge({"task": find_label_kind(found)}, given)
     if text:
-        given = merge({"task": COMPLETION.name}, given)
+        given = merge({"task": (MASKED if objective == "masked" else COMPLETION).name}, given)
     if recipe is None and not init and "task" not in given:
         _check_both_sides(files)
     folder = Path(out) if out is not None else _default_folder(recipe, files)
@@ -174,19 +193,32 @@ def _plan(
     experiment = asked
     if parent or not recipe:
         experiment = _autoconfigure(asked, tables, inherited, parent, corpus, device.type, reporter)
+    if isinstance(corpus, LabelStatistics):
+        known = set(corpus.names) <= set(experiment.model.labels)  # as in a model that is trained on
+        names = experiment.model.labels if known else corpus.names
+        experiment = replace(experiment, model=replace(experiment.model, labels=names))
     data = replace(data, hold_out=experiment.data.hold_out)
     return replace(experiment, data=data, name=experiment.name or folder.resolve().name), total
 
 
-def _measure(task: Task, data: DataConfig, reporter: Reporter) -> tuple[CorpusStatistics | TextStatistics, int]:
+Statistics = CorpusStatistics | TextStatistics | LabelStatistics
+
+
+def _measure(task: Task, data: DataConfig, reporter: Reporter) -> tuple[Statistics, int]:
     """The size of the data, and the number of its pairs or characters; warns about what teaches little."""
-    if task.continues_text:
+    if task.reads_stream:
         if not data.text:
-            raise ConfigError("task is 'completion', which learns from plain text; name it with text, or data.text")
+            raise ConfigError(f"task is '{task.name}', which learns from plain text; name it with text, or data.text")
         text = measure_text(data.text)
         for sentence in warn_about_text(text):
             reporter.say(sentence)
         return text, text.characters
+    if task.encoder:
+        counted_pairs = report_progress(task.read_pairs(data), "reading", 0, reporter)
+        labels = measure_labels(counted_pairs, find_encoder_kind(task.encoder))
+        for sentence in warn_about_labels(labels):
+            reporter.say(sentence)
+        return labels, labels.texts
     pairs = (task.symbols(pair) for pair in task.read_pairs(data))
     corpus = measure_corpus(report_progress(pairs, "reading", 0, reporter))
     if task.translates:
@@ -210,13 +242,18 @@ def _autoconfigure(
     tables: Settings,
     inherited: Settings,
     parent: RunFolder | None,
-    corpus: CorpusStatistics | TextStatistics,
+    corpus: Statistics,
     device: str,
     reporter: Reporter,
 ) -> Experiment:
     """Choose the settings that the tables leave open by the data, and report each choice with its reason."""
     given = tables.get("train", {})
-    if parent:
+    if isinstance(corpus, LabelStatistics):
+        kind = find_encoder_kind(find_task(asked.task).encoder)
+        chosen = choose_label_settings(corpus, kind, device, tables)
+        if parent:
+            chosen = keep_network(chosen, parent.experiment())
+    elif parent:
         validation = ("valid_source", "valid_text")
         hold_out = not any(tables.get("data", {}).get(key) for key in validation)
         chosen = choose_finetuning_settings(corpus, parent.experiment(), device, given, hold_out=hold_out)
@@ -228,9 +265,11 @@ def _autoconfigure(
         model = "preset" not in tables.get("model", {})
         search = model and task.translates and not {"alpha", "penalty"} & tables.get("search", {}).keys()
         chosen = choose_settings(corpus, device, given, model=model, symbols=symbols, search=search)
+    if tables.get("data", {}).get("valid_source"):
+        chosen.reasons.pop("data.hold_out", None)
     for key, reason in chosen.reasons.items():
         table, _, name = key.partition(".")
-        if name not in tables.get(table, {}):
+        if not name or name not in tables.get(table, {}):
             reporter.say(reason)
     return make_experiment(tables, merge(inherited, chosen.tables))
 
@@ -283,6 +322,8 @@ def _describe_validation(event: Validated) -> str:
             f"{when}: validation loss {event.loss:.4f} nats a token, perplexity {event.perplexity:.2f}, "
             f"{event.score:.3f} bits per character{best}"
         )
+    if event.metric == MACRO_F1:
+        return f"{when}: validation loss {event.loss:.4f}, macro F1 {event.score:.2f}{best}"
     score = "" if event.score is None else f", {event.metric} {event.score:.2f}"
     if event.brevity_penalty is not None:
         score += f" (brevity penalty {event.brevity_penalty:.3f})"
@@ -347,6 +388,15 @@ def _nest(settings: Settings) -> dict[str, Any]:
             entry = {part: entry}
         tables = merge(tables, entry)
     return tables
+
+
+def _check_alone(labels: Paths, paths: Mapping[str, Paths]) -> None:
+    """Labelled texts need no other files."""
+    if not labels:
+        raise ConfigError("valid_labels needs labels, the texts to train on")
+    for key, names in paths.items():
+        if names:
+            raise ConfigError(f"{key} and labels are for different models; leave one of them out")
 
 
 def _check_both_sides(files: Mapping[str, list[str]]) -> None:

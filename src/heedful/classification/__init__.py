@@ -1,0 +1,1 @@
+"""A text in, its label out; or a sentence in, a tag for each word out."""

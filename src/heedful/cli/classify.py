@@ -1,0 +1,77 @@
+"""`heedful classify`"""
+
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from heedful.cli import console
+from heedful.cli.common import DeviceOption, JsonOption, ModelArgument, open_model, parse_device
+from heedful.errors import ConfigError, require_library
+
+if TYPE_CHECKING:
+    from heedful.classification.classifier import Classification, TaggedText
+    from heedful.data.stream import TextStream
+
+_STANDARD_INPUT = "-"
+
+
+def classify(
+    model: ModelArgument,
+    texts: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[TEXT]...", help="Texts to label; default, and -: standard input, one a line."),
+    ] = None,
+    file: Annotated[Path | None, typer.Option(help="A file instead, one text a line, plain or .gz.")] = None,
+    as_json: JsonOption = False,
+    device: DeviceOption = "auto",
+) -> None:
+    """Label texts, or tag their words, with a model that `heedful train --labels` has trained.
+
+    Prints the label, its probability and the text; a tagger prints word/tag. --json has all probabilities.
+    """
+    if file and texts:
+        raise ConfigError(f"--file {file} and texts on the command line; leave out one of them")
+    run = open_model(model)
+    require_library("classifying a text", "torch")
+    from heedful.classification.classifier import Classifier
+    from heedful.data.stream import read_windows
+    from heedful.device import use_threads
+
+    classifier = Classifier.from_run(run, parse_device(device))
+    use_threads(0)
+    index = 0
+    for window in read_windows(_read_texts(texts or [_STANDARD_INPUT], file)):
+        found: list[TaggedText] | list[Classification] = (
+            classifier.tag(window) if classifier.tags_words else classifier.classify(window)
+        )
+        for one in found:
+            if as_json:
+                console.out(json.dumps({"index": index, **asdict(one)}, ensure_ascii=False))
+            else:
+                console.out(_format(one))
+            index += 1
+        sys.stdout.flush()  # the reader of a pipe may wait for this text
+
+
+def _format(found: "TaggedText | Classification") -> str:
+    from heedful.classification.classifier import Classification
+
+    if isinstance(found, Classification):
+        return f"{found.label}\t{found.probability:.4f}\t{found.text}"
+    return str(found)
+
+
+def _read_texts(texts: list[str], file: Path | None) -> "list[str] | TextStream":
+    """The texts, or those that arrive from a file or on standard input."""
+    if not file and texts != [_STANDARD_INPUT]:
+        return texts
+    from heedful.data.pairs import read_lines
+    from heedful.data.stream import TextStream
+
+    if not file and sys.stdin.isatty():
+        console.say("reading from the keyboard, one text a line; end with Ctrl-D")
+    return TextStream(read_lines(file or Path(_STANDARD_INPUT)))
