@@ -104,7 +104,7 @@ def choose_settings(
         "train": {
             "batch_tokens": batch,
             # Larger models take a batch in two halves: the activations of a whole one would exceed a gigabyte.
-            "accumulate": 2 if "d_model" in size and device == "cpu" else 1,
+            "accumulate": 2 if size.get("d_model", 0) >= 256 and device == "cpu" else 1,
             "max_steps": steps,
             "warmup_steps": max(1, min(400 if model else 1000, steps // 8)),
             "validate_every": every,
@@ -114,6 +114,8 @@ def choose_settings(
     }
     if model:
         tables["train"] |= {"dropout_warmup": steps // 3, "ema_decay": _choose_ema_decay(steps)}
+        if 10_000 <= corpus.pairs < 50_000:
+            tables["train"]["word_dropout"] = 0.1
     if search:
         tables["search"] = {"penalty": "power", "alpha": 1.0}
     words = counted(corpus.distinct_words, f"different {'symbol' if symbols else 'word'}")
@@ -405,9 +407,11 @@ def _choose_size(pairs: int, device: str) -> tuple[dict[str, Any], int, str]:
     """Changes to the preset's sizes, the number of epochs, and the reason."""
     if pairs < 10_000:  # measured with 3000 pairs: docs/results.md
         return {"dropout": 0.4}, 75, f"tiny, pre-norm, dropout 0.4: {counted(pairs, 'pair')} would soon be memorised"
+    if pairs < 50_000:  # measured with 29 000 pairs: docs/lab-log.md
+        wider = {"d_model": 192, "d_ff": 512, "num_heads": 6}
+        return wider, 40, f"192 wide, pre-norm, dropout 0.3: {counted(pairs, 'pair')} would overfit a larger one"
     if pairs < 200_000:
-        epochs = 50 if pairs < 50_000 else 20
-        return {}, epochs, f"tiny, pre-norm, dropout 0.3: {counted(pairs, 'pair')} would overfit a larger one"
+        return {}, 20, f"tiny, pre-norm, dropout 0.3: {counted(pairs, 'pair')} would overfit a larger one"
     wide = {"d_model": 256, "d_ff": 1024, "encoder_layers": 6, "decoder_layers": 6, "dropout": 0.2}
     if pairs < 2_000_000 or device == "cpu":
         return wide, 10 if pairs < 2_000_000 else 3, f"small, pre-norm: {pairs} pairs on {device}"
