@@ -644,11 +644,21 @@ print(np.triu(weights, 1).max(), weights[0, 0])
 
 ## Where to go on
 
-- [The descendants, line by line](../family-map.md): GPT-2 in this repository, made from the same layers, and its tests.
+Look into a GPT as you looked into this model. It learns from any text file, and its steps have the same names, up to
+the draw of each new character:
+
+```console
+$ heedful train --text book.txt --out runs/gpt
+$ heedful explain runs/gpt "Once upon a time" --open
+```
+
+- [Continue text](../how-to/complete.md): how to train a GPT, and what it takes.
+- [The descendants, line by line](../family-map.md): what each changed against figure 1, where it is in the code, and its
+  tests.
 - [The paper, line by line](../paper-map.md): where each statement of the paper is in the code.
 - [The paper's studies](../how-to/studies.md): train models without a part, and see what they learn.
-- [Train your own](../how-to/train.md), and explain it: `heedful explain` takes every encoder-decoder Transformer that
-  you train here.
+- [Train your own](../how-to/train.md), and explain it: `heedful explain` takes every Transformer that translates, every
+  GPT, and the recurrent and convolutional rivals as far as they have parts of figure 1.
 """
     return Chapter("8-what-became-of-it.md", "What became of it", "section 7, and after", "often-said", text)
 
