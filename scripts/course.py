@@ -142,7 +142,7 @@ def _start(more: str = "") -> str:
 {numpy}from heedful import Translator
 
 translator = Translator.load("{MODEL}")
-look = translator.explain("{TEXT}")
+look = translator.look("{TEXT}")
 {more}```"""
 
 
@@ -166,7 +166,7 @@ def _command(step: str) -> str:
 
 def _first(found: ExplainedSentence) -> Chapter:
     config, pieces = found.config, found.source_pieces
-    rows = ((f"`{name}`", number) for name, number in zip(pieces, found.look.steps["source"].tolist(), strict=True))
+    rows = ((f"`{name}`", number) for name, number in zip(pieces, found.steps["source"].tolist(), strict=True))
     text = f"""
 The paper's model reads a sentence in one language and writes it in another. This one reads
 
@@ -174,7 +174,7 @@ The paper's model reads a sentence in one language and writes it in another. Thi
 
 and writes
 
-> {found.look.translation.text}
+> {found.given}
 
 Notice the last word: German puts the verb at the end. A model that goes from left to right, word by word, would have to
 remember it. This one can look back at any word at any time. That is what the paper is about.
@@ -201,7 +201,7 @@ How many pieces will the word "unbelievable" have? And a word that does not exis
             + chr(10)
             + 'for word in ("unbelievable", "blorptastic"):'
             + chr(10)
-            + "    print(translator.explain(word).translation.source_pieces)"
+            + "    print(translator.look(word).translation.source_pieces)"
             + chr(10)
         )
     }
@@ -222,7 +222,7 @@ def _attention(found: ExplainedSentence) -> Chapter:
     name = found.ranked_heads("encoder.1.attention.head.")[0]
     sublayer, _, head = name.rpartition(".head.")
     at = int(head) - 1
-    steps = found.look.steps
+    steps = found.steps
     weights, scores = steps[f"{sublayer}.weights"][at], steps[f"{sublayer}.scores"][at]
     between_words = weights[:-2, :-2] - np.eye(len(weights) - 2)
     row, column = divmod(int(between_words.argmax()), len(between_words))  # two different words
@@ -338,7 +338,7 @@ def _switch_name(name: str) -> str:
 
 
 def _sublayers(found: ExplainedSentence) -> Chapter:
-    steps, config = found.look.steps, found.config
+    steps, config = found.steps, found.config
     active = steps["encoder.1.feed_forward.active"]
     awake = (active > 0).sum(1)
     x, result = steps["encoder.1.feed_forward.before"], steps["encoder.1.feed_forward.result"]
@@ -525,7 +525,7 @@ If a sentence is twice as long, how many scores does one head compute?
 
 {
         _start('''
-double = translator.explain("The children did not see the old house, and the old house did not see the children.")
+double = translator.look("The children did not see the old house, and the old house did not see the children.")
 for each in (look, double):
     print(each.steps["encoder.1.attention.scores"].shape)
 ''')
@@ -539,7 +539,7 @@ for each in (look, double):
 
 
 def _training(found: ExplainedSentence) -> Chapter:
-    step, tree = found.training, found.look.tree
+    step, tree = found.training, found.tree
     place = int(np.argmax(step.plain))
     after = ((f"{factor:g}", f"{rate:.2g}", f"{loss:.2f}") for factor, rate, loss in (
         (factor, step.rate * factor, loss) for factor, loss in step.after.items()
@@ -607,7 +607,7 @@ for smoothing in (0.0, 0.1):
 
 
 def _descendants(found: ExplainedSentence) -> Chapter:
-    weights = found.look.steps["decoder.1.attention.weights"]
+    weights = found.steps["decoder.1.attention.weights"]
     later = float(np.triu(weights, 1).max())
     text = f"""
 The paper ends by promising to apply attention to other tasks. Others did. Almost all large models of today are one half
@@ -644,11 +644,21 @@ print(np.triu(weights, 1).max(), weights[0, 0])
 
 ## Where to go on
 
-- [The descendants, line by line](../family-map.md): GPT-2 in this repository, made from the same layers, and its tests.
+Look into a GPT as you looked into this model. It learns from any text file, and its steps have the same names, up to
+the draw of each new character:
+
+```console
+$ heedful train --text book.txt --out runs/gpt
+$ heedful explain runs/gpt "Once upon a time" --open
+```
+
+- [Continue text](../how-to/complete.md): how to train a GPT, and what it takes.
+- [The descendants, line by line](../family-map.md): what each changed against figure 1, where it is in the code, and its
+  tests.
 - [The paper, line by line](../paper-map.md): where each statement of the paper is in the code.
 - [The paper's studies](../how-to/studies.md): train models without a part, and see what they learn.
-- [Train your own](../how-to/train.md), and explain it: `heedful explain` takes every encoder-decoder Transformer that
-  you train here.
+- [Train your own](../how-to/train.md), and explain it: `heedful explain` takes every Transformer that translates, every
+  GPT, and the recurrent and convolutional rivals as far as they have parts of figure 1.
 """
     return Chapter("8-what-became-of-it.md", "What became of it", "section 7, and after", "often-said", text)
 

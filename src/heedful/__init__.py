@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from heedful.attention.head_names import Head
     from heedful.attention.record import Attention, AttentionRecord, record_attention
     from heedful.classification.classifier import Classification, Classifier, TaggedText, TaggedWord
-    from heedful.completion.completer import Completer, Completion, Continuation
+    from heedful.completion.completer import Completer, Completion, Continuation, TextLook
     from heedful.data.doctor import CleanedCorpus, Diagnosis, clean_corpus, doctor
     from heedful.data.text_doctor import TextDiagnosis, doctor_text
     from heedful.evaluation.compare import compare
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from heedful.text.constraints import Constraints
     from heedful.training.train import TrainingResult, resume, train
     from heedful.translation.pivot import PivotTranslator
-    from heedful.translation.result import Alternative, Explanation, Inspection, Translation
+    from heedful.translation.result import Alternative, Look, Translation
     from heedful.translation.translator import Translator
 
     __version__: str
@@ -72,11 +72,10 @@ __all__ = [
     "Diverged",
     "Evaluation",
     "Experiment",
-    "Explanation",
     "FolderError",
     "Head",
     "HeedfulError",
-    "Inspection",
+    "Look",
     "OutOfSpace",
     "PivotTranslator",
     "Proof",
@@ -84,6 +83,7 @@ __all__ = [
     "TaggedText",
     "TaggedWord",
     "TextDiagnosis",
+    "TextLook",
     "Tokenizer",
     "TrainingResult",
     "Translation",
@@ -117,15 +117,15 @@ _LAZY = {
     "Continuation": "heedful.completion.completer",
     "Diagnosis": "heedful.data.doctor",
     "Evaluation": "heedful.evaluation.evaluate",
-    "Explanation": "heedful.translation.result",
     "Head": "heedful.attention.head_names",
-    "Inspection": "heedful.translation.result",
+    "Look": "heedful.translation.result",
     "PivotTranslator": "heedful.translation.pivot",
     "Proof": "heedful.formats.parity",
     "Score": "heedful.metrics",
     "TaggedText": "heedful.classification.classifier",
     "TaggedWord": "heedful.classification.classifier",
     "TextDiagnosis": "heedful.data.text_doctor",
+    "TextLook": "heedful.completion.completer",
     "Tokenizer": "heedful.text",
     "TrainingResult": "heedful.training.train",
     "Translation": "heedful.translation.result",

@@ -6,16 +6,28 @@ from math import sqrt
 import numpy as np
 import pytest
 import torch
-from model_examples import FAMILIES, SMALL, SOURCE_TYPES, TARGET_TYPES, VARIANTS, label, sentences, shaken
+from model_examples import (
+    FAMILIES,
+    SMALL,
+    SOURCE_TYPES,
+    TARGET_TYPES,
+    VARIANTS,
+    label,
+    sentences,
+    shaken,
+    shaken_of_family,
+)
 
 from heedful.attention.record import force_decode
-from heedful.attention.steps import Steps, record_steps, stacks, sublayers
+from heedful.attention.steps import LayeredModel, Steps, record_steps, stacks, sublayers
 from heedful.config import ModelConfig
+from heedful.data.batch import pack
+from heedful.models.gpt import GPT
 from heedful.models.transformer import Transformer
 from heedful.nn.attention import CrossAttention, SelfAttention
 from heedful.nn.feed_forward import FeedForward, activate
 from heedful.nn.linear import Linear
-from heedful.nn.positions import sinusoids
+from heedful.nn.positions import LearnedPositions, sinusoids
 from heedful.storage.model_names import find_model
 from heedful.storage.run_folder import RunFolder
 
@@ -93,20 +105,24 @@ def check_feed_forward(steps: Steps, name: str, network: FeedForward) -> None:
     close(steps[f"{name}.output"], linear(network.outer, steps[f"{name}.active"]))
 
 
-def check_steps(model: Transformer, steps: Steps) -> None:
+def check_steps(model: LayeredModel, steps: Steps) -> None:
     """Recompute every step from the numbers of those before it."""
     config = model.config
     checked = {"source", "target", "target_in"}
-    for (stack, layers), ids in zip(stacks(model), ("source", "target_in"), strict=True):
-        embedding = model.source_embedding if stack == "encoder" else model.target_embedding
-        close(steps[f"{stack}.embedding"], array(embedding.weight)[steps[ids]])
-        close(steps[f"{stack}.scaled"], steps[f"{stack}.embedding"] * sqrt(config.d_model))
+    factor = sqrt(config.d_model) if isinstance(model, Transformer) else 1.0
+    for each in stacks(model):
+        stack, layers, ids = each.name, each.layers, "source" if each.name == "encoder" else "target_in"
+        close(steps[f"{stack}.embedding"], array(each.embedding.weight)[steps[ids]])
+        close(steps[f"{stack}.scaled"], steps[f"{stack}.embedding"] * factor)
         x = steps[f"{stack}.scaled"]
         if config.positions == "sinusoidal":
             close(steps[f"{stack}.positions"], sinusoids(torch.arange(len(x)), config.d_model).numpy())
         if config.positions == "relative":
             assert f"{stack}.positions" not in steps
         else:
+            if config.positions == "learned":
+                assert isinstance(each.positions, LearnedPositions)
+                close(steps[f"{stack}.positions"], array(each.positions.weight)[: len(x)])
             x = x + steps[f"{stack}.positions"]
             checked.add(f"{stack}.positions")
         close(steps[f"{stack}.input"], x)
@@ -120,14 +136,15 @@ def check_steps(model: Transformer, steps: Steps) -> None:
                 if isinstance(sublayer, FeedForward):
                     check_feed_forward(steps, name, sublayer)
                 else:
-                    check_attention(steps, name, sublayer, steps["encoder.output"])
+                    memory = steps["encoder.output"] if isinstance(sublayer, CrossAttention) else x
+                    check_attention(steps, name, sublayer, memory)
                 close(steps[f"{name}.sum"], x + steps[f"{name}.output"])
                 x = steps[f"{name}.result"]
                 close(x, steps[f"{name}.sum"] if pre else norm(residual.norm, steps[f"{name}.sum"]))
                 checked |= {step for step in steps if step.startswith(name)}
             close(steps[f"{stack}.{number}.output"], x)
             checked |= {f"{stack}.{number}.input", f"{stack}.{number}.output"}
-        close(steps[f"{stack}.output"], norm(model.encoder_norm if stack == "encoder" else model.decoder_norm, x))
+        close(steps[f"{stack}.output"], norm(each.norm, x))
         checked |= {f"{stack}.{part}" for part in ("embedding", "scaled", "input", "output")}
     bias = np.float32(0) if model.output_bias is None else array(model.output_bias)
     close(steps["logits"], steps["decoder.output"] @ array(model.output_weight).T + bias)
@@ -150,6 +167,32 @@ def test_every_step_follows_from_the_steps_before_it(config: ModelConfig) -> Non
 def test_so_it_does_in_every_variant(config: ModelConfig) -> None:
     model = shaken(replace(config, encoder_layers=2))
     check_steps(model, record_steps(model, SOURCE, TARGET))
+
+
+@pytest.mark.parametrize("family", ["gpt", "gpt-relative"])
+def test_every_step_of_a_gpt_follows_from_the_steps_before_it(family: str) -> None:
+    model = shaken_of_family(FAMILIES[family])
+    assert isinstance(model, GPT)
+    prompt, rest = TARGET[:3], [5, 2, 8, 4]
+    steps = record_steps(model, prompt, rest)
+    assert steps["target_in"].tolist() == [*prompt, *rest[:-1]]
+    assert steps["target"].tolist() == [*prompt[1:], *rest]
+    check_steps(model, steps)
+
+
+def test_the_steps_of_a_gpt_are_those_of_reading_the_prompt_and_then_writing() -> None:
+    model = shaken_of_family(FAMILIES["gpt"])
+    assert isinstance(model, GPT)
+    prompt, rest = TARGET[:3], [5, 2, 8, 4]
+    steps, forced = record_steps(model, prompt, rest), force_decode(model, [prompt], [rest])[0]
+    close(steps["log_probs"][np.arange(2, 6), rest], forced.log_probs)
+    close(steps["decoder.2.attention.weights"], forced.attention.decoder[1])
+    with torch.inference_mode():
+        logits, state = model.step(torch.tensor([0]), model.start(model.encode(*pack([prompt]))))
+        close(steps["logits"][2], array(logits[0]))
+        for place, token in enumerate(rest[:-1], 3):
+            logits, state = model.step(torch.tensor([token]), state)
+            close(steps["logits"][place], array(logits[0]))
 
 
 def test_every_step_of_a_built_in_model_follows_from_the_steps_before_it() -> None:

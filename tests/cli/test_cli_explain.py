@@ -35,7 +35,7 @@ def test_mistakes_are_one_sentence(trained: Path, tmp_path: Path) -> None:
     assert (ran.code, ran.err) == (2, f"heedful: --out {tmp_path / 'a.png'} must end in .html, but ends in '.png'\n")
     ran = toy.run("explain", run, " ", "--out", tmp_path / "a.html")
     assert (ran.code, ran.err.count("\n")) == (2, 1)
-    assert "there is nothing to explain in an empty text; give a sentence" in ran.err
+    assert "there is nothing to look at in an empty text; give a sentence" in ran.err
     ran = toy.run("explain", run, "a", "--set", "search.method=sample", "--out", tmp_path / "a.html")
     assert ran.code == 2
     assert "set search.method=beam and search.groups=1" in ran.err

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 import text_examples
 import torch
@@ -10,6 +11,7 @@ import toy
 from heedful import Completer, ConfigError, DataError
 from heedful.completion.completer import Continuation
 from heedful.data.batch import pack
+from heedful.decoding.sampling import trace_draws
 
 PROMPTS = ["the cat", "the dog sat on the mät and", "", "o"]
 
@@ -139,3 +141,55 @@ def test_the_end_of_a_text_ends_a_continuation(tmp_path: Path) -> None:
     (found,) = Completer.load(tmp_path / "run").complete(["tick "], temperature=0)
     assert found.text == "tick tock"
     assert found.continuations[0].finished
+
+
+def test_a_look_shows_the_continuation_that_complete_gives(completer: Completer) -> None:
+    look = completer.look("the dog", n=2, length=8)
+    (found,) = completer.complete(["the dog"], n=2, length=8)
+    assert [one.text for one in look.completion.continuations] == [one.text for one in found.continuations]
+    assert [one.log_prob for one in look.completion.continuations] == pytest.approx(
+        [float(inside.log_probs.sum()) for inside in look.inside], abs=1e-4
+    )
+    read = len(look.prompt_pieces) + 7
+    assert look.inside[0].attention.decoder[1].shape == (2, read, read)
+    assert look.steps["decoder.2.attention.weights"] == pytest.approx(look.inside[0].attention.decoder[1], abs=1e-5)
+    own = look.steps["log_probs"][np.arange(read), look.steps["target"]][len(look.prompt_pieces) - 1 :]
+    assert own == pytest.approx(look.inside[0].log_probs, abs=1e-4)
+    assert look.prompt_pieces == ("t", "h", "e", "▁", "d", "o", "g")
+
+
+def test_a_look_takes_a_continuation_by_somebody_else(completer: Completer, by_pieces: Completer) -> None:
+    for each in (completer, by_pieces):
+        look = each.look("the dog", continuation=" ran", n=2)
+        assert look.completion.continuations[0].text == " ran"
+        assert each.tokenizer.decode([*each.encode("the dog"), *look.targets[0]]) == "the dog ran"
+        assert len(look.inside) == 2
+
+
+def test_a_look_is_at_most_as_long_as_the_model_sees(completer: Completer) -> None:
+    look = completer.look("the dog")
+    assert len(look.steps["target_in"]) == 16
+    assert (
+        completer.complete(["the dog"], length=30)[0]
+        .continuations[0]
+        .text.startswith(look.completion.continuations[0].text)
+    )
+    with pytest.raises(DataError, match="prompt and continuation have 7 and 11 tokens, but this model sees at most 16"):
+        completer.look("the dog", length=11)
+    with pytest.raises(DataError, match="the continuation is empty; give at least one character"):
+        completer.look("the dog", continuation="")
+
+
+@pytest.mark.parametrize("changes", [{}, {"top_k": 3}, {"top_p": 1.0, "temperature": 1.7}, {"seed": 9, "top_p": 0.5}])
+def test_a_traced_draw_is_the_token_that_was_drawn(completer: Completer, changes: dict[str, float]) -> None:
+    search = completer.change_search(length=10, **changes)  # type: ignore[arg-type]
+    source = completer.encode("the")
+    tokens = completer.decode([source], search, 1)[0][0].tokens
+    logits = torch.from_numpy(completer.look("the", length=10, search=search).steps["logits"][len(source) - 1 :])
+    draws = trace_draws(logits, source, tokens, completer.special, search)
+    assert [draw.token for draw in draws] == list(tokens)
+    for draw in draws:
+        shares = draw.scaled.softmax(0).sort(descending=True)
+        if search.top_k:
+            assert 1 <= int(draw.kept.sum()) <= 3
+        assert bool(draw.kept[shares.indices[0]])

@@ -56,7 +56,7 @@ def test_an_exported_folder_translates_as_the_run_does(joint: bool, positions: P
         assert (one.text, one.pieces, one.source_pieces) == (other.text, other.pieces, other.source_pieces)
         assert one.score == pytest.approx(other.score, abs=1e-4)
     assert Translator.load(tmp_path / "out", engine="torch").translate(TEXTS) == ours.translate(TEXTS)  # to the bit
-    assert theirs.inspect(TEXTS[0]).translation == ours.inspect(TEXTS[0]).translation
+    assert theirs.look(TEXTS[0]).translation == ours.look(TEXTS[0]).translation
     with pytest.raises(ConfigError, match="has no model for the ctranslate2 engine; add one"):
         Translator.load(run.path, engine="ctranslate2")
 
@@ -333,7 +333,7 @@ def test_a_run_with_both_engines_uses_torch_for_what_ctranslate2_cannot_do(tmp_p
     assert [found.text for found in both.translate(TEXTS, constraints=constraints)] == [
         found.text for found in slow.translate(TEXTS, constraints=constraints)
     ]
-    assert both.inspect(TEXTS[0]).inside[0].attention
+    assert both.look(TEXTS[0]).inside[0].attention
     assert both.engine.name == "ctranslate2"
 
 

@@ -35,7 +35,7 @@ def text() -> str:
 
 def test_inspect_shows_the_translation_that_translate_returns(translator: Translator, text: str) -> None:
     (expected,) = translator.translate([text], n_best=3)
-    inspection = translator.inspect(text, n_best=3)
+    inspection = translator.look(text, n_best=3)
     assert inspection.translation == expected
     assert len(inspection.inside) == 3
     for alternative, inside in zip(inspection.translation.alternatives, inspection.inside, strict=True):
@@ -48,16 +48,16 @@ def test_inspect_shows_the_translation_that_translate_returns(translator: Transl
 def test_inspect_explains_a_given_translation(translator: Translator, text: str) -> None:
     (best,) = translator.translate([text], n_best=2)
     second = best.alternatives[1]
-    found = translator.inspect(text, translation=second.text, n_best=2)
+    found = translator.look(text, translation=second.text, n_best=2)
     assert [each.text for each in found.translation.alternatives] == [second.text, best.text]
     assert found.translation.text == second.text
-    expected = translator.inspect(text, n_best=2).inside[1]
+    expected = translator.look(text, n_best=2).inside[1]
     assert found.translation.alternatives[0].score == pytest.approx(second.score, abs=1e-4)
     np.testing.assert_allclose(found.inside[0].attention.cross[0], expected.attention.cross[0], atol=1e-5)
-    alone = translator.inspect(text, translation="<unheard of>")
+    alone = translator.look(text, translation="<unheard of>")
     assert [each.text for each in alone.translation.alternatives] == ["<unheard of>"]
     with pytest.raises(DataError, match=r"the translation has .* pieces, over the 400 that can be shown; shorten it"):
-        translator.inspect(text, translation="a " * 400)
+        translator.look(text, translation="a " * 400)
 
 
 def test_the_baseline_comes_from_the_engine_that_translates_without_heads(
@@ -80,23 +80,23 @@ def test_the_baseline_comes_from_the_engine_that_translates_without_heads(
 
 def test_a_model_that_reverses_attends_from_the_end(translator: Translator) -> None:
     words = " ".join(list(toy.dictionary())[:5])
-    attention = translator.inspect(words).inside[0].attention.cross[0].sum(0)
+    attention = translator.look(words).inside[0].attention.cross[0].sum(0)
     assert attention[:5, :5].argmax(-1).tolist() == [4, 3, 2, 1, 0]
 
 
 def test_a_translation_changes_without_heads_and_returns_with_them(translator: Translator, text: str) -> None:
-    before = translator.inspect(text)
+    before = translator.look(text)
     with translator.switch_off_heads(["cross.1.1", "cross.1.2"]):
-        without = translator.inspect(text)
+        without = translator.look(text)
     assert without.translation.text != before.translation.text
-    assert translator.inspect(text).translation == before.translation
+    assert translator.look(text).translation == before.translation
 
 
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("", "there is nothing to inspect in an empty text; give a sentence"),
-        ("  \n", "there is nothing to inspect in an empty text; give a sentence"),
+        ("", "there is nothing to look at in an empty text; give a sentence"),
+        ("  \n", "there is nothing to look at in an empty text; give a sentence"),
         ("a " * 400, "the text has .* pieces, over the 400 that can be shown; split it into sentences"),
     ],
 )
@@ -104,12 +104,12 @@ def test_a_text_that_cannot_be_inspected_is_refused_in_a_sentence(
     translator: Translator, text: str, sentence: str
 ) -> None:
     with pytest.raises(DataError, match=sentence):
-        translator.inspect(text)
+        translator.look(text)
 
 
 def test_the_page_gets_all_weights_with_sixteen_bits(trained: Path, translator: Translator, text: str) -> None:
     viewer = AttentionViewer(trained / "run", translator, SearchConfig(beam=4))
-    inspection = viewer.inspect(text, n_best=2)
+    inspection = viewer.look(text, n_best=2)
     document = json.loads(json.dumps(viewer.document(inspection)))
     assert document["source"] == {"text": text, "pieces": list(inspection.translation.source_pieces)}
     assert (document["off"], document["baseline"], document["live"]) == ([], None, False)
@@ -290,9 +290,9 @@ def test_a_head_costs_what_the_translation_loses_without_it(trained: Path, trans
     translation = viewer.translate(text)
     assert translation == translator.translate([text], search=SearchConfig())[0].text
     costs = viewer.rank_heads(text, translation)
-    whole = float(translator.inspect(text, translation=translation).inside[0].log_probs.sum())
+    whole = float(translator.look(text, translation=translation).inside[0].log_probs.sum())
     with translator.switch_off_heads(["cross.1.2"]):
-        without = float(translator.inspect(text, translation=translation).inside[0].log_probs.sum())
+        without = float(translator.look(text, translation=translation).inside[0].log_probs.sum())
     assert costs["cross.1.2"] == pytest.approx(whole - without, abs=0.01)
 
 
@@ -346,9 +346,9 @@ def test_a_corpus_without_text_is_refused_in_a_sentence(trained: Path, tmp_path:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        (TEXT, "this model has no attention, so there are no heads to inspect; it can only translate"),
+        (TEXT, "this model has no attention, so there are no heads to see; it can only translate"),
         ("--input test.en", "holds a model without attention, so there are no heads to measure"),
-        ("--serve", "this model has no attention, so there are no heads to inspect; it can only translate"),
+        ("--serve", "this model has no attention, so there are no heads to see; it can only translate"),
         (f"{TEXT} --off cross.1.1", "unknown head: cross.1.1; this model has no cross attention"),
     ],
 )

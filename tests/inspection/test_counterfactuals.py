@@ -4,9 +4,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
-from model_examples import EOS, FAMILIES, SMALL, SOURCE_TYPES, TARGET_TYPES, sentences, shaken
+from model_examples import EOS, FAMILIES, SMALL, SOURCE_TYPES, TARGET_TYPES, sentences, shaken, shaken_of_family
 
 from heedful.attention.head_names import Head, all_heads
 from heedful.attention.pruning import switch_off_heads
@@ -14,7 +15,14 @@ from heedful.attention.record import force_decode
 from heedful.attention.steps import record_steps
 from heedful.config import ModelConfig, SearchConfig
 from heedful.inspection import counterfactuals
-from heedful.inspection.counterfactuals import CounterfactualRunner
+from heedful.inspection.counterfactuals import (
+    Counterfactual,
+    CounterfactualRunner,
+    compare_without_positions,
+    list_changes,
+    search_by,
+)
+from heedful.models.gpt import GPT
 from heedful.models.transformer import Transformer
 
 SOURCE = sentences([7], SOURCE_TYPES)[0]
@@ -23,8 +31,12 @@ SEARCH = SearchConfig(beam=3, max_extra=4)
 CONFIGS = [SMALL, replace(SMALL, norm="pre"), FAMILIES["relative"]]
 
 
-def runner_of(config: ModelConfig = SMALL) -> CounterfactualRunner:
-    return CounterfactualRunner(shaken(config), SOURCE, TARGET, SEARCH, EOS)
+def runner_on(model: Transformer, source: list[int] = SOURCE, target: list[int] = TARGET) -> CounterfactualRunner:
+    return CounterfactualRunner(model, source, target, search_by(model, SEARCH, EOS))
+
+
+def all_of(model: Transformer) -> dict[str, Counterfactual]:
+    return runner_on(model).run_all(list_changes(model))
 
 
 @contextmanager
@@ -38,27 +50,27 @@ def unchanged(model: Transformer) -> Iterator[None]:
 
 @pytest.mark.parametrize("config", CONFIGS)
 def test_all_experiments_run_and_leave_the_model_as_it_was(config: ModelConfig) -> None:
-    runner = runner_of(config)
+    model = shaken(config)
+    runner = runner_on(model)
     whole = runner.run()
-    with unchanged(runner.model):
-        found = runner.run_all()
+    with unchanged(model):
+        found = runner.run_all(list_changes(model))
         runner.run_without_mask()
-        runner.compare_without_positions()
-    assert len([name for name in found if ".head." in name]) == len(all_heads(runner.model))
+        compare_without_positions(model, SOURCE)
+    assert len([name for name in found if ".head." in name]) == len(all_heads(model))
     assert runner.run() == whole
-    changed = [name for name, one in found.items() if abs(one.log_prob - whole.log_prob) > 1e-4]
-    assert set(found) - set(changed) <= {"greedy", "no-penalty"}
+    assert all(abs(one.log_prob - whole.log_prob) > 1e-4 for one in found.values())
 
 
 def test_a_head_is_off_and_no_other() -> None:
-    runner = runner_of()
-    found = runner.run_all()
+    model = shaken(SMALL)
+    found = all_of(model)
     for name, head in (
         ("decoder.2.cross_attention.head.3", Head("cross", 1, 2)),
         ("encoder.1.attention.head.1", Head("encoder", 0, 0)),
     ):
-        with switch_off_heads(runner.model, [head]):
-            log_probs = force_decode(runner.model, [SOURCE], [TARGET])[0].log_probs
+        with switch_off_heads(model, [head]):
+            log_probs = force_decode(model, [SOURCE], [TARGET])[0].log_probs
         assert found[name].log_prob == pytest.approx(float(log_probs.sum()), abs=1e-4)
 
 
@@ -81,7 +93,7 @@ def test_without_the_scale_scores_are_larger_by_the_root_of_d_k() -> None:
 
 @pytest.mark.parametrize("config", CONFIGS)
 def test_without_positions_the_encoder_cannot_tell_the_order(config: ModelConfig) -> None:
-    assert runner_of(config).compare_without_positions() < 1e-5
+    assert compare_without_positions(shaken(config), SOURCE) < 1e-5
 
 
 @pytest.mark.parametrize("config", CONFIGS)
@@ -96,21 +108,52 @@ def test_without_x_the_residual_is_the_sub_layer_alone(config: ModelConfig) -> N
 
 
 def test_without_the_mask_only_a_decoder_that_has_a_future_changes() -> None:
-    runner = runner_of()
-    assert sum(runner.run_without_mask()) != pytest.approx(runner.run().log_prob, abs=1e-4)
-    alone = CounterfactualRunner(runner.model, SOURCE, [EOS], SEARCH, EOS)
+    model = shaken(SMALL)
+    runner = runner_on(model)
+    with unchanged(model):
+        assert sum(runner.run_without_mask()) != pytest.approx(runner.run().log_prob, abs=1e-4)
+    alone = runner_on(model, target=[EOS])
     assert sum(alone.run_without_mask()) == pytest.approx(alone.run().log_prob, abs=1e-5)
 
 
 def test_another_source_is_searched_and_scored() -> None:
-    runner = runner_of()
-    turned = CounterfactualRunner(runner.model, [*SOURCE[-2::-1], EOS], TARGET, SEARCH, EOS)
-    assert runner.run([*SOURCE[-2::-1], EOS]) == turned.run()
+    model = shaken(SMALL)
+    turned = runner_on(model, [*SOURCE[-2::-1], EOS])
+    assert runner_on(model).run([*SOURCE[-2::-1], EOS]) == turned.run()
 
 
 def test_a_layer_is_off_if_both_of_its_sub_layers_are() -> None:
     model = shaken(replace(SMALL, norm="pre"))
-    runner = CounterfactualRunner(model, SOURCE, TARGET, SEARCH, EOS)
-    found = runner.run_all()["encoder.1"]
+    runner = runner_on(model)
+    found = all_of(model)["encoder.1"]
     del model.encoder[0]  # type: ignore[attr-defined]  # pre-norm: without its sub-layers, a layer passes x on
     assert found.log_prob == pytest.approx(runner.run().log_prob, abs=1e-4)
+
+
+def gpt() -> GPT:
+    model = shaken_of_family(FAMILIES["gpt"])
+    assert isinstance(model, GPT)
+    return model
+
+
+def test_a_gpt_has_the_experiments_that_fit_it() -> None:
+    model, prompt, rest = gpt(), TARGET[:3], [5, 2, 8]
+    runner = CounterfactualRunner(model, prompt, rest, search_by(model, SEARCH, EOS))
+    whole = runner.run()
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    found = runner.run_all(list_changes(model))
+    assert len([name for name in found if ".head." in name]) == len(all_heads(model))
+    assert not {"cross_attention", "scale-of-embeddings", "encoder.1"} & found.keys()
+    assert {"positions", "scores", "feed_forward", "decoder.3", "decoder.3.feed_forward.residual"} <= found.keys()
+    assert all(abs(one.log_prob - whole.log_prob) > 1e-5 for one in found.values())
+    assert sum(runner.run_without_mask()) != pytest.approx(whole.log_prob, abs=1e-4)
+    assert all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
+    assert runner.run() == whole
+
+
+def test_without_its_mask_a_gpt_sees_the_future() -> None:
+    model = gpt()
+    with counterfactuals.unmasked(model):
+        steps = record_steps(model, [3, 4], [5, 2, 8])
+    assert (steps["decoder.1.attention.weights"] > 0).all()
+    assert (np.triu(record_steps(model, [3, 4], [5, 2, 8])["decoder.1.attention.weights"], 1) == 0).all()

@@ -138,7 +138,7 @@ def test_every_link_leads_to_a_step_and_every_step_is_reachable(html: str) -> No
 
 def test_the_page_draws_the_recorded_numbers(html: str, found: ExplainedSentence) -> None:
     matrices = document_of(html)["matrices"]
-    steps = found.look.steps
+    steps = found.steps
     for name in ("encoder.3.attention.weights", "decoder.2.cross_attention.scores", "encoder.4.feed_forward.active"):
         drawn = unpack(matrices[name])
         assert drawn == pytest.approx(steps[name], abs=float(np.abs(steps[name]).max()) / 32767)
@@ -152,9 +152,9 @@ def test_the_page_draws_the_recorded_numbers(html: str, found: ExplainedSentence
 
 
 def test_the_experiments_are_in_the_page(html: str, found: ExplainedSentence) -> None:
-    assert found.text_without("cross_attention") != found.look.translation.text
+    assert found.text_without("cross_attention") != found.given
     for name in ("positions", "cross_attention", "encoder.1.feed_forward", "decoder.1.attention.head.2"):
-        text = re.sub(r"<[^>]+>", "", mark_differences(found.look.translation.text, found.text_without(name)))
+        text = re.sub(r"<[^>]+>", "", mark_differences(found.given, found.text_without(name)))
         assert text in re.sub(r"<[^>]+>", "", html)
 
 
@@ -185,13 +185,13 @@ def test_every_head_is_ranked_with_its_weight_and_its_effect(html: str, found: E
 
 
 def test_other_orders_are_what_the_model_makes_of_them(found: ExplainedSentence, translator: Translator) -> None:
-    source = found.look.translation.source
+    source = found.text
     assert found.orders["reversed"].text.split() == source.split()[::-1]
     assert sorted(found.orders["shuffled"].text.split()) == sorted(source.split())
     swapped = found.orders["swapped"]
     differing = [(a, b) for a, b in zip(source.split(), swapped.text.split(), strict=True) if a != b]
     assert len(differing) == 2
-    assert swapped.made.tokens != found.look.tree.best.tokens
+    assert swapped.made.tokens != found.tree.best.tokens
 
 
 def test_roles_are_named_if_they_were_measured(found: ExplainedSentence) -> None:
@@ -260,8 +260,8 @@ def test_too_long_a_sentence_and_another_search_are_refused(translator: Translat
 def test_the_plain_document_names_every_array(found: ExplainedSentence) -> None:
     plain = make_plain_document(found)
     json.dumps(plain)
-    assert plain["text"] == found.look.translation.text
-    count = len(found.look.translation.source_pieces)
+    assert plain["text"] == found.given
+    count = len(found.source_pieces)
     assert plain["steps"]["encoder.1.attention.scores"] == [6, count, count]  # type: ignore[index]
 
 
@@ -347,7 +347,7 @@ def test_the_keyboard_walks_and_moves_in_a_matrix(show: "Callable[..., Page]") -
 
 
 def test_pointing_at_a_cell_shows_its_arithmetic(show: "Callable[..., Page]", found: ExplainedSentence) -> None:
-    weights = found.look.steps["encoder.1.attention.weights"][2]
+    weights = found.steps["encoder.1.attention.weights"][2]
     page = show("encoder.1.attention.head.3.softmax")
     canvas = page.locator(".step.current canvas:visible").first
     box = canvas.bounding_box()
@@ -392,7 +392,7 @@ def test_the_slider_moves_through_the_translation(show: "Callable[..., Page]", f
     page = show("logits")
     page.locator("input[type=range]").fill("2")
     assert page.locator(".step.current .readout strong").inner_text() == found.target_pieces[2]
-    log_probs = found.look.steps["log_probs"][2]
+    log_probs = found.steps["log_probs"][2]
     best = page.locator(".likely tr").first.inner_text()
     assert found.target.pieces([int(log_probs.argmax())])[0] in best
     assert f"{100 * np.exp(log_probs.max()):.1f} %" in best
@@ -402,8 +402,8 @@ def test_the_slider_moves_through_the_translation(show: "Callable[..., Page]", f
 
 def test_the_tree_tells_what_became_of_a_candidate(show: "Callable[..., Page]", found: ExplainedSentence) -> None:
     page = show("beam")
-    assert page.locator(".beam .node[data-said]").count() == len(found.look.tree.candidates)
-    assert page.locator(".beam .node.won").count() == len(found.look.tree.path)
+    assert page.locator(".beam .node[data-said]").count() == len(found.tree.candidates)
+    assert page.locator(".beam .node.won").count() == len(found.tree.path)
     page.locator(".beam .node.pruned").first.hover()
     assert "dropped" in page.locator("#candidate").inner_text()
 
@@ -461,7 +461,7 @@ def test_a_hundred_pieces_on_each_side_fit_into_the_page_and_move_quickly(
 ) -> None:
     # Thirty searches for a hundred pieces take minutes here, and this test is about the page.
     made = Counterfactual((5, 1), finished=True, log_prob=-9.0)
-    monkeypatch.setattr(CounterfactualRunner, "run", lambda self, source=None: made)
+    monkeypatch.setattr(CounterfactualRunner, "run", lambda self, source=None, write=None: made)
     own = untrained(VARIANTS["paper"])
     text = " ".join(["the", "house", "is", "old"] * 25)[: -len(" old")]
     given = explain_sentence(Path("run"), own, text, own.search, text)

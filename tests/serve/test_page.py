@@ -17,6 +17,7 @@ import httpx
 from browser import chromium, watched
 from serve_examples import listening, service_of
 
+from heedful.attention.head_names import all_heads
 from heedful.serve.api_keys import add_key
 from heedful.serve.page_routes import StaticPages
 from heedful.serve.service import ServiceLimits
@@ -307,6 +308,8 @@ def test_heads_are_switched_off_live(opened: "Page", translator: Translator, som
     opened.wait_for_selector("#grid .head")
     assert opened.input_value("#which") == "0"
     expect_text(opened, "#source-text", some[0])
+    heads = len(all_heads(translator.model))
+    assert opened.locator("#ranked li").count() == heads
     opened.select_option("#which", "1")
     expect_text(opened, "#source-text", some[1])
     name = opened.get_attribute("#grid .head", "data-head") or ""

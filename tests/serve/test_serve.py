@@ -28,6 +28,7 @@ import httpx
 import psutil
 from serve_examples import client_of, listening, service_of
 
+from heedful.attention.head_names import all_heads
 from heedful.progress import SilentReporter
 from heedful.serve.api_keys import add_key
 from heedful.serve.app import create_app
@@ -469,6 +470,24 @@ def test_the_attention_explains_the_translation_that_is_given(service: Service, 
         assert wish in without["hypotheses"][0]["text"]
         long = await client.post("/v1/attention", json={"text": "a", "translation": "a " * 300})
         assert (long.status_code, "at most 200 can be shown" in long.json()["error"]) == (400, True)
+
+    ask(service, work)
+
+
+def test_heads_are_ranked_for_the_translation_that_is_given(service: Service, some: list[str]) -> None:
+    async def work(client: httpx.AsyncClient) -> None:
+        asked = {"text": some[0], "translation": toy.translated(some[1])}
+        plain = (await client.post("/v1/attention", json=asked)).json()
+        ranked = (await client.post("/v1/attention", json=asked | {"rank": True})).json()
+        costs = ranked.pop("costs")
+        assert ranked == plain
+        translator = service.registry.models[0].exclusive_translator
+        assert set(costs) == {str(head) for head in all_heads(translator.model)}
+        with translator.switch_off_heads(["cross.1.2"]):
+            without = translator.look(some[0], translation=asked["translation"]).inside[0].log_probs.sum()
+        assert costs["cross.1.2"] == pytest.approx(plain["hypotheses"][0]["log_prob"] - float(without), abs=2e-3)
+        off = await client.post("/v1/attention", json=asked | {"rank": True, "heads_off": ["cross.1.2"]})
+        assert "costs" not in off.json()
 
     ask(service, work)
 

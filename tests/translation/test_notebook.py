@@ -6,7 +6,11 @@ from typing import Any, cast
 
 import numpy as np
 
-from heedful.translation.result import Alternative, Inspection, Translation
+from heedful.translation.result import Alternative, Look, Translation
+
+
+def nothing() -> Any:
+    raise AssertionError("a notebook shows neither steps nor the tree")
 
 
 def translation() -> Translation:
@@ -24,7 +28,7 @@ def test_a_translation_is_a_table_whose_text_is_escaped() -> None:
 def test_an_inspection_also_shows_the_mean_attention_of_the_last_layer() -> None:
     first, last = np.zeros((2, 3, 2)), np.array([[[0.2, 0.8]] * 3, [[0.4, 0.6]] * 3])
     inside = cast(Any, SimpleNamespace(attention=SimpleNamespace(cross=(first, last))))
-    shown = Inspection(translation(), (inside,))._repr_html_()
+    shown = Look(translation(), (inside,), nothing, nothing)._repr_html_()
     assert shown.startswith(translation()._repr_html_())
     rest = shown.removeprefix(translation()._repr_html_())
     assert re.findall(r"<th>(.*?)</th>", rest) == ["", "▁a", "&lt;/s&gt;", "▁ein", "&lt;b&gt;", "&lt;/s&gt;"]
@@ -33,4 +37,4 @@ def test_an_inspection_also_shows_the_mean_attention_of_the_last_layer() -> None
 
 def test_a_model_without_cross_attention_shows_its_translation() -> None:
     inside = cast(Any, SimpleNamespace(attention=SimpleNamespace(cross=())))
-    assert Inspection(translation(), (inside,))._repr_html_() == translation()._repr_html_()
+    assert Look(translation(), (inside,), nothing, nothing)._repr_html_() == translation()._repr_html_()

@@ -23,6 +23,7 @@ from heedful.nn.linear import Linear
 from heedful.nn.multi_head import Kind
 
 HeadGates = dict[tuple[Kind, int], Float[Tensor, "*sentences heads"]]  # for each kind of attention and layer
+GatesNow = dict[tuple[Kind, int], Float[Tensor, "*sentences heads"] | None]
 
 
 def open_gates(model: AnyPredictor) -> HeadGates:
@@ -35,8 +36,17 @@ def open_gates(model: AnyPredictor) -> HeadGates:
     }
 
 
+def read_gates(model: AnyPredictor) -> GatesNow:
+    """The gates as they are; None where every head of a layer is on."""
+    return {
+        (kind, layer): attention.gates
+        for kind, layers in model.attentions.items()
+        for layer, attention in enumerate(layers)
+    }
+
+
 @contextmanager
-def apply_gates(model: AnyPredictor, gates: HeadGates) -> Iterator[None]:
+def apply_gates(model: AnyPredictor, gates: HeadGates | GatesNow) -> Iterator[None]:
     """Within this context, the result of each head is multiplied by its gate; gradients reach the gates."""
     touched = [(model.attentions[kind][layer], gate) for (kind, layer), gate in gates.items()]
     before = [attention.gates for attention, _ in touched]

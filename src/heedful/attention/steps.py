@@ -1,4 +1,4 @@
-"""Record every step of the Transformer on one sentence, by name.
+"""Record every step of the Transformer or of GPT on one text, by name.
 
 >>> steps = record_steps(model, source, target)                # doctest: +SKIP
 >>> steps["encoder.1.attention.scores"].shape                  # doctest: +SKIP
@@ -21,11 +21,15 @@ Each of the steps follows from those before it; `tests/attention/test_steps.py` 
 | `encoder.output`, `decoder.output` | the result of a stack; with pre-norm, it is normalised |
 | `decoder.1.lens` | log-probabilities if the decoder ended after this layer |
 | `logits`, `log_probs` | target positions x vocabulary |
+
+GPT has only the stack `decoder`, without attention to a source. It reads the prompt and the continuation as one text:
+`target_in` are all ids but the last, and `target` are all but the first.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, assert_never
 
 import numpy as np
 import torch
@@ -34,7 +38,9 @@ from torch import Tensor, nn
 
 from heedful.attention.record import record_attention
 from heedful.data.batch import pack
-from heedful.models.transformer import DecoderLayer, EncoderLayer, Transformer
+from heedful.models.gpt import GPT
+from heedful.models.seq2seq import AnySeq2Seq
+from heedful.models.transformer import DecoderLayer, EncoderLayer, Encoding, Transformer
 from heedful.nn.attention import CrossAttention, SelfAttention, distance_bias
 from heedful.nn.embedding import Embedding
 from heedful.nn.feed_forward import FeedForward
@@ -46,51 +52,102 @@ from heedful.nn.residual import Residual
 Steps = dict[str, np.ndarray]
 
 
-class _Tap:
+class Tap:
     """Collects tensors by name."""
 
     def __init__(self) -> None:
         self.tensors: dict[str, Tensor] = {}
+        self.several: dict[str, list[Tensor]] = {}  # of modules that run once for each position
 
     def put(self, name: str, tensor: Tensor) -> None:
+        """Keep a copy."""
         self.tensors[name] = tensor.detach().clone()
 
     def output_as(self, name: str) -> Callable[..., None]:
+        """A hook that keeps the output of a module."""
         return lambda module, args, output: self.put(name, output)
 
     def input_as(self, name: str) -> Callable[..., None]:
+        """A hook that keeps the first input of a module."""
         return lambda module, args: self.put(name, args[0])
+
+    def add_output(self, name: str) -> Callable[..., None]:
+        """A hook that keeps the output of every call."""
+        return lambda module, args, output: self.several.setdefault(name, []).append(output.detach().clone())
+
+    def add_input(self, name: str) -> Callable[..., None]:
+        """A hook that keeps the first input of every call."""
+        return lambda module, args: self.several.setdefault(name, []).append(args[0].detach().clone())
 
     def __getitem__(self, name: str) -> Tensor:
         return self.tensors[name]
 
 
+LayeredModel = Transformer | GPT  # made of the layers of figure 1
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """Layers on top of each other, with what is below and above them. In a causal one, no position sees later ones."""
+
+    name: Kind
+    layers: Sequence[EncoderLayer | DecoderLayer]
+    embedding: Embedding
+    positions: Encoding | None
+    norm: nn.Module
+    causal: bool
+
+
+def stacks(model: LayeredModel) -> list[Stack]:
+    """The stacks of a model, those first that the others look at."""
+    match model:
+        case Transformer():
+            source, target = model.source_embedding, model.target_embedding
+            return [
+                Stack(
+                    "encoder", tuple(model.encoder), source, model.source_positions, model.encoder_norm, causal=False
+                ),
+                Stack("decoder", tuple(model.decoder), target, model.target_positions, model.decoder_norm, causal=True),
+            ]
+        case GPT():
+            layers = tuple(model.decoder)
+            return [Stack("decoder", layers, model.embedding, model.positions, model.decoder_norm, True)]
+        case _:
+            assert_never(model)
+
+
 @torch.inference_mode()
-def record_steps(model: Transformer, source: list[int], target: list[int]) -> Steps:
-    """Every step of the model as it reads these source ids and this target; both end in EOS."""
+def record_steps(model: LayeredModel, source: list[int], target: list[int]) -> Steps:
+    """Every step of the model as it reads these source ids and this target; the Transformer's both end in EOS."""
+    if isinstance(model, GPT):
+        source, target = (text := [*source, *target])[:1], text[1:]
     device = next(model.parameters()).device
     source_ids, source_lengths = (tensor.to(device) for tensor in pack([source]))
     target_in, lengths = (tensor.to(device) for tensor in pack([[model.pad_id, *target[:-1]]]))
-    tap = _Tap()
+    tap = Tap()
+    reader: AnySeq2Seq = model
     with record_attention(model) as weights, _listen(model, tap):
-        logits = model.decode(target_in, lengths, model.encode(source_ids, source_lengths))
-    _put_inputs(tap, "encoder", model.source_embedding, source_ids, model.source_positions)
-    _put_inputs(tap, "decoder", model.target_embedding, target_in, model.target_positions)
-    layouts = Layout.of(source_lengths), Layout.of(lengths)
-    for number, layer in enumerate(model.encoder):
-        _put_attention(tap, f"encoder.{number + 1}.attention", layer.attention, layouts[0], layouts[0], causal=False)
-        tap.put(f"encoder.{number + 1}.attention.weights", weights.weights("encoder", number)[0])
-    for number, decoder_layer in enumerate(model.decoder):
-        name = f"decoder.{number + 1}"
-        _put_attention(tap, f"{name}.attention", decoder_layer.attention, layouts[1], layouts[1], causal=True)
-        _put_attention(
-            tap, f"{name}.cross_attention", decoder_layer.cross_attention, layouts[1], layouts[0], causal=False
-        )
-        kinds: tuple[tuple[str, Kind], ...] = (("attention", "decoder"), ("cross_attention", "cross"))
-        for part, kind in kinds:
-            tap.put(f"{name}.{part}.weights", weights.weights(kind, number)[0])
-        lens = model.output(model.decoder_norm(tap[f"{name}.output"]))
-        tap.put(f"{name}.lens", lens.float().log_softmax(-1))
+        logits = reader.decode(target_in, lengths, reader.encode(source_ids, source_lengths))
+    if isinstance(model, GPT):  # there is no start symbol, but the first token of the text
+        target_in = torch.cat([source_ids, target_in[1:]])
+    read: dict[Kind, tuple[Tensor, Layout]] = {
+        "encoder": (source_ids, Layout.of(source_lengths)),
+        "decoder": (target_in, Layout.of(lengths)),
+    }
+    for stack in stacks(model):
+        ids, here = read[stack.name]
+        _put_inputs(tap, stack, ids)
+        for number, layer in enumerate(stack.layers):
+            name = f"{stack.name}.{number + 1}"
+            _put_attention(tap, f"{name}.attention", layer.attention, here, here, causal=stack.causal)
+            tap.put(f"{name}.attention.weights", weights.weights(stack.name, number)[0])
+            if isinstance(layer, DecoderLayer):
+                cross, there = f"{name}.cross_attention", read["encoder"][1]
+                _put_attention(tap, cross, layer.cross_attention, here, there, causal=False)
+                tap.put(f"{cross}.weights", weights.weights("cross", number)[0])
+            if stack.name == "decoder":
+                lens = model.output(stack.norm(tap[f"{name}.output"]))
+                tap.put(f"{name}.lens", lens.float().log_softmax(-1))
     _put_sums(model, tap)
     tap.put("logits", logits)
     tap.put("log_probs", logits.float().log_softmax(-1))
@@ -100,7 +157,7 @@ def record_steps(model: Transformer, source: list[int], target: list[int]) -> St
 
 
 @contextmanager
-def _listen(model: Transformer, tap: _Tap) -> Iterator[None]:
+def _listen(model: LayeredModel, tap: Tap) -> Iterator[None]:
     """Within this context, the results of the model's modules go to the tap."""
     with ExitStack() as hooks:
 
@@ -110,9 +167,10 @@ def _listen(model: Transformer, tap: _Tap) -> Iterator[None]:
         def before(module: nn.Module, name: str) -> None:
             hooks.callback(module.register_forward_pre_hook(tap.input_as(name)).remove)
 
-        for stack, layers in stacks(model):
-            for number, layer in enumerate(layers, 1):
-                name = f"{stack}.{number}"
+        for stack in stacks(model):
+            after(stack.norm, f"{stack.name}.output")
+            for number, layer in enumerate(stack.layers, 1):
+                name = f"{stack.name}.{number}"
                 before(layer, f"{name}.input")
                 after(layer, f"{name}.output")
                 for part, sublayer, residual in sublayers(layer):
@@ -128,14 +186,7 @@ def _listen(model: Transformer, tap: _Tap) -> Iterator[None]:
                     for linear in ("query_key_value", "query", "key_value"):
                         if isinstance(projection := getattr(sublayer, linear, None), nn.Module):
                             after(projection, f"{name}.{part}.{linear}")
-        after(model.encoder_norm, "encoder.output")
-        after(model.decoder_norm, "decoder.output")
         yield
-
-
-def stacks(model: Transformer) -> list[tuple[str, Iterable[EncoderLayer | DecoderLayer]]]:
-    """The layers of encoder and decoder."""
-    return [("encoder", model.encoder), ("decoder", model.decoder)]
 
 
 def sublayers(
@@ -149,26 +200,27 @@ def sublayers(
     return [first, ("cross_attention", layer.cross_attention, layer.cross_attention_residual), last]
 
 
-def _put_inputs(tap: _Tap, stack: str, embedding: Embedding, ids: Tensor, positions: nn.Module | None) -> None:
-    rows = embedding.weight[ids]
-    tap.put(f"{stack}.embedding", rows)
-    tap.put(f"{stack}.scaled", rows * embedding.scale)
-    if positions is not None:
-        tap.put(f"{stack}.positions", positions(torch.arange(len(ids), device=ids.device), len(ids)))
+def _put_inputs(tap: Tap, stack: Stack, ids: Tensor) -> None:
+    rows = stack.embedding.weight[ids]
+    tap.put(f"{stack.name}.embedding", rows)
+    tap.put(f"{stack.name}.scaled", rows * stack.embedding.scale)
+    if stack.positions is not None:
+        places = torch.arange(len(ids), device=ids.device)
+        tap.put(f"{stack.name}.positions", stack.positions(places, len(ids)))
 
 
-def _put_sums(model: Transformer, tap: _Tap) -> None:
+def _put_sums(model: LayeredModel, tap: Tap) -> None:
     """The sum of each residual connection, which the model may fuse with the norm."""
-    for stack, layers in stacks(model):
-        tap.put(f"{stack}.input", tap[f"{stack}.1.input"])
-        for number, layer in enumerate(layers, 1):
+    for stack in stacks(model):
+        tap.put(f"{stack.name}.input", tap[f"{stack.name}.1.input"])
+        for number, layer in enumerate(stack.layers, 1):
             for part, _, _ in sublayers(layer):
-                name = f"{stack}.{number}.{part}"
+                name = f"{stack.name}.{number}.{part}"
                 tap.put(f"{name}.sum", tap[f"{name}.before"] + tap[f"{name}.output"])
 
 
 def _put_attention(
-    tap: _Tap, name: str, attention: SelfAttention | CrossAttention, here: Layout, there: Layout, *, causal: bool
+    tap: Tap, name: str, attention: SelfAttention | CrossAttention, here: Layout, there: Layout, *, causal: bool
 ) -> None:
     """The steps of equation 1 that the model does as one, from the queries, keys and values that it projected."""
     q, k, v = _split_projections(tap, name, attention)
@@ -196,7 +248,7 @@ def _all_seen(scores: Float[Tensor, "heads query key"]) -> Bool[Tensor, "heads q
     return torch.ones_like(scores, dtype=torch.bool)
 
 
-def _split_projections(tap: _Tap, name: str, attention: SelfAttention | CrossAttention) -> list[Any]:
+def _split_projections(tap: Tap, name: str, attention: SelfAttention | CrossAttention) -> list[Any]:
     """Queries, keys and values of each head."""
     if isinstance(attention, SelfAttention):
         parts = list(tap.tensors.pop(f"{name}.query_key_value").split(attention.sizes, dim=1))

@@ -29,6 +29,10 @@ EngineOption = Annotated[
 WithOption = Annotated[
     list[Path] | None, typer.Option("--with", help="Another run with the same vocabulary, for an ensemble. Repeatable.")
 ]
+LengthSeenOption = Annotated[
+    int | None,
+    typer.Option(min=1, help="New tokens of a model that continues texts; default: 40, or what it sees at once."),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 

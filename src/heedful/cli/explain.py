@@ -12,26 +12,29 @@ from heedful.cli.common import (
     BeamOption,
     DeviceOption,
     JsonOption,
+    LengthSeenOption,
     ModelArgument,
     SearchOption,
     check_output,
     override_search,
     parse_device,
 )
-from heedful.cli.heads import EXAMPLES, open_page
+from heedful.cli.heads import check_no_length, find_examples, open_page
 from heedful.cli.translate import one_line
 from heedful.errors import ConfigError, require_library
 
 if TYPE_CHECKING:
-    from heedful.inspection.explain import ExplainedSentence
+    from heedful.config import Device
+    from heedful.inspection.explain import Explained
 
 
 def explain(
     run: ModelArgument,
     text: Annotated[str | None, typer.Argument(help="The sentence to explain.")] = None,
     target: Annotated[
-        str | None, typer.Option(help="Explain this translation instead of the one that the model gives.")
+        str | None, typer.Option(help="Explain this translation or continuation instead of the model's own.")
     ] = None,
+    length: LengthSeenOption = None,
     out: Annotated[Path | None, typer.Option(help="Output file: a page (.html).", show_default="explain.html")] = None,
     show: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
     serve: Annotated[bool, typer.Option("--serve", help="Serve the page, with a form for other sentences.")] = False,
@@ -41,45 +44,85 @@ def explain(
     as_json: JsonOption = False,
     device: DeviceOption = "auto",
 ) -> None:
-    """Walk through the paper's figure 1 with the numbers of one sentence, in one page."""
+    """Walk through the paper's figure 1 with the numbers of one text, in one page."""
     _check_options(text, out, serve, port, as_json)
-    require_library("explaining a translation", "torch")
+    require_library("explaining what a model writes", "torch")
     from heedful.device import use_threads
-    from heedful.inspection.explain import explain_sentence, make_plain_document
+    from heedful.inspection.explain import make_plain_document
     from heedful.inspection.explanation_page import make_explanation_page
     from heedful.storage.files import write_atomically
     from heedful.storage.model_names import find_model
     from heedful.storage.run_folder import RunFolder
-    from heedful.translation.translator import Translator
+    from heedful.tasks import find_task
 
     use_threads(0)
-    folder = find_model(run)
-    translator = Translator.load(run, parse_device(device))
-    search = override_search(translator.search, beam, settings)
-
-    def explain_text(text: str, translation: str | None) -> "ExplainedSentence":
-        with console.display() as shown:
-            return explain_sentence(
-                folder, translator, text, search, translation or None,
-                lambda number, count: shown.progress("running experiments", number, count),
-            )  # fmt: skip
-
+    experiment = RunFolder.open(find_model(run)).experiment()
+    continues = find_task(experiment.task).continues_text
+    if continues:
+        explain_one = _explain_texts(run, parse_device(device), beam, settings, length)
+    else:
+        check_no_length(length)
+        explain_one = _explain_sentences(run, parse_device(device), beam, settings)
     if serve:
-        language = RunFolder(folder).experiment().data.source_language
-        text = text or EXAMPLES.get(language, EXAMPLES["en"])[0]
-        first = make_explanation_page(explain_text(text, target), live=True)
-        _serve(first, lambda text, given: make_explanation_page(explain_text(text, given), live=True), port, show)
+        first = text or ("\n" if continues else find_examples(experiment)[0])
+        page = make_explanation_page(explain_one(first, target), live=True)
+        _serve(page, lambda text, given: make_explanation_page(explain_one(text, given), live=True), port, show)
         return
     out = out or Path("explain.html")
-    found = explain_text(text or "", target)
+    found = explain_one(text or "", target)
     write_atomically(out, make_explanation_page(found))
     if as_json:
         console.out(json.dumps(make_plain_document(found) | {"out": str(out)}, ensure_ascii=False))
     else:
-        console.out(one_line(found.look.translation.text))
+        console.out(one_line(found.given))
     console.say(f"{out} explains every step" + ("" if show else "; open it in a browser"))
     if show:
         open_page(out.resolve().as_uri())
+
+
+def _explain_sentences(
+    run: Path, device: "Device", beam: int | None, settings: list[str] | None
+) -> Callable[[str, str | None], "Explained"]:
+    """Explains sentences and their translations."""
+    from heedful.inspection.explain import explain_sentence
+    from heedful.inspection.explain_rival import explain_rival
+    from heedful.models.transformer import Transformer
+    from heedful.storage.model_names import find_model
+    from heedful.translation.translator import Translator
+
+    translator = Translator.load(run, device)
+    explain = explain_sentence if isinstance(translator.model, Transformer) else explain_rival
+    search = override_search(translator.search, beam, settings)
+
+    def explain_one(text: str, translation: str | None) -> "Explained":
+        with console.display() as shown:
+            return explain(
+                find_model(run), translator, text, search, translation or None,
+                lambda number, count: shown.progress("running experiments", number, count),
+            )  # fmt: skip
+
+    return explain_one
+
+
+def _explain_texts(
+    run: Path, device: "Device", beam: int | None, settings: list[str] | None, length: int | None
+) -> Callable[[str, str | None], "Explained"]:
+    """Explains prompts and their continuations."""
+    from heedful.completion.completer import Completer
+    from heedful.inspection.explain_text import explain_text
+    from heedful.storage.model_names import find_model
+
+    completer = Completer.load(run, device)
+    search = override_search(completer.search, beam, settings)
+
+    def explain_one(text: str, continuation: str | None) -> "Explained":
+        with console.display() as shown:
+            return explain_text(
+                find_model(run), completer, text, search, continuation or None, length,
+                lambda number, count: shown.progress("running experiments", number, count),
+            )  # fmt: skip
+
+    return explain_one
 
 
 def _check_options(text: str | None, out: Path | None, serve: bool, port: int, as_json: bool) -> None:

@@ -12,6 +12,7 @@ from heedful.cli.common import (
     BeamOption,
     DeviceOption,
     JsonOption,
+    LengthSeenOption,
     ModelArgument,
     SearchOption,
     check_output,
@@ -22,8 +23,9 @@ from heedful.cli.translate import one_line
 from heedful.errors import ConfigError, HeedfulError, counted, did_you_mean
 
 if TYPE_CHECKING:
-    from heedful.inspection.attention_view import AttentionViewer
-    from heedful.translation.result import Inspection
+    from heedful.config import Device, Experiment
+    from heedful.inspection.attention_view import AttentionViewer, HeadsView
+    from heedful.inspection.text_view import TextViewer
 
 EXAMPLES = {
     "en": (
@@ -65,6 +67,7 @@ def heads(
     show: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
     off: Annotated[list[str] | None, typer.Option(help="Switch off a head, such as encoder.1.2. Repeatable.")] = None,
     n_best: Annotated[int, typer.Option(min=1, max=10, help="Number of translations to inspect.")] = 1,
+    length: LengthSeenOption = None,
     serve: Annotated[
         bool, typer.Option("--serve", help="Serve an interactive page: other sentences, heads on and off.")
     ] = False,
@@ -97,21 +100,61 @@ def heads(
     _check_suffix("--out", out, _SUFFIXES)
     _check_suffix("--report", report or Path("report.html"), _REPORT_SUFFIXES)
     from heedful.device import use_threads
-    from heedful.inspection.attention_view import AttentionViewer
     from heedful.storage.model_names import find_model, is_built_in
-    from heedful.translation.translator import Translator
+    from heedful.storage.run_folder import RunFolder
+    from heedful.tasks import find_task
 
     use_threads(0)
-    translator = Translator.load(run, parse_device(device))
-    viewer = AttentionViewer(find_model(run), translator, override_search(translator.search, beam, settings))
+    experiment = RunFolder.open(find_model(run)).experiment()
+    if find_task(experiment.task).continues_text:
+        _check_given(("--input", source, False), ("--paper", paper, False), needed="a model that translates")
+        texts = _load_text_viewer(run, parse_device(device), beam, settings, length)
+        if serve:
+            _serve(texts, text or "\n", (), off or [], n_best, port, show)
+        else:
+            _show_sentence(texts, text or "", off or [], n_best, out, show, as_json)
+        return
+    check_no_length(length)
+    viewer = _load_viewer(run, parse_device(device), beam, settings)
     if serve:
-        _serve(viewer, text or "", off or [], n_best, port, show)
+        examples = find_examples(experiment)
+        _serve(viewer, text or examples[0], examples, off or [], n_best, port, show)
     elif source:
         _report_heads(viewer, source, target, report, as_json, keep=not is_built_in(run))
     elif paper:
         _show_figures(viewer, paper, as_json)
     else:
         _show_sentence(viewer, text or "", off or [], n_best, out, show, as_json)
+
+
+def _load_viewer(run: Path, device: "Device", beam: int | None, settings: list[str] | None) -> "AttentionViewer":
+    from heedful.inspection.attention_view import AttentionViewer
+    from heedful.storage.model_names import find_model
+    from heedful.translation.translator import Translator
+
+    translator = Translator.load(run, device)
+    return AttentionViewer(find_model(run), translator, override_search(translator.search, beam, settings))
+
+
+def _load_text_viewer(
+    run: Path, device: "Device", beam: int | None, settings: list[str] | None, length: int | None
+) -> "TextViewer":
+    from heedful.completion.completer import Completer
+    from heedful.inspection.text_view import TextViewer
+    from heedful.storage.model_names import find_model
+
+    completer = Completer.load(run, device)
+    return TextViewer(find_model(run), completer, override_search(completer.search, beam, settings), length)
+
+
+def check_no_length(length: int | None) -> None:
+    """Refuse a length for a model that ends its output itself."""
+    _check_given(("--length", length, False), needed="a model that continues texts")
+
+
+def find_examples(experiment: "Experiment") -> Sequence[str]:
+    """Sentences in the source language of a model; English ones if we have none in it."""
+    return EXAMPLES.get(experiment.data.source_language, EXAMPLES["en"])
 
 
 def _check_one_task(text: bool, source: Path | None, paper: Path | None, serve: bool) -> None:
@@ -138,63 +181,66 @@ def _check_suffix(option: str, path: Path, suffixes: Sequence[str]) -> None:
 
 
 def _show_sentence(
-    viewer: "AttentionViewer", text: str, off: Sequence[str], n_best: int, out: Path, show: bool, as_json: bool
+    viewer: "AttentionViewer | TextViewer",
+    text: str,
+    off: Sequence[str],
+    n_best: int,
+    out: Path,
+    show: bool,
+    as_json: bool,
 ) -> None:
     """Show one sentence."""
     from heedful.storage.files import write_atomically
 
     suffix = out.suffix.lower()
-    inspection = viewer.inspect(text, off, n_best, None if off else viewer.translate(text))
-    write_atomically(out, _render(viewer, inspection, off, suffix))
-    baseline = viewer.baseline(text) if off else None
+    view = viewer.view(text, off, n_best)
+    write_atomically(out, _render(view, suffix))
     if as_json:
-        console.out(json.dumps({"text": inspection.translation.text, "baseline": baseline, "out": str(out)}))
+        console.out(json.dumps({"text": view.text, "baseline": view.baseline, "out": str(out)}))
     else:
-        console.out(one_line(inspection.translation.text))
-        if baseline is not None:
-            console.say(f"with all heads: {one_line(baseline)}")
+        console.out(one_line(view.text))
+        if view.baseline is not None:
+            console.say(f"with all heads: {one_line(view.baseline)}")
     console.say(f"{out} shows every head" + ("" if show or suffix != ".html" else "; open it in a browser"))
     if show:
         open_page(out.resolve().as_uri())
 
 
-def _render(viewer: "AttentionViewer", inspection: "Inspection", off: Sequence[str], suffix: str) -> str | bytes:
+def _render(view: "HeadsView", suffix: str) -> str | bytes:
     """The file in the format that its suffix asks for."""
     match suffix:
         case ".html":
             from heedful.inspection.attention_page import make_attention_page
 
-            return make_attention_page(viewer.document(inspection, off, ranked=True))
+            return make_attention_page(view.page())
         case ".json":
-            return json.dumps(viewer.plain_document(inspection), ensure_ascii=False) + "\n"
+            return json.dumps(view.plain(), ensure_ascii=False) + "\n"
         case ".npz":
-            from heedful.inspection.attention_view import make_npz
-
-            return make_npz(inspection)
+            return view.arrays()
         case _:
             from heedful.inspection.drawing import draw_attention
 
-            pieces = inspection.translation.source_pieces, inspection.translation.pieces
-            return draw_attention(inspection.inside[0].attention, *pieces, "svg" if suffix == ".svg" else "png")
+            return draw_attention(view.attention, *view.pieces, "svg" if suffix == ".svg" else "png")
 
 
-def _serve(viewer: "AttentionViewer", text: str, off: Sequence[str], n_best: int, port: int, show: bool) -> None:
+def _serve(
+    viewer: "AttentionViewer | TextViewer",
+    text: str,
+    examples: Sequence[str],
+    off: Sequence[str],
+    n_best: int,
+    port: int,
+    show: bool,
+) -> None:
     """Serve the interactive page until Ctrl-C."""
     from heedful.inspection.attention_page import make_attention_page
     from heedful.serve.app import create_attention_app
     from heedful.serve.listener import listen, url_of
     from heedful.serve.server import Server
-    from heedful.storage.run_folder import RunFolder
-
-    language = RunFolder(viewer.run).experiment().data.source_language
-    examples = EXAMPLES.get(language, ())
 
     def explain(text: str, off: Sequence[str], n_best: int) -> dict[str, object]:
-        given = viewer.translate(text) if text.strip() and not off else None
-        inspection = viewer.inspect(text, off, n_best, given)
-        return viewer.document(inspection, off, live=True, ranked=True) | {"examples": examples}
+        return {**viewer.view(text, off, n_best, live=True).page(), "examples": list(examples)}
 
-    text = text or next(iter(examples), EXAMPLES["en"][0])
     app = create_attention_app(make_attention_page(explain(text, off, n_best)), explain)
     with listen("127.0.0.1", port) as listener:
         url = f"{url_of(listener)}/"
@@ -223,7 +269,7 @@ def _show_figures(viewer: "AttentionViewer", folder: Path, as_json: bool) -> Non
     links: list[dict[str, object]] = []
     for found in find_figures(viewer):
         path = folder / f"{found.figure.name}.html"
-        write_atomically(path, make_attention_page(viewer.document(found.inspection)))
+        write_atomically(path, make_attention_page(viewer.document(found.look)))
         question = {"page": str(path), "from": found.figure.query, "to": " ".join(found.figure.keys)}
         for link in found.links[:_STRONGEST]:
             links.append({**question, "head": str(link.head), "share": link.share, "chance": found.chance})

@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from hashlib import blake2b
 
 import torch
-from jaxtyping import Float, Float64, Int
+from jaxtyping import Bool, Float, Float64, Int
 from torch import Tensor
 
 from heedful.config.experiment import SearchConfig
 from heedful.decoding.greedy import PickedTokens, TokenPicker, search_stepwise
 from heedful.decoding.hypothesis import Hypothesis
 from heedful.decoding.step_function import NEVER, S, SpecialTokens, StepFunction, select_rows
+from heedful.decoding.token_rules import make_token_rules
 from heedful.decoding.topk import top_log_probs
 from heedful.device import exact_device
 from heedful.errors import ConfigError
@@ -65,6 +66,45 @@ def make_sampler(keys: Int[Tensor, " rows"], numbers: Int[Tensor, " rows"], conf
 
 
 @dataclass(frozen=True, slots=True)
+class Draw:
+    """How one token was drawn: the kept one with the largest sum of `scaled` and `noise`. One number for each token."""
+
+    log_probs: Float[Tensor, " vocabulary"]
+    scaled: Float[Tensor, " vocabulary"]  # by the temperature
+    kept: Bool[Tensor, " vocabulary"]  # by top_k and top_p
+    noise: Float64[Tensor, " vocabulary"]
+
+    @property
+    def token(self) -> int:
+        """What was drawn."""
+        return int((self.scaled.double() + self.noise).masked_fill(~self.kept, -torch.inf).argmax())
+
+
+def trace_draws(
+    logits: Float[Tensor, "length vocabulary"],
+    source: Sequence[int],
+    tokens: Sequence[int],
+    special: SpecialTokens,
+    config: SearchConfig,
+) -> list[Draw]:
+    """How each of these tokens of the first draw for a source was drawn, from the logits before it."""
+    key = torch.tensor([sentence_key(config.seed, source)])
+    keys = row_keys(key, torch.zeros_like(key))
+    sampler = _Sampler(keys, config.temperature, config.top_k, config.top_p)
+    rules = make_token_rules(special, config, logits.device)
+    only, everything = torch.tensor([0]), torch.arange(logits.shape[1])[None]
+    draws = []
+    for place in range(len(tokens)):
+        history = torch.tensor([list(tokens[:place])], dtype=torch.int64)
+        log_probs = rules.log_probs(logits[place][None], place + 1, history, only).nan_to_num(nan=NEVER, neginf=NEVER)
+        kept, ids = sampler.keep(log_probs)
+        is_kept = torch.zeros_like(log_probs, dtype=torch.bool).scatter(1, ids, kept > NEVER)
+        noise = _gumbel(row_keys(keys, torch.full_like(only, place + 1)), everything)
+        draws.append(Draw(log_probs[0], log_probs[0] / config.temperature, is_kept[0], noise[0]))
+    return draws
+
+
+@dataclass(frozen=True, slots=True)
 class _Sampler:
     keys: Int[Tensor, " draws"]  # on the exact device
     temperature: float
@@ -75,18 +115,24 @@ class _Sampler:
         self, log_probs: Float[Tensor, "rows vocabulary"], active: Int[Tensor, " rows"], length: int
     ) -> PickedTokens:
         """Draw one token per row: the argmax of log-probabilities plus Gumbel noise has their distribution."""
-        log_probs = log_probs.nan_to_num(nan=NEVER, neginf=NEVER)
-        if self.top_k:
-            values, ids = top_log_probs(log_probs, self.top_k)
-        else:
-            values, ids = log_probs, torch.arange(log_probs.shape[1], device=active.device).expand_as(log_probs)
-        if self.top_p < 1.0:
-            values, columns = self._nucleus(values)
-            ids = ids.gather(1, columns)
+        values, ids = self.keep(log_probs.nan_to_num(nan=NEVER, neginf=NEVER))
         exact, rows = self.keys.device, active.to(self.keys.device)
         noise = _gumbel(row_keys(self.keys[rows], torch.full_like(rows, length)), ids.to(exact))
         best = (values.to(exact) / self.temperature + noise).argmax(dim=1, keepdim=True).to(values.device)
         return values.gather(1, best)[:, 0], ids.gather(1, best)[:, 0]
+
+    def keep(
+        self, log_probs: Float[Tensor, "rows vocabulary"]
+    ) -> tuple[Float[Tensor, "rows some"], Int[Tensor, "rows some"]]:
+        """The tokens that may be drawn, and their log-probabilities; others may be among them, with NEVER."""
+        if self.top_k:
+            values, ids = top_log_probs(log_probs, self.top_k)
+        else:
+            values, ids = log_probs, torch.arange(log_probs.shape[1], device=log_probs.device).expand_as(log_probs)
+        if self.top_p < 1.0:
+            values, columns = self._nucleus(values)
+            ids = ids.gather(1, columns)
+        return values, ids
 
     def _nucleus(
         self, values: Float[Tensor, "rows columns"]

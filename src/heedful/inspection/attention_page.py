@@ -54,10 +54,11 @@ def _summarise(document: Mapping[str, Any]) -> str:
             f'<span class="chip">{_quote(piece)} <span class="weight">{token["probability"]:.2f}</span></span>'
             for piece, token in zip(pieces, hypothesis["tokens"], strict=True)
         )
-        read = [document["inputs_start"], *pieces[:-1]]
+        text = hypothesis.get("read")  # of a model that reads prompt and continuation as one text
+        read = text or [document["inputs_start"], *pieces[:-1]]
         kinds = (
             ("encoder", document["encoder"], source["pieces"], source["pieces"]),
-            ("decoder", hypothesis["decoder"], pieces, read),
+            ("decoder", hypothesis["decoder"], text or pieces, read),
             ("cross", hypothesis["cross"], pieces, source["pieces"]),
         )
         rows = "".join(_summarise_heads(document, *kind) for kind in kinds)

@@ -9,18 +9,33 @@ from pathlib import Path
 import numpy as np
 
 from heedful.attention.head_names import KINDS
-from heedful.attention.record import START_PIECE, ForcedDecoding, HeadWeights
+from heedful.attention.record import START_PIECE, Attention, ForcedDecoding, HeadWeights
 from heedful.config import SearchConfig
+from heedful.errors import ConfigError
+from heedful.models.seq2seq import AnySeq2Seq
 from heedful.storage.run_folder import RunFolder
 from heedful.text.constraints import Constraints
 from heedful.text.tokenizer import Tokenizer
 from heedful.translation.pipeline import TokenizedText
-from heedful.translation.result import Alternative, Inspection
+from heedful.translation.result import Alternative, Look
 from heedful.translation.translator import Translator
 
 _STEPS = 65535  # 16 bits per weight: precise enough to read, and half the size of a float
 
 EncodeWeights = Callable[[Sequence[HeadWeights]], object]  # the weights of one kind of attention, layer by layer
+
+
+@dataclass(frozen=True, slots=True)
+class HeadsView:
+    """One text and every head of the model that read it, in all forms that `heedful heads` writes."""
+
+    text: str  # what the model wrote
+    baseline: str | None  # what it writes with all heads on, if some are off
+    page: Callable[[], Mapping[str, object]]  # the data of the page
+    plain: Callable[[], Mapping[str, object]]  # the same for other programs
+    arrays: Callable[[], bytes]  # an .npz file
+    pieces: tuple[Sequence[str], Sequence[str]]  # read, and written
+    attention: Attention
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +53,14 @@ class AttentionViewer:
         """The name of the run folder or built-in model; pages are passed on, and paths tell where somebody works."""
         return self.run.resolve().name
 
-    def inspect(
+    def look(
         self, text: str | TokenizedText, off: Sequence[str] = (), n_best: int = 1, translation: str | None = None
-    ) -> Inspection:
+    ) -> Look:
         """Record the attention of a given translation, or translate the text if some heads are off or none is given."""
+        if not self.translator.model.attentions:
+            raise ConfigError("this model has no attention, so there are no heads to see; it can only translate")
         with self.translator.switch_off_heads(off):
-            return self.translator.inspect(
+            return self.translator.look(
                 text,
                 search=self.search,
                 n_best=n_best,
@@ -58,18 +75,23 @@ class AttentionViewer:
 
     def rank_heads(self, text: str, translation: str) -> dict[str, float]:
         """How much log-probability the translation loses without each head, by names such as `cross.2.1`."""
-        import torch
-
-        from heedful.attention.head_names import all_heads
-        from heedful.attention.importance import ablate_heads
-        from heedful.data.batch import Batch, pack
-
-        translator, model = self.translator, self.translator.model
+        translator = self.translator
         target = translator.tokenizers.target.encode(translator.task.target_symbols(translation))
-        target_in, _ = pack([[model.pad_id, *target[:-1]]])
-        batch = Batch(*pack(translator.encode([text])), target_in, *pack([target]), torch.zeros(1, dtype=torch.int64))
-        rises = ablate_heads(model, [batch.to(next(model.parameters()).device)], all_heads(model))
-        return {str(head): round(rise * len(target), 4) for head, rise in rises.items()}
+        return rank_heads(translator.model, translator.encode([text])[0], target)
+
+    def view(self, text: str, off: Sequence[str] = (), n_best: int = 1, live: bool = False) -> HeadsView:
+        """The translation that `heedful translate` gives, or that of the model without some heads."""
+        look = self.look(text, off, n_best, self.translate(text) if text.strip() and not off else None)
+        translation = look.translation
+        return HeadsView(
+            text=translation.text,
+            baseline=self.baseline(text) if off else None,
+            page=lambda: self.document(look, off, live, ranked=True),
+            plain=lambda: self.plain_document(look),
+            arrays=lambda: make_npz(look),
+            pieces=(translation.source_pieces, translation.pieces),
+            attention=look.inside[0].attention,
+        )
 
     def baseline(self, text: str) -> str:
         """The translation with all heads on, by the engine that also translates without them; the last is cached."""
@@ -83,21 +105,21 @@ class AttentionViewer:
         return self._baselines[text]
 
     def document(
-        self, inspection: Inspection, off: Sequence[str] = (), live: bool = False, ranked: bool = False
+        self, look: Look, off: Sequence[str] = (), live: bool = False, ranked: bool = False
     ) -> dict[str, object]:
         """The data of the page, including the translation with all heads on if some are off.
 
         With `ranked`, it says what the translation loses without each head, which takes a pass for each.
         """
-        baseline = self.baseline(inspection.translation.source) if off else None
+        baseline = self.baseline(look.translation.source) if off else None
         about = {"roles": self.roles(), "off": list(dict.fromkeys(off)), "baseline": baseline, "live": live}
         if ranked and not off:
-            about["costs"] = self.rank_heads(inspection.translation.source, inspection.translation.text)
-        return self._document(inspection, pack_weights) | about
+            about["costs"] = self.rank_heads(look.translation.source, look.translation.text)
+        return self._document(look, pack_weights) | about
 
-    def plain_document(self, inspection: Inspection) -> dict[str, object]:
+    def plain_document(self, look: Look) -> dict[str, object]:
         """The same data for other programs, with the weights as nested lists: layers x heads x queries x keys."""
-        return self._document(inspection, list_weights)
+        return self._document(look, list_weights)
 
     def roles(self) -> Mapping[str, object]:
         """The role of each head, as last measured; empty if never measured."""
@@ -108,14 +130,14 @@ class AttentionViewer:
         folder = RunFolder(self.run)
         folder.write_about({"heads": {"weights": folder.weights_id, "roles": roles}})
 
-    def _document(self, inspection: Inspection, encode: EncodeWeights) -> dict[str, object]:
-        translation, target = inspection.translation, self.translator.tokenizers.target
-        pairs = zip(translation.alternatives, inspection.inside, strict=True)
+    def _document(self, look: Look, encode: EncodeWeights) -> dict[str, object]:
+        translation, target = look.translation, self.translator.tokenizers.target
+        pairs = zip(translation.alternatives, look.inside, strict=True)
         return {
             "format": 1,
             "model": self.name,
             "source": {"text": translation.source, "pieces": list(translation.source_pieces)},
-            "encoder": encode(inspection.inside[0].attention.encoder),
+            "encoder": encode(look.inside[0].attention.encoder),
             "inputs_start": START_PIECE,
             "hypotheses": [_hypothesis(alternative, inside, target, encode) for alternative, inside in pairs],
         }
@@ -130,6 +152,20 @@ def read_roles(run: Path) -> dict[str, dict[str, str]]:
     return {}
 
 
+def rank_heads(model: AnySeq2Seq, source: Sequence[int], target: Sequence[int]) -> dict[str, float]:
+    """How much log-probability the target loses without each head, by names such as `cross.2.1`."""
+    import torch
+
+    from heedful.attention.head_names import all_heads
+    from heedful.attention.importance import ablate_heads
+    from heedful.data.batch import Batch, pack
+
+    target_in, _ = pack([[model.pad_id, *target[:-1]]])
+    batch = Batch(*pack([source]), target_in, *pack([target]), torch.zeros(1, dtype=torch.int64))
+    rises = ablate_heads(model, [batch.to(next(model.parameters()).device)], all_heads(model))
+    return {str(head): round(rise * len(target), 4) for head, rise in rises.items()}
+
+
 def _hypothesis(
     alternative: Alternative, inside: ForcedDecoding, target: Tokenizer, encode: EncodeWeights
 ) -> dict[str, object]:
@@ -139,13 +175,13 @@ def _hypothesis(
         "log_prob": alternative.log_prob,
         "finished": alternative.finished,
         "pieces": list(alternative.pieces),
-        "tokens": _tokens(inside, target),
+        "tokens": describe_tokens(inside, target),
         "decoder": encode(inside.attention.decoder),
         "cross": encode(inside.attention.cross),
     }
 
 
-def _tokens(inside: ForcedDecoding, target: Tokenizer) -> list[dict[str, object]]:
+def describe_tokens(inside: ForcedDecoding, target: Tokenizer) -> list[dict[str, object]]:
     """The probability of each piece, and the most probable alternatives."""
     return [
         {
@@ -181,17 +217,22 @@ def list_weights(layers: Sequence[HeadWeights]) -> list[object]:
     return [np.round(weights.astype(np.float64), 6).tolist() for weights in layers]
 
 
-def make_npz(inspection: Inspection) -> bytes:
+def make_npz(look: Look) -> bytes:
     """An .npz file of the best translation: `encoder.1`, `decoder.1`, `cross.1`, ..., and the pieces."""
-    attention, translation = inspection.inside[0].attention, inspection.translation
+    return pack_npz(look.inside[0], look.translation.source_pieces, look.translation.pieces)
+
+
+def pack_npz(inside: ForcedDecoding, source_pieces: Sequence[str], target_pieces: Sequence[str]) -> bytes:
+    """The same from what was read and written; kinds that the model does not have are left out."""
+    attention = inside.attention
     named = {f"{kind}.{number}": weights for kind in KINDS for number, weights in enumerate(attention.of(kind), 1)}
     file = io.BytesIO()
     np.savez_compressed(
         file,
         allow_pickle=False,
-        source_pieces=np.array(translation.source_pieces),
-        target_pieces=np.array(translation.pieces),
-        log_probs=inspection.inside[0].log_probs,
+        source_pieces=np.array(source_pieces),
+        target_pieces=np.array(target_pieces),
+        log_probs=inside.log_probs,
         **named,
     )
     return file.getvalue()

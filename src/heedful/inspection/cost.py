@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from heedful.attention.steps import stacks, sublayers
+from heedful.attention.steps import LayeredModel, stacks, sublayers
 from heedful.config import ModelConfig
 from heedful.models.flops import count_attention_pairs, forward_flops
-from heedful.models.transformer import Transformer
 from heedful.nn.feed_forward import FeedForward
 
 _BYTES = 4  # float32
@@ -35,15 +34,20 @@ class PartCost:
         return _BYTES * self.activations
 
 
-def count_costs(model: Transformer, source: int, target: int) -> list[PartCost]:
-    """The costs of reading a source of this many pieces and a translation of this many; each weight counts once."""
+def count_costs(model: LayeredModel, source: int, target: int) -> list[PartCost]:
+    """The costs of reading a source of this many pieces and an output of this many; each weight counts once.
+
+    A model without an encoder reads no source: all that it reads is in `target`.
+    """
     config = model.config
-    found = [PartCost("embedding", _count(_embeddings(model)), 0, (source + target) * config.d_model)]
+    read = {"encoder": source, "decoder": target}
+    rows_read = sum(read[stack.name] for stack in stacks(model))
+    found = [PartCost("embedding", _count(_embeddings(model)), 0, rows_read * config.d_model)]
     counted = {id(parameter) for parameter in _embeddings(model)}
-    for stack, layers in stacks(model):
-        rows = source if stack == "encoder" else target
+    for stack in stacks(model):
+        rows = read[stack.name]
         parts: dict[str, list[int]] = {}
-        for layer in layers:
+        for layer in stack.layers:
             for part, sublayer, residual in sublayers(layer):
                 # Only the keys and values of attention to the source are made for the source's pieces.
                 linear = [
@@ -54,8 +58,12 @@ def count_costs(model: Transformer, source: int, target: int) -> list[PartCost]:
                 products = sum(module.weight.numel() * count for module, count in linear)
                 made = sum(module.out_features * count for module, count in linear)
                 if not isinstance(sublayer, FeedForward):
-                    keys = source if part == "cross_attention" or stack == "encoder" else target
-                    pairs = _pairs(rows, keys, part, stack, config.window)
+                    keys = source if part == "cross_attention" else rows
+                    pairs = (
+                        rows * keys
+                        if part == "cross_attention"
+                        else count_attention_pairs(np.array([rows]), config.window, stack.causal)
+                    )
                     sizes = sublayer.head_sizes
                     products += pairs * sublayer.num_heads * (sizes.d_k + sizes.d_v)
                     made += rows * keys * sublayer.num_heads
@@ -63,7 +71,7 @@ def count_costs(model: Transformer, source: int, target: int) -> list[PartCost]:
                 parts[part] = [a + b for a, b in zip(parts.get(part, [0, 0, 0]), own, strict=True)]
             counted |= {id(parameter) for parameter in layer.parameters()}
         found += [
-            PartCost(f"{stack}.{part}", weights, 2 * products, made)
+            PartCost(f"{stack.name}.{part}", weights, 2 * products, made)
             for part, (weights, products, made) in parts.items()
         ]
     rest = [parameter for parameter in model.parameters() if id(parameter) not in counted]
@@ -72,21 +80,14 @@ def count_costs(model: Transformer, source: int, target: int) -> list[PartCost]:
     return found
 
 
-def _embeddings(model: Transformer) -> list[nn.Parameter]:
-    tables = {id(each.weight): each.weight for each in (model.source_embedding, model.target_embedding)}
-    positions = [each for each in (model.source_positions, model.target_positions) if each is not None]
+def _embeddings(model: LayeredModel) -> list[nn.Parameter]:
+    tables = {id(stack.embedding.weight): stack.embedding.weight for stack in stacks(model)}
+    positions = [stack.positions for stack in stacks(model) if stack.positions is not None]
     return [*tables.values(), *(parameter for each in positions for parameter in each.parameters())]
 
 
 def _count(parameters: Iterable[Any]) -> int:
     return sum(parameter.numel() for parameter in parameters)
-
-
-def _pairs(rows: int, keys: int, part: str, stack: str, window: int) -> int:
-    """The pairs of a query and a key that it may look at."""
-    if part == "cross_attention":
-        return rows * keys
-    return count_attention_pairs(np.array([rows]), window, causal=stack == "decoder")
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,11 +100,13 @@ class LengthCost:
 
 
 def count_lengths(config: ModelConfig, vocabulary: int) -> list[LengthCost]:
-    """Source and translation of the same length, for several lengths."""
+    """Texts of several lengths; with a source, it is as long as what is written."""
     found = []
     for pieces in _LENGTHS:
-        lengths = np.array([pieces])
-        operations = forward_flops(config, vocabulary, lengths, lengths)
-        alone = forward_flops(config, vocabulary, np.array([1] * pieces), np.array([1] * pieces))
+        whole, single = np.array([pieces]), np.array([1] * pieces)
+        # GPT reads a prompt of one piece and what follows it as one text.
+        sources = (np.array([1]), single) if config.family == "gpt" else (whole, single)
+        operations = forward_flops(config, vocabulary, sources[0], whole)
+        alone = forward_flops(config, vocabulary, sources[1], single)
         found.append(LengthCost(pieces, operations, (operations - alone) / operations))
     return found

@@ -4,9 +4,10 @@ Each experiment changes the trained model for a moment, translates the sentence 
 the whole model gave. Nothing is trained without the part; `heedful study ablations` does that.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -14,11 +15,15 @@ from torch import Tensor, nn
 
 from heedful.attention.head_names import all_heads
 from heedful.attention.pruning import switch_off_heads
-from heedful.attention.steps import stacks, sublayers
+from heedful.attention.steps import LayeredModel, stacks, sublayers
 from heedful.config import SearchConfig
 from heedful.data.batch import pack
-from heedful.decoding.torch_engine import TorchEngine
-from heedful.models.transformer import Transformer
+from heedful.decoding.hypothesis import Hypothesis
+from heedful.decoding.torch_engine import TorchEngine, token_log_probs
+from heedful.errors import ConfigError
+from heedful.models.gpt import GPT
+from heedful.models.seq2seq import AnySeq2Seq
+from heedful.models.transformer import DecoderLayer, Transformer
 from heedful.nn.attention import CrossAttention, SelfAttention
 from heedful.nn.feed_forward import FeedForward
 from heedful.nn.residual import Residual
@@ -35,100 +40,126 @@ class Counterfactual:
     log_prob: float  # of the given translation
 
 
-class CounterfactualRunner:
-    """Runs experiments on one sentence and its translation, both as ids that end in EOS."""
+Write = Callable[[Sequence[int]], Hypothesis]  # what the model makes of a source
+Changes = Mapping[str, Callable[[], AbstractContextManager[None]]]  # by the name of what is missing meanwhile
 
-    def __init__(
-        self, model: Transformer, source: Sequence[int], target: Sequence[int], search: SearchConfig, eos: int
-    ) -> None:
+
+def search_by(model: AnySeq2Seq, search: SearchConfig, eos: int) -> Write:
+    """A beam search that ends, whatever becomes of the model."""
+    limited = replace(search, method="beam", groups=1, max_extra=min(search.max_extra, _EXTRA))
+    engine = TorchEngine(model, eos)
+    return lambda source: engine.decode([source], limited, 1)[0][0]
+
+
+class CounterfactualRunner:
+    """Runs experiments on one text and what a model made of it, both as ids."""
+
+    def __init__(self, model: AnySeq2Seq, source: Sequence[int], target: Sequence[int], write: Write) -> None:
         self.model = model
         self.source, self.target = list(source), list(target)
-        self.search = replace(search, method="beam", groups=1, max_extra=min(search.max_extra, _EXTRA))
-        self._engine = TorchEngine(model, eos)
+        self._write = write
 
-    def run(self, source: Sequence[int] | None = None) -> Counterfactual:
-        """The model as it is now, on the sentence or on another source."""
+    def run(self, source: Sequence[int] | None = None, write: Write | None = None) -> Counterfactual:
+        """The model as it is now, on the text or on another, with its own search or another."""
         source = self.source if source is None else source
-        best = self._engine.decode([source], self.search, 1)[0][0]
-        log_prob = sum(self._engine.score([source], [self.target])[0])
-        return Counterfactual(best.tokens, best.finished, log_prob)
+        best = (write or self._write)(source)
+        return Counterfactual(best.tokens, best.finished, sum(self._score(source)))
 
-    def run_all(self, done: Callable[[int, int], None] = lambda number, count: None) -> dict[str, Counterfactual]:
-        """Every experiment by its name: `encoder.1.attention.head.2` is without that head, `positions` without any.
-
-        `done` is called with the number of experiments that are finished and of all.
-        """
-        changes = dict(self._changes())
+    def run_all(
+        self, changes: Changes, done: Callable[[int, int], None] = lambda number, count: None
+    ) -> dict[str, Counterfactual]:
+        """Every experiment by its name; `done` is called with the number of those finished and of all."""
         found: dict[str, Counterfactual] = {}
         for number, (name, change) in enumerate(changes.items()):
             done(number, len(changes))
             with change():
                 found[name] = self.run()
-        found["greedy"] = self._search_with(beam=1)
-        found["no-penalty"] = self._search_with(alpha=0.0)
         return found
 
-    def compare_without_positions(self) -> float:
-        """How far the encoder, without positions, tells the reversed sentence apart: the largest difference."""
-        last = len(self.source) - 1
-        order = [*reversed(range(last)), last]
-        with _without_positions(self.model):
-            straight = self._encode(self.source)
-            turned = self._encode([self.source[place] for place in order])
-        return float((straight[order] - turned).abs().max())
-
-    @torch.inference_mode()
     def run_without_mask(self) -> list[float]:
-        """The log-probability of each piece if the decoder reads the whole translation at once without a mask."""
+        """The log-probability of each piece if the decoder reads the whole output at once without a mask."""
+        with unmasked(layered(self.model)):
+            return self._score(self.source)
 
-        def see_everything(_: nn.Module, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-            return args, {**kwargs, "causal": False}
+    def _score(self, source: Sequence[int]) -> list[float]:
+        return token_log_probs([self.model], [source], [self.target])[0]
 
-        with ExitStack() as hooks:
-            for layer in self.model.decoder:
+
+def layered(model: AnySeq2Seq) -> LayeredModel:
+    """The same model, whose layers are known."""
+    if not isinstance(model, Transformer | GPT):
+        raise ConfigError(f"a {type(model).__name__} has no layers of figure 1")
+    return model
+
+
+@torch.inference_mode()
+def compare_without_positions(model: Transformer, source: Sequence[int]) -> float:
+    """How far the encoder, without positions, tells the reversed sentence apart: the largest difference."""
+    last = len(source) - 1
+    order = [*reversed(range(last)), last]
+    with _without_positions(model):
+        straight, turned = (_encode(model, ids) for ids in (source, [source[place] for place in order]))
+    return float((straight[order] - turned).abs().max())
+
+
+def _encode(model: Transformer, source: Sequence[int]) -> Tensor:
+    device = next(model.parameters()).device
+    ids, lengths = (tensor.to(device) for tensor in pack([source]))
+    return model.encode(ids, lengths).rows
+
+
+@contextmanager
+def unmasked(model: LayeredModel) -> Iterator[None]:
+    """Within this context, each position of the decoder sees all others when a whole text is read at once."""
+
+    def see_everything(_: nn.Module, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        x, layout, *_others = args
+        return (x, layout), {**kwargs, "causal": False}
+
+    with ExitStack() as hooks:
+        for stack in stacks(model):
+            for layer in stack.layers if stack.causal else ():
                 handle = layer.attention.register_forward_pre_hook(see_everything, with_kwargs=True)
                 hooks.callback(handle.remove)
-            return self._engine.score([self.source], [self.target])[0]
+        yield
 
-    @torch.inference_mode()
-    def _encode(self, source: Sequence[int]) -> Tensor:
-        device = next(self.model.parameters()).device
-        ids, lengths = (tensor.to(device) for tensor in pack([source]))
-        return self.model.encode(ids, lengths).rows
 
-    def _search_with(self, **changes: Any) -> Counterfactual:
-        own, self.search = self.search, replace(self.search, **changes)
-        try:
-            return self.run()
-        finally:
-            self.search = own
+def list_changes(model: LayeredModel) -> Changes:
+    """Every experiment by its name: `encoder.1.attention.head.2` is without that head, `positions` without any."""
+    return dict(_changes(model))
 
-    def _changes(self) -> Iterator[tuple[str, Callable[[], Any]]]:
-        model = self.model
+
+def without_heads(model: AnySeq2Seq) -> Changes:
+    """Each head switched off alone."""
+    found: dict[str, Callable[[], AbstractContextManager[None]]] = {}
+    for head in all_heads(model):
+        stack, part = ("decoder", "cross_attention") if head.kind == "cross" else (head.kind, "attention")
+        name = f"{stack}.{head.layer + 1}.{part}.head.{head.index + 1}"
+        found[name] = partial(switch_off_heads, model, [head])
+    return found
+
+
+def _changes(model: LayeredModel) -> Iterator[tuple[str, Callable[[], AbstractContextManager[None]]]]:
+    layers = [
+        (f"{stack.name}.{number}", layer) for stack in stacks(model) for number, layer in enumerate(stack.layers, 1)
+    ]
+    if any(stack.embedding.scale != 1.0 for stack in stacks(model)):
         yield "scale-of-embeddings", lambda: _unscaled_embeddings(model)
-        yield "positions", lambda: _without_positions(model)
-        yield "scale-of-scores", lambda: _scaled_queries(model, lambda d_k: d_k**0.5)
-        yield "scores", lambda: _scaled_queries(model, lambda d_k: 0.0)
-        crosses = [layer.cross_attention.output for layer in model.decoder]
+    yield "positions", lambda: _without_positions(model)
+    yield "scale-of-scores", lambda: _scaled_queries(model, lambda d_k: d_k**0.5)
+    yield "scores", lambda: _scaled_queries(model, lambda d_k: 0.0)
+    crosses = [layer.cross_attention.output for _, layer in layers if isinstance(layer, DecoderLayer)]
+    if crosses:
         yield "cross_attention", lambda: _replaced_outputs(crosses, _zeros)
-        for head in all_heads(model):
-            stack, part = ("decoder", "cross_attention") if head.kind == "cross" else (head.kind, "attention")
-            name = f"{stack}.{head.layer + 1}.{part}.head.{head.index + 1}"
-            yield name, lambda head=head: switch_off_heads(model, [head])  # type: ignore[misc]
-        networks = [layer.feed_forward for _, layers in stacks(model) for layer in layers]
-        yield "feed_forward", lambda: _replaced_outputs(networks, _zeros)
-        for stack, layers in stacks(model):
-            for number, layer in enumerate(layers, 1):
-                modules = [_callable_part(sublayer) for _, sublayer, _ in sublayers(layer)]
-                yield f"{stack}.{number}", lambda modules=modules: _replaced_outputs(modules, _zeros)  # type: ignore[misc]
-                for part, sublayer, residual in sublayers(layer):
-                    module = _callable_part(sublayer)
-                    name = f"{stack}.{number}.{part}"
-                    yield name, lambda module=module: _replaced_outputs([module], _zeros)  # type: ignore[misc]
-                    yield (
-                        f"{name}.residual",
-                        lambda residual=residual: _without_input(residual),  # type: ignore[misc]
-                    )
+    yield from without_heads(model).items()
+    networks = [layer.feed_forward for _, layer in layers]
+    yield "feed_forward", lambda: _replaced_outputs(networks, _zeros)
+    for name, layer in layers:
+        modules = [_callable_part(sublayer) for _, sublayer, _ in sublayers(layer)]
+        yield name, partial(_replaced_outputs, modules, _zeros)
+        for part, sublayer, residual in sublayers(layer):
+            yield f"{name}.{part}", partial(_replaced_outputs, [_callable_part(sublayer)], _zeros)
+            yield f"{name}.{part}.residual", partial(_without_input, residual)
 
 
 def _callable_part(sublayer: SelfAttention | CrossAttention | FeedForward) -> nn.Module:
@@ -180,8 +211,8 @@ def _without_input(residual: Residual) -> Iterator[None]:
 
 
 @contextmanager
-def _unscaled_embeddings(model: Transformer) -> Iterator[None]:
-    embeddings = (model.source_embedding, model.target_embedding)
+def _unscaled_embeddings(model: LayeredModel) -> Iterator[None]:
+    embeddings = [stack.embedding for stack in stacks(model)]
     before = [embedding.scale for embedding in embeddings]
     try:
         for embedding in embeddings:
@@ -193,27 +224,28 @@ def _unscaled_embeddings(model: Transformer) -> Iterator[None]:
 
 
 @contextmanager
-def _without_positions(model: Transformer) -> Iterator[None]:
+def _without_positions(model: LayeredModel) -> Iterator[None]:
     """No sinusoids or learned positions are added, and no distance changes a score."""
-    encodings = [each for each in (model.source_positions, model.target_positions) if each is not None]
-    biases = [part.bias.weight for part in _self_attentions(model) if part.bias is not None]
+    encodings = [stack.positions for stack in stacks(model) if stack.positions is not None]
+    attentions = [layer.attention for stack in stacks(model) for layer in stack.layers]
+    biases = [part.bias.weight for part in attentions if part.bias is not None]
     with _replaced_outputs(encodings, _zeros), _changed_weights(biases, [0.0] * len(biases)):
         yield
 
 
 @contextmanager
-def _scaled_queries(model: Transformer, factor: Callable[[int], float]) -> Iterator[None]:
+def _scaled_queries(model: LayeredModel, factor: Callable[[int], float]) -> Iterator[None]:
     """Every score is multiplied by this function of d_k."""
     parts: list[Tensor] = []
     factors: list[float] = []
-    for self_attention in _self_attentions(model):
-        layer, width = self_attention.query_key_value, self_attention.sizes[0]
-        parts += [layer.weight[:width], layer.bias[:width]]
-        factors += [factor(self_attention.head_sizes.d_k)] * 2
-    for decoder_layer in model.decoder:
-        cross = decoder_layer.cross_attention
-        parts += [cross.query.weight, cross.query.bias]
-        factors += [factor(cross.head_sizes.d_k)] * 2
+    for layer in (layer for stack in stacks(model) for layer in stack.layers):
+        projection, width = layer.attention.query_key_value, layer.attention.sizes[0]
+        parts += [projection.weight[:width], projection.bias[:width]]
+        factors += [factor(layer.attention.head_sizes.d_k)] * 2
+        if isinstance(layer, DecoderLayer):
+            cross = layer.cross_attention
+            parts += [cross.query.weight, cross.query.bias]
+            factors += [factor(cross.head_sizes.d_k)] * 2
     with _changed_weights(parts, factors):
         yield
 
@@ -230,7 +262,3 @@ def _changed_weights(parts: Sequence[Tensor], factors: Sequence[float]) -> Itera
         finally:
             for part, old in zip(parts, before, strict=True):
                 part.detach().copy_(old)
-
-
-def _self_attentions(model: Transformer) -> list[SelfAttention]:
-    return [*(layer.attention for layer in model.encoder), *(layer.attention for layer in model.decoder)]

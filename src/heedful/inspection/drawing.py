@@ -48,9 +48,10 @@ def draw_attention(
             f"this model has no {kind + ' ' if kind else ''}attention to draw; draw another kind or another model"
         )
     fed_in = [START_PIECE, *target_pieces[:-1]]
+    text = [*source_pieces, *target_pieces[:-1]]  # what a model without attention to a source reads as one
     axes: dict[Kind, tuple[Sequence[str], Sequence[str]]] = {
         "encoder": (source_pieces, source_pieces),
-        "decoder": (target_pieces, fed_in),
+        "decoder": (target_pieces, fed_in) if attention.cross else (text, text),
         "cross": (target_pieces, source_pieces),
     }
     blocks = [_Block(one, attention.of(one), *axes[one]) for one in kinds]

@@ -3,9 +3,8 @@
 Colours come from the page's style, so both follow its theme.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from heedful.config import ModelConfig
 from heedful.decoding.beam_tree import ROOT, BeamTree
 from heedful.pages.inline import text_in_page
 from heedful.text.tokenizer import Tokenizer
@@ -14,12 +13,14 @@ _WIDTH, _BOX, _NORM, _GAP = 150, 30, 24, 12
 _LEFT, _RIGHT = 26, 230
 _DETAILED = 4  # deeper stacks show the layers between the first and the last as one row each
 
-_BESIDE = (
+Box = tuple[str, str, str]  # the step that it leads to, its name, and what is written in it
+_BESIDE: tuple[Box, ...] = (
     ("training", "training", "One training step"),
     ("cost", "cost", "What it costs"),
-    ("experiments.order", "experiments", "Experiments"),
+    ("experiments.parts", "experiments", "Experiments"),
     ("often-said", "often-said", "Often said"),
 )
+BESIDE_RIVAL: tuple[Box, ...] = (("experiments.order", "experiments", "Experiment"),)
 _LABELS = {
     "attention": "Self-attention",
     "masked": "Masked self-attention",
@@ -28,8 +29,18 @@ _LABELS = {
 }
 
 
-class _Column:
+class Column:
     """Boxes on top of each other, from the bottom up; y is negative and grows towards zero."""
+
+    @classmethod
+    def left(cls) -> "Column":
+        """The place of the encoder."""
+        return cls(_LEFT)
+
+    @classmethod
+    def right(cls) -> "Column":
+        """The place of the decoder."""
+        return cls(_RIGHT)
 
     def __init__(self, x: int) -> None:
         self.x, self.y = x, 0
@@ -80,26 +91,19 @@ class _Column:
         )
 
 
-def draw_figure_one(config: ModelConfig) -> str:
-    """The map: every box leads to its step."""
-    encoder, decoder = _Column(_LEFT), _Column(_RIGHT)
-    encoder.box("pieces", "pieces", "Pieces and ids", "plain")
-    encoder.box("encoder.embedding", "encoder.embedding", "Embedding", "embed")
-    encoder.box("encoder.positions", "encoder.positions", "Positions", "embed")
-    _stack(encoder, "encoder", config.encoder_layers, ("attention", "feed_forward"))
+def draw_figure_one(layers: Mapping[str, int]) -> str:
+    """The map of a model whose stacks have this many layers: every box leads to its step."""
+    if "encoder" not in layers:
+        return _draw_decoder(layers["decoder"])
+    encoder, decoder = Column(_LEFT), Column(_RIGHT)
+    _begin(encoder, "encoder")
+    _stack(encoder, "encoder", layers["encoder"], ("attention", "feed_forward"))
     encoder.box("encoder.output", "encoder.output", "Memory", "plain", _NORM)
-    decoder.y = 0
     decoder.box("decoder.embedding", "decoder.embedding", "Embedding of output", "embed")
-    _stack(decoder, "decoder", config.decoder_layers, ("attention", "cross_attention", "feed_forward"))
+    _stack(decoder, "decoder", layers["decoder"], ("attention", "cross_attention", "feed_forward"))
     decoder.box("lens", "decoder.output", "Layer by layer", "plain", _NORM)
     decoder.box("logits", "logits", "Linear, softmax", "out")
     decoder.box("beam", "beam", "Beam search", "out")
-    beside = "".join(
-        f'<a href="#{step}" data-box="{box}" class="box plain"><rect x="{x}" y="{y}" width="{_WIDTH}" height="{_NORM}" '
-        f'rx="7"/><text x="{x + _WIDTH // 2}" y="{y + _NORM // 2 + 4}">{label}</text></a>'
-        for (step, box, label), (x, y) in zip(_BESIDE, ((x, y) for y in (38, 70) for x in (_LEFT, _RIGHT)), strict=True)
-    )
-    height = 124 - min(encoder.y, decoder.y)
     memory = encoder.centres["encoder.output"]
     wires = [
         f'<path class="memory" d="M{_LEFT + _WIDTH} {memory}h16q8 0 8 {8 if centre > memory else -8}'
@@ -108,13 +112,45 @@ def draw_figure_one(config: ModelConfig) -> str:
         for name, centre in decoder.centres.items()
         if name.endswith("cross_attention")
     ]
+    return draw_map([("Encoder", encoder), ("Decoder", decoder)], wires)
+
+
+def _draw_decoder(layers: int) -> str:
+    """Figure 1 without its encoder."""
+    decoder = Column((_LEFT + _RIGHT) // 2)
+    _begin(decoder, "decoder")
+    _stack(decoder, "decoder", layers, ("attention", "feed_forward"))
+    decoder.box("lens", "decoder.output", "Layer by layer", "plain", _NORM)
+    decoder.box("logits", "logits", "Linear, softmax", "out")
+    decoder.box("sampling", "sampling", "Draw a piece", "out")
+    return draw_map([("Decoder", decoder)], [])
+
+
+def _begin(column: Column, stack: str) -> None:
+    column.box("pieces", "pieces", "Pieces and ids", "plain")
+    column.box(f"{stack}.embedding", f"{stack}.embedding", "Embedding", "embed")
+    column.box(f"{stack}.positions", f"{stack}.positions", "Positions", "embed")
+
+
+def draw_map(columns: Sequence[tuple[str, Column]], wires: Sequence[str], beside: Sequence[Box] = _BESIDE) -> str:
+    """Columns side by side, with what is beside the figure below them."""
+    places = ((x, y) for y in (38, 70) for x in (_LEFT, _RIGHT))
+    others = "".join(
+        f'<a href="#{step}" data-box="{box}" class="box plain"><rect x="{x}" y="{y}" width="{_WIDTH}" height="{_NORM}" '
+        f'rx="7"/><text x="{x + _WIDTH // 2}" y="{y + _NORM // 2 + 4}">{label}</text></a>'
+        for (step, box, label), (x, y) in zip(beside, places, strict=False)
+    )
+    captions = "".join(
+        f'<text class="caption" x="{column.x + _WIDTH // 2}" y="16">{caption}</text>' for caption, column in columns
+    )
+    height = 124 - min(column.y for _, column in columns)
+    shapes = "".join(shape for _, column in columns for shape in column.shapes)
     return f"""<svg viewBox="0 {102 - height} {_RIGHT + _WIDTH + 22} {height}" role="group" aria-label="Figure 1">
-<text class="caption" x="{_LEFT + _WIDTH // 2}" y="16">Encoder</text>
-<text class="caption" x="{_RIGHT + _WIDTH // 2}" y="16">Decoder</text>
-{"".join(wires)}{"".join(encoder.shapes)}{"".join(decoder.shapes)}{beside}</svg>"""
+{captions}
+{"".join(wires)}{shapes}{others}</svg>"""
 
 
-def _stack(column: _Column, stack: str, layers: int, parts: Sequence[str]) -> None:
+def _stack(column: Column, stack: str, layers: int, parts: Sequence[str]) -> None:
     labels = [(part, _LABELS["masked" if (stack, part) == ("decoder", "attention") else part]) for part in parts]
     for number in range(1, layers + 1):
         if layers <= _DETAILED or number in (1, layers):

@@ -8,8 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from heedful.attention.steps import LayeredModel, Stack, stacks
 from heedful.data.batch import pack
-from heedful.models.transformer import Transformer
+from heedful.models.seq2seq import AnySeq2Seq
 from heedful.text.tokenizer import Tokenizer
 
 _RANDOM_PAIRS = 20_000
@@ -46,12 +47,12 @@ class Gains:
     below_one: float  # the share of directions that become shorter
 
 
-def measure_reach(model: Transformer, source: list[int], tokenizer: Tokenizer) -> Reach:
+def measure_reach(model: LayeredModel, source: list[int], tokenizer: Tokenizer) -> Reach:
     """Replace the first piece, and see which vectors change."""
     other = _find_other(source, tokenizer)
     changed = [other, *source[1:]]
     whole = _compare(model, source, changed)
-    with _narrow_window(model):
+    with _narrow_window(stacks(model)[0]):
         restricted = _compare(model, source, changed)
     return Reach(tokenizer.pieces([other])[0], whole, restricted)
 
@@ -63,20 +64,26 @@ def _find_other(source: list[int], tokenizer: Tokenizer) -> int:
 
 
 @torch.inference_mode()
-def _compare(model: Transformer, source: list[int], changed: list[int]) -> np.ndarray:
+def _compare(model: LayeredModel, source: list[int], changed: list[int]) -> np.ndarray:
     before, after = (_layer_outputs(model, ids) for ids in (source, changed))
     found: np.ndarray = ((after - before).norm(dim=-1) / before.norm(dim=-1)).cpu().numpy()
     return found
 
 
-def _layer_outputs(model: Transformer, source: list[int]) -> Tensor:
+def _layer_outputs(model: LayeredModel, ids: list[int]) -> Tensor:
+    """The vectors after each layer of the stack that reads first."""
     device = next(model.parameters()).device
     outputs: list[Tensor] = []
-    hooks = [
-        layer.register_forward_hook(lambda module, args, output: outputs.append(output)) for layer in model.encoder
-    ]
+    reader: AnySeq2Seq = model
+    stack = stacks(model)[0]
+    hooks = [layer.register_forward_hook(lambda module, args, output: outputs.append(output)) for layer in stack.layers]
     try:
-        model.encode(*(tensor.to(device) for tensor in pack([source])))
+        if stack.causal:  # a text alone; what follows its last piece is not asked for
+            memory = reader.encode(*(tensor.to(device) for tensor in pack([ids[:1]])))
+            rest, length = (tensor.to(device) for tensor in pack([[model.pad_id, *ids[1:]]]))
+            reader.features(rest, length, memory)
+        else:
+            reader.encode(*(tensor.to(device) for tensor in pack([ids])))
     finally:
         for hook in hooks:
             hook.remove()
@@ -84,28 +91,29 @@ def _layer_outputs(model: Transformer, source: list[int]) -> Tensor:
 
 
 @contextmanager
-def _narrow_window(model: Transformer) -> Iterator[None]:
-    """Within this context, each piece of the source sees only its neighbours."""
-    windows = [layer.attention.window for layer in model.encoder]
+def _narrow_window(stack: Stack) -> Iterator[None]:
+    """Within this context, each piece of the text that is read sees only its neighbours."""
+    windows = [layer.attention.window for layer in stack.layers]
     try:
-        for layer in model.encoder:
+        for layer in stack.layers:
             layer.attention.window = 1
         yield
     finally:
-        for layer, window in zip(model.encoder, windows, strict=True):
+        for layer, window in zip(stack.layers, windows, strict=True):
             layer.attention.window = window
 
 
-def measure_similarity(model: Transformer, tokenizer: Tokenizer) -> Similarity:
+def measure_similarity(model: LayeredModel, tokenizer: Tokenizer) -> Similarity:
     """Compare the embeddings of pieces such as `the` and `The`."""
-    weight = model.source_embedding.weight.detach().float().cpu().numpy()
+    weight = stacks(model)[0].embedding.weight.detach().float().cpu().numpy()
     normal = weight / np.maximum(np.linalg.norm(weight, axis=1, keepdims=True), 1e-9)
     size = min(tokenizer.vocabulary_size, len(weight))
     names = {name: number for number, name in enumerate(tokenizer.pieces(list(range(size))))}
+    longest = max(len(name) for name in names if not name.startswith("<"))  # 1 if the pieces are characters
     twins = [
         (name, name.lower(), number, names[name.lower()])
         for name, number in names.items()
-        if name != name.lower() and name.lower() in names and len(name) > 3
+        if name != name.lower() and name.lower() in names and (len(name) > 3 or longest == 1)
     ]
     generator = np.random.default_rng(1)
     left, right = generator.integers(0, size, (2, _RANDOM_PAIRS))
@@ -116,9 +124,9 @@ def measure_similarity(model: Transformer, tokenizer: Tokenizer) -> Similarity:
     return Similarity(len(twins), mean, float((normal[left] * normal[right]).sum(1).mean()), examples)
 
 
-def measure_gains(model: Transformer, x: np.ndarray) -> Gains:
-    """The singular values of the derivative of x + FFN(x) in the encoder's first layer, with its norm, at this x."""
-    layer = model.encoder[0]
+def measure_gains(model: LayeredModel, x: np.ndarray) -> Gains:
+    """The singular values of the derivative of x + FFN(x) in the first layer, with its norm, at this x."""
+    layer = stacks(model)[0].layers[0]
     at = torch.from_numpy(np.array(x, np.float32)).to(next(model.parameters()).device)
 
     def pass_on(row: Tensor) -> Tensor:
@@ -132,9 +140,9 @@ def measure_gains(model: Transformer, x: np.ndarray) -> Gains:
 
 
 @torch.inference_mode()
-def compare_alone_and_together(model: Transformer, rows: np.ndarray) -> float:
+def compare_alone_and_together(model: LayeredModel, rows: np.ndarray) -> float:
     """The largest difference between the feed-forward network on all rows at once and on each row alone."""
-    network = model.encoder[0].feed_forward
+    network = stacks(model)[0].layers[0].feed_forward
     x = torch.from_numpy(np.array(rows, np.float32)).to(next(model.parameters()).device)
     together = network(x)
     alone = torch.cat([network(row[None]) for row in x])

@@ -1,37 +1,27 @@
 """The steps of figure 1 as sections of a page, each with the numbers of one sentence in it."""
 
 from collections.abc import Iterable
-from math import exp, pi, sqrt
 
 import numpy as np
 
-from heedful.decoding.hypothesis import length_penalty
-from heedful.inspection.figure_one import draw_beam
+from heedful.inspection.explain import ExplainedSentence
+from heedful.inspection.layer_sections import LayerSections
 from heedful.inspection.markup import (
-    entropy_in_bits,
-    equation,
-    fraction,
-    mark_differences,
-    mi,
-    mn,
-    mo,
     number,
     piece,
-    root,
-    softmax,
-    space,
-    sub,
-    sup,
-    times_less_likely,
-    words,
 )
-from heedful.inspection.page_charts import Axis, draw_lines, draw_paths
-from heedful.inspection.section_writer import SectionWriter, head_title, layer_title, sublayer_title
+from heedful.inspection.page_charts import draw_paths
 from heedful.pages.inline import text_in_page
 
 
-class ModelSections(SectionWriter):
+class ModelSections(LayerSections):
     """Every step of the data's way, from the text to the beam, as a section."""
+
+    found: ExplainedSentence
+
+    def __init__(self, found: ExplainedSentence) -> None:
+        super().__init__(found)
+        self.orders = found.orders
 
     def all(self) -> Iterable[str]:
         """The sections in the order of the data's way."""
@@ -39,7 +29,7 @@ class ModelSections(SectionWriter):
         yield self._pieces()
         yield self._embedding("encoder")
         yield self._positions()
-        for layer in range(1, self.config.encoder_layers + 1):
+        for layer in range(1, self.found.layers["encoder"] + 1):
             yield from self._attention(f"encoder.{layer}.attention")
             yield from self._feed_forward(f"encoder.{layer}.feed_forward")
         yield self._memory()
@@ -50,17 +40,7 @@ class ModelSections(SectionWriter):
             yield from self._feed_forward(f"decoder.{layer}.feed_forward")
         yield self._lens()
         yield self._logits()
-        yield self._beam()
-
-    def best_head(self, name: str) -> str:
-        return self.found.ranked_heads(f"{name}.head.")[0]
-
-    def stages(self, name: str) -> list[str]:
-        masked = (name.startswith("decoder") and name.endswith(".attention")) or bool(self.config.window)
-        stages = ["projections", "scores", "scaled", *(["mask"] if masked else []), "softmax", "values"]
-        return stages if not name.endswith("cross_attention") else [each for each in stages if each != "mask"]
-
-    # One section each
+        yield self._beam(self.found.tree)
 
     def _start(self) -> str:
         config, found = self.config, self.found
@@ -68,7 +48,7 @@ class ModelSections(SectionWriter):
         norm = "after the sum, as in the paper" if config.norm == "post" else "before each sub-layer"
         body = f"""
 <div class="pair">
-  <p class="quote"><span class="muted">in</span> <bdi>{text_in_page(found.look.translation.source)}</bdi></p>
+  <p class="quote"><span class="muted">in</span> <bdi>{text_in_page(found.text)}</bdi></p>
   <p class="quote strong"><span class="muted">out</span> <bdi>{text_in_page(self.given)}</bdi></p>
 </div>
 <p class="actions"><a class="button strong" href="#tour.1">Take the tour (3 minutes)</a>
@@ -84,125 +64,15 @@ class ModelSections(SectionWriter):
 </dl>
 <p>Every number on this page was recorded while the model computed this translation. Each step follows from the steps
 before it, and a test recomputes them all. Click a box of the figure, or use the arrow keys.</p>"""
-        ranked = found.ranked_heads()[:6]
-        rows = "".join(
-            f'<tr><th scope="row"><a href="#{name}">{head_title(name)}</a></th>'
-            f'<td class="fixed">{times_less_likely(found.cost_without(name))}</td>'
-            f"<td><bdi>{mark_differences(self.given, found.text_without(name))}</bdi></td></tr>"
-            for name in ranked
-        )
-        body += f"""
-<h3>Which heads matter most for this sentence</h3>
-<div class="scroll"><table class="ranked"><thead><tr><th scope="col">without</th>
-<th scope="col">the translation above becomes</th>
-<th scope="col">and the model says</th></tr></thead><tbody>{rows}</tbody></table></div>
-<p><a href="#experiments.heads">All {len(found.ranked_heads())} heads, ranked</a></p>"""
+        body += self._ranked("sentence")
         return self.section(
             "start", "", "Overview", "One sentence through the Transformer",
             "The model reads a sentence, turns it into numbers, lets the pieces look at each other, and writes the "
             "translation piece by piece.", body, "stack",
         )  # fmt: skip
 
-    def _pieces(self) -> str:
-        found = self.found
-        rows = []
-        for name, ids in zip(found.source_pieces, self.steps["source"].tolist(), strict=True):
-            stages = found.source.stages(ids)
-            merged = " → ".join(" ".join(map(piece, stage)) for stage in stages[-4:]) if len(stages) > 1 else "–"
-            more = "… " if len(stages) > 4 else ""
-            rows.append(f"<tr><td>{piece(name)}</td><td class='n'>{ids}</td><td>{more}{merged}</td></tr>")
-        chips = "".join(f'<span class="chip">{piece(each)}</span>' for each in found.source_pieces)
-        body = f"""
-<p class="chips">{chips}</p>
-<div class="scroll"><table><thead><tr><th scope="col">piece</th><th scope="col">id</th>
-<th scope="col">merges that made it</th></tr></thead><tbody>{"".join(rows)}</tbody></table></div>
-<p class="muted">▁ stands for a space. &lt;/s&gt; ends the sentence.</p>"""
-        count = found.source.vocabulary_size
-        return self.section(
-            "pieces", "pieces", "Input", "Text becomes pieces, pieces become ids",
-            f"Frequent words are one piece, rare words are several; the vocabulary has {count:,} pieces.", body, "text",
-            equation(words("text"), mo("→"), mn(len(found.source_pieces)), words(" pieces"), mo("→"),
-                  mn(len(found.source_pieces)), words(" ids")),
-        )  # fmt: skip
-
-    def _embedding(self, stack: str) -> str:
-        found, config = self.found, self.config
-        is_encoder = stack == "encoder"
-        pieces = found.source_pieces if is_encoder else found.input_pieces
-        row = min(1, len(pieces) - 1)
-        value = float(self.steps[f"{stack}.embedding"][row, 0])
-        scale = sqrt(config.d_model)
-        body = self.figure("matrix", f"{stack}.embedding", "source" if is_encoder else "inputs", "embedding")
-        if is_encoder:
-            rows = "".join(
-                f"<tr><td>{piece(each.piece)}</td><td>"
-                + " ".join(
-                    f'{piece(near)}&nbsp;<span class="muted">{cosine:.2f}</span>' for near, cosine in each.nearest
-                )
-                + "</td></tr>"
-                for each in found.neighbours[:-1]
-            )
-            body += f"""
-<h3>Nearest neighbours in the matrix, and the cosine of the angle</h3>
-<div class="scroll"><table><thead><tr><th scope="col">piece</th><th scope="col">neighbours</th></tr></thead>
-<tbody>{rows}</tbody></table></div>"""
-            body += self.without(
-                "What if the embedding were not multiplied by the root of d_model?", "scale-of-embeddings"
-            )
-        title = "Ids become vectors" if is_encoder else "The translation so far becomes vectors"
-        plain = (
-            f"Each id selects one row of a matrix of {found.source.vocabulary_size:,} × {config.d_model} learned "
-            f"numbers, and the row is multiplied by √{config.d_model} = {scale:.2f}."
-            if is_encoder
-            else "The decoder reads what it has written, one place later: it begins with a start symbol, whose vector "
-            "is zero, and never sees the piece that it is about to write."
-        )
-        formula = equation(
-            mi("x"), mo("="), sub("E", "id"), mo("·"), root(sub("d", "model")), mo(","), space(),
-            mn(value), mo("×"), mn(scale), mo("="), mn(value * scale),
-        )  # fmt: skip
-        part = "Encoder" if is_encoder else "Decoder"
-        return self.section(
-            f"{stack}.embedding", f"{stack}.embedding", part, title, plain, body, "embedding", formula,
-            shape=f"{len(pieces)} × {config.d_model}",
-        )  # fmt: skip
-
-    def _positions(self) -> str:
-        found, config = self.found, self.config
-        if config.positions == "relative":
-            plain = (
-                "This model adds no positions to its vectors. Each head of self-attention learns a number for every "
-                "distance between two pieces, and adds it to the score."
-            )
-            bias = self.steps["encoder.1.attention.bias"]
-            formula = equation(
-                sub("s", "ij"), mo("="), fraction(f"{sub('q', 'i')}{mo('·')}{sub('k', 'j')}",
-                root(sub("d", "k"))), mo("+"), sub("b", "j−i"),
-            )  # fmt: skip
-            body = self.figure("bias", "encoder.1.attention.bias", "source", "bias")
-            shape, where = " × ".join(map(str, bias.shape)), "distances"
-        else:
-            plain = (
-                "Attention alone cannot tell the order of words, so each position has a vector of its own, which is "
-                "added to the embedding: sines and cosines from quick to slow."
-                if config.positions == "sinusoidal"
-                else "Attention alone cannot tell the order of words, so each position has a learned vector, which is "
-                "added to the embedding."
-            )
-            formula = equation(
-                sub("PE", "pos, 2i"), mo("="), mi("sin"), mo("("), fraction(mi("pos"),
-                "<msup><mn>10000</mn><mrow><mn>2</mn><mi>i</mi><mo>/</mo><mi>d</mi></mrow></msup>"), mo(")"),
-            ) if config.positions == "sinusoidal" else equation(
-                mi("x"), mo("+"), sub("P", "pos")
-            )  # fmt: skip
-            body = self.figure("matrix", "encoder.positions", "source", "positions")
-            if config.positions == "sinusoidal":
-                body += self._wavelengths()
-            body += "<h3>The dot product of two positions falls with their distance</h3>"
-            body += self._products_by_distance()
-            body += self.figure("products", "encoder.positions", "source", "products")
-            shape, where = f"{len(found.source_pieces)} × {config.d_model}", "positions"
-        body += self.without("What if the model had no positions at all?", "positions")
+    def _orders(self) -> str:
+        found, body = self.found, ""
         if "swapped" in found.orders:
             body += f"""<aside class="without"><h3>What if two words change places?</h3>{self.reordered("swapped")}
 <p>Both have the same vectors as before, at other places.</p></aside>"""
@@ -210,269 +80,10 @@ before it, and a test recomputes them all. Click a box of the figure, or use the
 {self.reordered("reversed")}<p>Without positions, the encoder could not tell the two orders apart: for the same pieces
 in the opposite order, its vectors differ by at most {found.order_blindness:.1g}. A sentence would be a bag of pieces.
 </p></aside>"""
-        return self.section(
-            "encoder.positions", "encoder.positions", "Encoder", "Where each piece is", plain, body, where, formula,
-            shape=shape,
-        )  # fmt: skip
-
-    def _wavelengths(self) -> str:
-        """Each pair of columns is a wave; the first are short and the last are long."""
-        d_model = self.config.d_model
-        waves = [2 * pi * 10_000 ** (2 * pair / d_model) for pair in range(d_model // 2)]
-        chart = draw_lines(
-            [("wavelength", [(2.0 * pair, wave) for pair, wave in enumerate(waves)])],
-            Axis("column", 0, d_model), Axis("positions for one whole wave", 1, 1e5, logarithmic=True),
-        )  # fmt: skip
-        return f"""<h3>Wavelengths: from {waves[0]:.1f} to {waves[-1]:,.0f} positions</h3>{chart}
-<p>The first columns are like the seconds hand of a clock and tell neighbours apart; the last hardly move within a
-sentence and tell its beginning from its end.</p>"""
-
-    def _products_by_distance(self) -> str:
-        rows = self.steps["encoder.positions"]
-        distances = range(len(rows))
-        means = [(float(each), float(np.trace(rows @ rows.T, offset=each) / (len(rows) - each))) for each in distances]
-        values = [value for _, value in means]
-        least = min(0.0, *values)
-        return draw_lines(
-            [("dot product", means)], Axis("distance between two positions", 0, max(1, len(rows) - 1)),
-            Axis("dot product, on average", least, max(*values, least + 1e-9)),
-        ) if len(rows) > 1 else ""  # fmt: skip
-
-    def _attention(self, name: str) -> Iterable[str]:
-        found = self.found
-        heads, queries, keys = self.steps[f"{name}.weights"].shape
-        cross = name.endswith("cross_attention")
-        rows, columns = _sides(name)
-        cards = "".join(
-            f'<li><a class="card" href="#{name}.head.{head + 1}"><span class="mini" data-matrix="{name}.weights" '
-            f'data-head="{head}"></span><span class="name">head {head + 1}</span>'
-            f"{self._role(f'{name}.head.{head + 1}')}"
-            f'<span class="muted">without it: {times_less_likely(found.cost_without(f"{name}.head.{head + 1}"))}'
-            f"</span></a></li>"
-            for head in range(heads)
-        )
-        body = f'<ul class="cards">{cards}</ul>'
-        body += self.without(f"What if {sublayer_title(name)} were left out?", name)
-        if cross:
-            body += self.without("What if the decoder could not see the source at all?", "cross_attention")
-        plain = {
-            "encoder": f"{heads} heads look at the sentence at the same time: a row shows where one piece looks. One "
-            "head can look for one kind of thing at a time, so there are several.",
-            "decoder": f"{heads} heads look back at the pieces written so far; none may look ahead, so all above the "
-            "diagonal is empty.",
-            "cross": f"{heads} heads let each piece of the translation look at the source: queries come from the "
-            "decoder, keys and values from the encoder.",
-        }["cross" if cross else name.partition(".")[0]]
-        formula = equation(
-            mi("Attention"), mo("("), mi("Q"), mo(","), mi("K"), mo(","), mi("V"), mo(")"), mo("="),
-            mi("softmax"), mo("("), fraction(mi("Q") + sup("K", "T"), root(sub("d", "k"))), mo(")"), mi("V"),
-        )  # fmt: skip
-        yield self.section(
-            name, name, layer_title(name), sublayer_title(name, capital=True), plain, body,
-            "cross" if cross else "heads", formula, shape=f"{heads} heads × {queries} × {keys}",
-        )  # fmt: skip
-        for head in range(heads):
-            yield self._head(name, head, rows, columns)
-        yield self._heads_output(name)
-        yield self._residual(name)
-
-    def _role(self, head: str) -> str:
-        role = self.found.role_of(head)
-        return f'<span class="role">{role}</span>' if role else ""
-
-    def _head(self, name: str, head: int, rows: str, columns: str) -> str:
-        found, steps = self.found, self.steps
-        full = f"{name}.head.{head + 1}"
-        q, k, weights, scores = (steps[f"{name}.{part}"][head] for part in ("query", "key", "weights", "scores"))
-        row_pieces, column_pieces = self.labels(rows), self.labels(columns)
-        i, j = _telling_cell(weights, rows == columns)
-        d_k, score = q.shape[-1], float(scores[i, j])
-        scaled = score / sqrt(d_k)
-        asks, looked_at = piece(row_pieces[i]), piece(column_pieces[j])
-        cross = name.endswith("cross_attention")
-        read = "the encoder's output, once for the whole translation" if cross else "the same vectors"
-        width = self.config.d_model
-        bias = steps[f"{name}.bias"][head] if f"{name}.bias" in steps else np.zeros_like(scores)
-        unscaled = softmax(np.where(steps[f"{name}.mask"], scores + bias, -np.inf))
-        hidden = int((~steps[f"{name}.mask"]).sum())
-        given = sum(found.unmasked)
-        stages = {
-            "projections": (
-                "Query, key, value",
-                f"Each piece gets three short vectors: a query, which says what it looks for; a key, by which it is "
-                f"found; and a value, which it passes on. Keys and values come from {read}.",
-                equation(mi("Q"), mo("="), mi("x"), sup("W", "Q"), mo(","), space(), mi("K"), mo("="),
-                      mi("m" if cross else "x"), sup("W", "K"), mo(","), space(), mi("V"), mo("="),
-                      mi("m" if cross else "x"), sup("W", "V"), space(), mn(len(row_pieces)), mo("×"),
-                      mn(width), mo("→"), mn(len(row_pieces)), mo("×"), mn(d_k)),
-                "",
-            ),
-            "scores": (
-                "One score is a dot product",
-                f"To see how much {asks} should look at {looked_at}, multiply the query of the one by the key of the "
-                f"other, number by number, and add up {d_k} products.",
-                equation(sub("s", "ij"), mo("="), sub("q", "i"), mo("·"), sub("k", "j"), mo("="),
-                      mn(float(q[i, 0])), mo("×"), mn(float(k[j, 0])), mo("+"), mo("…"), mo("+"),
-                      mn(float(q[i, -1])), mo("×"), mn(float(k[j, -1])), mo("="), mn(score)),
-                self.without("What if every score were zero, so that all pieces count alike?", "scores"),
-            ),
-            "scaled": (
-                "Divide by the root of d_k",
-                "A sum of many products is large, and the softmax of large numbers picks one key and ignores the rest. "
-                f"Dividing by √{d_k} = {sqrt(d_k):.2f} keeps it soft.",
-                equation(fraction(mn(score), root(mn(d_k))), mo("="), mn(scaled)),
-                self.without(
-                    "What if the scores were not scaled?", "scale-of-scores",
-                    f"In this head, the shares of a row have {entropy_in_bits(weights):.2f} bits of entropy with the "
-                    f"scale, and {entropy_in_bits(unscaled):.2f} without it. (This model was trained with it.)",
-                ),
-            ),
-            "mask": (
-                "No looking ahead",
-                "The score of every later piece becomes minus infinity, so its share will be exactly 0: e to the power "
-                "of minus infinity is 0, while a score of 0 would still get e⁰ = 1. The mask comes before the softmax, "
-                "so the other shares still add up to 1.",
-                equation(sub("s", "ij"), mo("="), mo("−"), mi("∞"), space(), words("if"), space(), mi("j"),
-                      mo("&gt;"), mi("i"), space(), words(f"{hidden} of {scores.size} cells")),
-                f"""<aside class="without"><h3>What if there were no mask?</h3>
-<p>Let the decoder read the whole translation at once without the mask, and its pieces see their own future. It was
-trained never to see it, so its predictions fall apart: the translation above becomes
-{times_less_likely(found.log_prob - given)}. The mask is needed at inference too, whenever a whole prefix is run at
-once. A search that goes piece by piece needs none, because the future does not exist yet.</p></aside>""",
-            ),
-            "softmax": (
-                "Softmax: shares that add up to 1",
-                f"Raise e to each score, and divide by the sum of the row: {asks} gives {looked_at} "
-                f"{100 * float(weights[i, j]):.1f} % of its attention.",
-                equation(sub("w", "ij"), mo("="), fraction(f"<msup><mi>e</mi>{sub('s', 'ij')}</msup>",
-                      f"<munder><mo>∑</mo><mi>k</mi></munder><msup><mi>e</mi>{sub('s', 'ik')}</msup>"),
-                      mo("="), mn(float(weights[i, j]))),
-                self.without(
-                    f"What if {head_title(full)} were switched off?", full,
-                    f"By this measure it is number {self.rank[full]} of {len(self.rank)} heads for this sentence. "
-                    "A large weight alone explains nothing: look at what happens without the head.",
-                ),
-            ),
-            "values": (
-                "The weighted mean of the values",
-                f"The result for {asks} is the mean of all values, each weighted by its share; it is a mean only if "
-                "the shares add up to 1. Whatever distance lies between two pieces, the way between them is one step.",
-                equation(sub("z", "i"), mo("="), "<munder><mo>∑</mo><mi>j</mi></munder>", sub("w", "ij"),
-                      sub("v", "j"), space(), mn(len(row_pieces)), mo("×"), mn(len(column_pieces)), mo("·"),
-                      mn(len(column_pieces)), mo("×"), mn(steps[f"{name}.value"].shape[-1])),
-                "",
-            ),
-        }  # fmt: skip
-        if f"{name}.bias" in steps:
-            own = float(bias[i, j])
-            title, plain, _, after = stages["scaled"]
-            formula = equation(fraction(mn(score), root(mn(d_k))), mo("+"), mn(own), mo("="), mn(scaled + own))
-            stages["scaled"] = title, f"{plain} Then comes the bias of the distance.", formula, after
-        wanted = self.stages(name)
-        tabs = "".join(f'<a class="tab" href="#{full}.{stage}">{_TABS[stage]}</a>' for stage in wanted)
-        bodies = "".join(
-            f'<div class="stage" data-stage="{stage}"><h3 class="stage-title">{stages[stage][0]}</h3>'
-            f'<p class="plain">{stages[stage][1]}</p>{stages[stage][2]}</div>'
-            for stage in wanted
-        )
-        afters = "".join(f'<div class="after" data-stage="{stage}">{stages[stage][3]}</div>' for stage in wanted)
-        role = f'<p class="muted">Over many sentences, this head is mostly: {found.role_of(full)}.</p>'
-        body = f"""{role if found.role_of(full) else ""}
-<nav class="tabs" aria-label="Steps of this head">{tabs}</nav>{bodies}
-<div class="figure" data-view="head" data-matrix="{name}" data-head="{head}" data-rows="{rows}" data-columns="{columns}"
- data-cell="{i},{j}"></div>{afters}"""
-        return self.section(
-            full, name, layer_title(name), head_title(full, capital=True), "", body,
-            "mask" if "mask" in wanted else "cross" if cross else "attention",
-            shape=f"Q {q.shape[0]} × {d_k}, K {k.shape[0]} × {d_k}, weights {weights.shape[0]} × {weights.shape[1]}",
-        )  # fmt: skip
-
-    def _heads_output(self, name: str) -> str:
-        heads, queries, width = self.steps[f"{name}.heads"].shape
-        shares = self.steps[f"{name}.shares"]
-        strongest = int(shares.mean(0).argmax())
-        formula = equation(
-            mi("MultiHead"), mo("="), mi("Concat"), mo("("), sub("head", "1"), mo(","), mo("…"), mo(","),
-            sub("head", str(heads)), mo(")"), sup("W", "O"), space(), mn(queries), mo("×"),
-            mn(f"{heads}·{width}"), mo("→"), mn(queries), mo("×"), mn(self.config.d_model),
-        )  # fmt: skip
-        body = "<h3>How long each head's part of the result is</h3>"
-        body += self.figure("shares", f"{name}.shares", _sides(name)[0], "shares")
-        body += "<h3>The result</h3>" + self.figure("matrix", f"{name}.output", _sides(name)[0], "plain")
-        return self.section(
-            f"{name}.output", name, layer_title(name), "The heads side by side, mixed by one matrix",
-            f"The results of all {heads} heads stand side by side and go through one matrix. In this sentence, head "
-            f"{strongest + 1} adds most: on average {100 * shares[:, strongest].mean() / shares.mean(0).sum():.0f} % "
-            "of the lengths.", body, "heads", formula, shape=f"{queries} × {self.config.d_model}",
-        )  # fmt: skip
-
-    def _residual(self, name: str) -> str:
-        pre = self.config.norm == "pre"
-        x, result = self.steps[f"{name}.before"], self.steps[f"{name}.result"]
-        kept = (x * result).sum(1) / np.maximum(np.linalg.norm(x, axis=1) * np.linalg.norm(result, axis=1), 1e-9)
-        added = [mi("x"), mo("+"), mi("Sublayer"), mo("("), mi("x"), mo(")")]
-        formula = (
-            equation(mi("x"), mo("+"), mi("Sublayer"), mo("("), mi("LayerNorm"), mo("("), mi("x"), mo(")"), mo(")"))
-            if pre
-            else equation(mi("LayerNorm"), mo("("), *added, mo(")"))
-        )
-        plain = (
-            "The result is added to what came in, so that x has a way past every sub-layer. This model normalises what "
-            "the sub-layer reads (pre-norm); the paper normalises the sum."
-            if pre
-            else "The result is added to what came in, and the sum is normalised: mean 0 and spread 1, then a learned "
-            "gain and shift."
-        )
-        after = (
-            f"<p>How much of x survives: the cosine between x and the result is {kept.mean():.2f} on average "
-            f"({kept.min():.2f} to {kept.max():.2f}).</p>"
-        )
-        body = self.figure("residual", name, _sides(name)[0], "residual") + after
-        body += self.without("What if this sum did not add x?", f"{name}.residual")
-        return self.section(
-            f"{name}.residual", f"{name}.residual", layer_title(name), "Add and normalise", plain, body, "residual",
-            formula, shape=f"{x.shape[0]} × {x.shape[1]}",
-        )  # fmt: skip
-
-    def _feed_forward(self, name: str) -> Iterable[str]:
-        active = self.steps[f"{name}.active"]
-        awake = (active > 0).sum(1)
-        relu = self.config.activation == "relu"
-        side = _sides(name)[0]
-        body = self.figure("units", f"{name}.active", side, "units")
-        body += self.without(f"What if {sublayer_title(name)} were left out?", name)
-        plain = "The same small network works on each piece alone, with the same weights at every position. " + (
-            f"Of its {active.shape[1]} units, {awake.min()} to {awake.max()} are awake for a piece of this "
-            "sentence; the others are 0."
-            if relu
-            else f"It has {active.shape[1]} units."
-        )
-        inner = f"{mi('x')}{sub('W', '1')}{mo('+')}{sub('b', '1')}"
-        hidden = (
-            mi("max") + mo("(") + mn(0) + mo(",") + inner + mo(")")
-            if relu
-            else mi(self.config.activation) + mo("(") + inner + mo(")")
-        )
-        formula = equation(
-            mi("FFN"),
-            mo("("),
-            mi("x"),
-            mo(")"),
-            mo("="),
-            hidden,
-            sub("W", "2"),
-            mo("+"),
-            sub("b", "2"),
-        )
-        yield self.section(
-            name, name, layer_title(name), "The feed-forward network", plain, body, "feed_forward", formula,
-            shape=f"{active.shape[0]} × {self.config.d_model} → {active.shape[0]} × {active.shape[1]} → "
-            f"{active.shape[0]} × {self.config.d_model}",
-        )  # fmt: skip
-        yield self._residual(name)
+        return body
 
     def _memory(self) -> str:
-        n = self.config.encoder_layers
+        n = self.found.layers["encoder"]
         start = self.steps["encoder.scaled"]
         layers = [self.steps["encoder.input"], *(self.steps[f"encoder.{layer}.output"] for layer in range(1, n + 1))]
         rows = []
@@ -498,118 +109,6 @@ else in another sentence.</p>
             body, "stack", shape=" × ".join(map(str, self.steps["encoder.output"].shape)),
         )  # fmt: skip
 
-    def _lens(self) -> str:
-        n, target = self.config.decoder_layers, self.found.target
-        rows = []
-        for place, own in enumerate(self.steps["target"].tolist()):
-            cells = ""
-            for layer in range(1, n + 1):
-                row = self.steps[f"decoder.{layer}.lens"][place]
-                best = int(row.argmax())
-                right = ' class="right"' if best == own else ""
-                cells += (
-                    f"<td{right}>{piece(target.pieces([best])[0])} "
-                    f'<span class="muted">{100 * exp(float(row[best])):.0f} %</span></td>'
-                )
-            name = self.found.target_pieces[place]
-            rows.append(f'<tr><th scope="row">{piece(name)}</th>{cells}</tr>')
-        heads = "".join(f'<th scope="col">after layer {layer}</th>' for layer in range(1, n + 1))
-        body = f"""<div class="scroll"><table class="lens"><thead><tr><th scope="col">written</th>{heads}</tr></thead>
-<tbody>{"".join(rows)}</tbody></table></div>"""
-        return self.section(
-            "lens", "decoder.output", "Decoder", "What the model would say already here",
-            "Send the vectors of each layer straight to the output: you see how the answer forms (a logit lens). "
-            "Shaded cells already have the piece that was written.", body, "stack",
-            shape=f"{n} layers × {len(rows)} positions",
-        )  # fmt: skip
-
-    def _logits(self) -> str:
-        found = self.found
-        size = self.steps["logits"].shape[1]
-        own = self.steps["log_probs"][np.arange(len(found.target_pieces)), self.steps["target"]]
-        place = int(own.argmin())
-        chips = "".join(
-            f'<li><button type="button" class="chip" data-place="{number}">{piece(each)} '
-            f'<span class="muted">{100 * exp(float(value)):.0f} %</span></button></li>'
-            for number, (each, value) in enumerate(zip(found.target_pieces, own, strict=True))
-        )
-        shared = "the same matrix as the embeddings" if self.config.sharing != "none" else "a matrix of its own"
-        formula = equation(
-            sub("z", "w"), mo("="), mi("x"), mo("·"), sub("E", "w"), mo(","), space(), sub("p", "w"),
-            mo("="), fraction(f"<msup><mi>e</mi>{sub('z', 'w')}</msup>",
-            f"<munder><mo>∑</mo><mi>v</mi></munder><msup><mi>e</mi>{sub('z', 'v')}</msup>"),
-        )  # fmt: skip
-        body = f"""<ul class="chips" id="written">{chips}</ul>
-<div class="figure" data-view="logits" data-cell="{place}"></div>
-<p>The model is least sure of {piece(found.target_pieces[place])}: {100 * exp(float(own[place])):.0f} %. All
-{len(own)} probabilities together make {exp(found.log_prob):.2g}; their logarithms add up to
-{number(found.log_prob)}.</p>"""
-        return self.section(
-            "logits", "logits", "Output", "A probability for every piece",
-            f"The last vector is multiplied by each of the {size:,} rows of {shared}: the larger the dot product, the "
-            "likelier the piece.", body, "output", formula, shape=f"{len(own)} × {size:,}",
-        )  # fmt: skip
-
-    def _beam(self) -> str:
-        found, tree, search = self.found, self.found.look.tree, self.found.search
-        best, greedy = tree.best, tree.greedy
-        decode = found.target.decode
-        penalty = length_penalty(float(len(best.tokens)), search.alpha, search.penalty)
-        kept = sum(one.fate == "kept" for one in tree.candidates)
-        pruned = sum(one.fate == "pruned" for one in tree.candidates)
-        formula = equation(
-            mi("score"),
-            mo("="),
-            fraction(mi("log") + mi("P"), mi("lp")),
-            mo("="),
-            fraction(mn(best.log_prob), mn(penalty)),
-            mo("="),
-            mn(best.score),
-            space(),
-            mi("lp"),
-            mo("="),
-            f"<msup><mrow><mo>(</mo><mfrac><mrow><mn>5</mn><mo>+</mo><mn>{len(best.tokens)}</mn></mrow><mn>6</mn>"
-            f"</mfrac><mo>)</mo></mrow><mn>{search.alpha:g}</mn></msup>"
-            if search.penalty == "paper"
-            else f"<msup><mn>{len(best.tokens)}</mn><mn>{search.alpha:g}</mn></msup>",
-        )
-        same = decode(best.tokens) == self.given
-        alone = mark_differences(decode(best.tokens), decode(greedy.tokens))
-        note = (
-            ""
-            if same
-            else f"<p>The tree is that of the model's own search, which finds <bdi>{text_in_page(decode(best.tokens))}"
-            "</bdi>. The steps of this page are those of the translation that was given.</p>"
-        )
-        body = f"""<div class="scroll tree" tabindex="0" role="region" aria-label="The tree of the search">
-{draw_beam(tree, found.target)}</div>
-<p class="legend"><span class="key kept"></span> kept <span class="key pruned"></span> dropped
-<span class="key finished"></span> finished <span class="key won"></span> the winner</p>
-<p id="candidate" role="status" class="readout">Point at a piece of the tree, or tap it.</p>{note}
-<aside class="without"><h3>What if the search were greedy?</h3>
-<p class="quote"><span class="muted">beam {search.beam}</span> <bdi>{text_in_page(decode(best.tokens))}</bdi>
-<span class="muted">log P = {number(best.log_prob)}</span></p>
-<p class="quote"><span class="muted">greedy</span> <bdi>{alone}</bdi>
-<span class="muted">log P = {number(greedy.log_prob)}</span></p></aside>
-<aside class="without"><h3>What if there were no length penalty?</h3>
-<p class="quote"><bdi>{mark_differences(decode(best.tokens), found.text_without("no-penalty"))}</bdi></p>
-<p>Each piece makes a translation less likely, so without the penalty short ones would win.</p></aside>"""
-        return self.section(
-            "beam", "beam", "Output", "The beam's tree",
-            f"At each step the search extends {search.beam} beginnings and keeps the best {search.beam}. It looked at "
-            f"{len(tree.candidates)} candidates, went on with {kept} and dropped {pruned}.", body, "beam", formula,
-        )  # fmt: skip
-
-
-_TABS = {
-    "projections": "Q, K, V",
-    "scores": "Scores",
-    "scaled": "÷ √d<sub>k</sub>",
-    "mask": "Mask",
-    "softmax": "Softmax",
-    "values": "Mean of values",
-}
-
 
 def _flatten(layers: list[np.ndarray]) -> list[list[tuple[float, float]]]:
     """The direction of each piece's vector after each layer, on the two axes along which all of them differ most."""
@@ -620,21 +119,3 @@ def _flatten(layers: list[np.ndarray]) -> list[list[tuple[float, float]]]:
     axes = axes[:2] * np.sign(axes[:2, np.abs(axes[:2]).argmax(1)].diagonal())[:, None]  # SVD leaves the sign open
     placed = (centred @ axes.T).reshape(len(layers), -1, min(2, len(axes)))
     return [[(float(x), float(y)) for x, y in placed[:, place]] for place in range(placed.shape[1])]
-
-
-def _telling_cell(weights: np.ndarray, same_side: bool) -> tuple[int, int]:
-    """The cell with the largest weight, off the diagonal and away from the end if both sides are one sentence."""
-    shown = weights.copy()
-    if same_side:
-        np.fill_diagonal(shown, -1.0)
-    if shown.shape[1] > 2:
-        shown[:, -1] -= 0.5
-    place = int(shown.argmax())
-    return place // shown.shape[1], place % shown.shape[1]
-
-
-def _sides(name: str) -> tuple[str, str]:
-    """What the rows and the columns of an attention are."""
-    if name.startswith("encoder"):
-        return "source", "source"
-    return "inputs", "source" if name.endswith("cross_attention") else "inputs"

@@ -7,7 +7,7 @@ from heedful.attention.head_names import Head, all_heads
 from heedful.errors import ConfigError
 from heedful.inspection.attention_view import AttentionViewer
 from heedful.text.words import words_of_text
-from heedful.translation.result import Inspection
+from heedful.translation.result import Look
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class FigureLinks:
     """A figure for this model: the links of all encoder heads, strongest first."""
 
     figure: Figure
-    inspection: Inspection
+    look: Look
     links: tuple[Link, ...]
     chance: float  # the share under uniform attention
 
@@ -62,12 +62,12 @@ def find_figures(viewer: AttentionViewer) -> Iterator[FigureLinks]:
     if not heads:
         raise ConfigError(f"{viewer.run} has no attention in its encoder, which the figures show; use a Transformer")
     for figure in FIGURES:
-        inspection = viewer.inspect(figure.text)
+        look = viewer.look(figure.text)
         words = words_of_text(viewer.translator.tokenizers.source, figure.text)
         places = {word: number for number, word in enumerate(words.texts)}
         queries = [i for i, word in enumerate(words.of_pieces) if word == places[figure.query]]
         keys = [i for i, word in enumerate(words.of_pieces) if word in {places[key] for key in figure.keys}]
-        attention = inspection.inside[0].attention
+        attention = look.inside[0].attention
         links = [Link(head, float(attention[head][queries][:, keys].sum(-1).mean())) for head in heads]
         chance = len(keys) / len(words.of_pieces)
-        yield FigureLinks(figure, inspection, tuple(sorted(links, key=lambda link: -link.share)), chance)
+        yield FigureLinks(figure, look, tuple(sorted(links, key=lambda link: -link.share)), chance)

@@ -5,6 +5,7 @@ from math import exp
 
 import numpy as np
 
+from heedful.inspection.explain import ExplainedLayers, ExplainedSentence
 from heedful.inspection.markup import (
     amount,
     byte_size,
@@ -23,14 +24,6 @@ from heedful.inspection.markup import (
 from heedful.inspection.page_charts import Axis, Dot, draw_bars, draw_dots, draw_heat, draw_lines
 from heedful.inspection.section_writer import SectionWriter, head_title, short_head_title
 
-QUESTIONS = (
-    "experiments.order",
-    "experiments.parts",
-    "experiments.heads",
-    "experiments.mask",
-    "experiments.path",
-    "experiments.neighbours",
-)
 _PART_NAMES = {
     "positions": "all positions",
     "cross_attention": "the look at the source",
@@ -51,13 +44,29 @@ _COST_NAMES = {
 
 
 class QuestionSections(SectionWriter):
-    """The sections that follow the beam."""
+    """The sections that follow the output, for models that are made of the layers of figure 1."""
+
+    found: ExplainedLayers
+
+    def __init__(self, found: ExplainedLayers) -> None:
+        super().__init__(found)
+        self.is_translated = isinstance(found, ExplainedSentence)
+        if isinstance(found, ExplainedSentence):
+            self.orders = found.orders
+        self._number = 0  # of the last experiment
+
+    def _count(self) -> str:
+        """The name of the next experiment."""
+        self._number += 1
+        return f"Experiment {self._number}"
 
     def all(self) -> Iterable[str]:
         """The sections in the order in which "next" shows them."""
+        self._number = 0
         yield self._training()
         yield self._cost()
-        yield self._order()
+        if isinstance(self.found, ExplainedSentence):
+            yield self._order(self.found)
         yield self._parts()
         yield self._heads()
         yield self._mask()
@@ -67,7 +76,9 @@ class QuestionSections(SectionWriter):
 
     def path(self) -> list[str]:
         """The names of these steps."""
-        return ["training", "cost", *QUESTIONS, "often-said"]
+        order = ["experiments.order"] if self.orders else []
+        others = [f"experiments.{name}" for name in ("parts", "heads", "mask", "path", "neighbours")]
+        return ["training", "cost", *order, *others, "often-said"]
 
     # One section each
 
@@ -111,9 +122,9 @@ class QuestionSections(SectionWriter):
 <th scope="col" class="n">−log p</th><th scope="col" class="n">smoothed loss</th></tr></thead><tbody>{pieces}
 <tr><th scope="row">mean</th><td></td><td class="n">{number(float(np.mean(step.plain)))}</td>
 <td class="n">{number(step.loss)}</td></tr></tbody></table></div>
-<p>All positions are computed at once: the decoder reads the right translation, shifted by one place, and the mask hides
-what comes later (teacher forcing). The logit of {piece(right)} is pushed up by {number(step.gold - p)}, those of all
-others are pushed down.</p>
+<p>All positions are computed at once: the decoder reads the right {found.whole}, shifted by one place, and the mask
+hides what comes later (teacher forcing). The logit of {piece(right)} is pushed up by {number(step.gold - p)},
+those of all others are pushed down.</p>
 <h3>3. The gradient, carried back to every layer: its length</h3>
 {gradients}
 <h3>4. The learning rate: {step.rate:.2g} in the middle of this model's training, at update {step.step:,}</h3>
@@ -121,7 +132,7 @@ others are pushed down.</p>
 <p class="muted">Schedule "{config.schedule}", {config.warmup_steps:,} updates of warm-up, optimizer
 {config.optimizer.capitalize()}. The paper's schedule rises for 4,000 updates and then falls with the root of the
 step.</p>
-<h3>5. The update: this sentence's loss was {number(step.loss)}; after one step it is …</h3>
+<h3>5. The update: the loss was {number(step.loss)}; after one step it is …</h3>
 <div class="scroll"><table><thead><tr><th scope="col">step</th><th scope="col">rate</th><th scope="col">loss after
 it</th><td></td></tr></thead><tbody>{after}</tbody></table></div>
 <p>Too small a step changes little, and too large a step breaks what the model knew. (Computed on a copy of this model,
@@ -129,7 +140,7 @@ without dropout, with an optimizer that begins here. Real training takes the mea
 {config.batch_tokens:,} pieces.)</p>"""
         return self.section(
             "training", "training", "Training", "One training step",
-            "Training shows the model the right translation, measures how surprised it is at each piece, and moves "
+            f"Training shows the model the right {found.whole}, measures how surprised it is at each piece, and moves "
             "every weight a little so that it would be less surprised.", body, "training", formula,
             shape=f"{len(step.plain)} losses → {found.parameters:,} derivatives",
         )  # fmt: skip
@@ -151,7 +162,14 @@ without dropout, with an optimizer that begins here. Real training takes the mea
             f'<td class="n">{100 * each.pair_share:.1f} %</td></tr>'
             for each in found.lengths
         )
-        n, m, config = len(found.source_pieces), len(found.target_pieces), self.config
+        m, config = len(found.target_pieces), self.config
+        n = len(found.read_pieces)
+        counted = (
+            f"{n} pieces read and {m} pieces written once, as one candidate"
+            if self.is_translated
+            else f"a text of {n} pieces, read once"
+        )
+        source_too = " Those of the source are computed once for the whole translation." if self.is_translated else ""
         cache = sum(
             self.steps[f"decoder.{layer}.attention.{part}"].size // m
             for layer in range(1, config.decoder_layers + 1)
@@ -165,18 +183,19 @@ without dropout, with an optimizer that begins here. Real training takes the mea
 <tr><th scope="row">all</th><td class="n">{weights:,}</td><td></td><td class="n">{byte_size(4 * weights)}</td>
 <td class="n">{amount(operations)}</td><td></td>
 <td class="n">{byte_size(sum(part.activation_bytes for part in found.costs))}</td></tr></tbody></table></div>
-<p class="muted">Operations are those of the matrix products, for {n} pieces read and {m} pieces written once, as one
-candidate; a multiplication with its addition counts as two. A shared matrix counts as a weight once. Training takes
+<p class="muted">Operations are those of the matrix products, for {counted}; a
+multiplication with its addition counts as two. A shared matrix counts as a weight once. Training takes
 three times as many: forwards, and two products backwards for each.</p>
 <h3>Longer texts: attention grows with the square</h3>
-<div class="scroll"><table><thead><tr><th scope="col">pieces, each side</th><th scope="col" class="n">operations</th>
+<div class="scroll"><table><thead><tr><th scope="col">pieces{", each side" if self.is_translated else ""}</th>
+<th scope="col" class="n">operations</th>
 <th scope="col" class="n">share of the products between pairs of pieces</th></tr></thead>
 <tbody>{longer}</tbody></table></div>
 <p>In a sentence, most work is in the matrices, not in the attention between pairs. Ten times the length means ten times
 the work in the matrices and a hundred times in the pairs, so for a book it is the other way round.</p>
 <h3>While it writes</h3>
 <p>Keys and values of the pieces written so far are kept, {byte_size(4 * cache)} for each piece, so no piece is computed
-twice. Those of the source are computed once for the whole translation.</p>"""
+twice.{source_too}</p>"""
         formula = equation(
             mn(2), mo("·"), mi("n"), mo("·"), sub("d", "in"), mo("·"), sub("d", "out"), mo("="), mn(2), mo("·"), mn(n),
             mo("·"), mn(config.d_model), mo("·"), mn(config.d_ff), mo("="),
@@ -184,12 +203,11 @@ twice. Those of the source are computed once for the whole translation.</p>"""
         )  # fmt: skip
         return self.section(
             "cost", "cost", "Cost", "What it costs",
-            f"This model has {amount(weights)} weights, and this sentence takes {amount(operations)} operations. A "
+            f"This model has {amount(weights)} weights, and this text takes {amount(operations)} operations. A "
             "matrix product of n pieces costs two operations for each weight and each piece.", body, "cost", formula,
         )  # fmt: skip
 
-    def _order(self) -> str:
-        found = self.found
+    def _order(self, found: ExplainedSentence) -> str:
         titles = {
             "swapped": "Two words change places",
             "shuffled": "The words are shuffled",
@@ -205,15 +223,15 @@ twice. Those of the source are computed once for the whole translation.</p>"""
 vectors differ by at most {found.order_blindness:.1g}, which is rounding. Attention itself does not know where anything
 is.</p>"""
         return self.section(
-            "experiments.order", "experiments", "Experiment 1", "Does the order of the words matter?",
+            "experiments.order", "experiments", self._count(), "Does the order of the words matter?",
             "The same words in another order are another sentence. The positions carry the order, and nothing else "
             "does.", body, "positions",
         )  # fmt: skip
 
     def _parts(self) -> str:
         found = self.found
-        names = dict(_PART_NAMES)
-        for stack, layers in (("encoder", self.config.encoder_layers), ("decoder", self.config.decoder_layers)):
+        names = {name: title for name, title in _PART_NAMES.items() if name in found.without}
+        for stack, layers in found.layers.items():
             names |= {f"{stack}.{layer}": f"layer {layer} of the {stack}" for layer in range(1, layers + 1)}
         ranked = sorted(names, key=lambda name: -found.cost_without(name))
         rows = "".join(
@@ -225,16 +243,16 @@ is.</p>"""
         chart = draw_bars([
             (names[name], max(0.0, found.cost_without(name)), number(found.cost_without(name))) for name in ranked
         ])  # fmt: skip
-        body = f"""<h3>How much log-probability the translation loses without a part</h3>{chart}
+        body = f"""<h3>How much log-probability the {self.noun} loses without a part</h3>{chart}
 <h3>What the model says then</h3>
 <div class="scroll"><table class="ranked"><thead><tr><th scope="col">without</th>
-<th scope="col">the translation becomes</th>
+<th scope="col">the {self.noun} becomes</th>
 <th scope="col">and the model says</th></tr></thead><tbody>{rows}</tbody></table></div>
 <p>The model was trained with all its parts, so this shows what it relies on now. What a model learns that never had a
 part is another question: <code>heedful study ablations</code> trains one for each.</p>"""
         return self.section(
-            "experiments.parts", "experiments", "Experiment 2", "What can it do without?",
-            "Each part is switched off alone, and the model translates again. Some parts carry the sentence; without "
+            "experiments.parts", "experiments", self._count(), "What can it do without?",
+            f"Each part is switched off alone, and the model writes again. Some parts carry the {self.noun}; without "
             "others it hardly notices.", body, "without",
         )  # fmt: skip
 
@@ -270,20 +288,21 @@ part is another question: <code>heedful study ablations</code> trains one for ea
         )
         agreement = rank_correlation([strength[name] for name in ranked], [costs[name] for name in ranked])
         sharpest = max(ranked, key=lambda name: strength[name])
-        body = f"""<p class="legend series"><span class="slot-0">encoder</span>
-<span class="slot-1">to the source</span>
-<span class="slot-2">decoder</span></p>{chart}
+        kinds = dict.fromkeys(dot.slot for dot in sorted(dots, key=lambda dot: dot.slot))
+        titles = ("encoder", "to the source", "decoder")
+        legend = " ".join(f'<span class="slot-{slot}">{titles[slot]}</span>' for slot in kinds)
+        body = f"""<p class="legend series">{legend}</p>{chart}
 <p>If large weights meant large effects, the points would lie on a rising line. The rank correlation is
 {agreement:.2f}: 1 would be perfect agreement, 0 none. The sharpest head, {head_title(sharpest)}, is number
 {self.rank[sharpest]} of {len(ranked)} by its effect.</p>
-<h3>All heads, ranked by what this sentence loses without them</h3>
+<h3>All heads, ranked by what the {self.noun} loses without them</h3>
 <div class="scroll"><table class="ranked"><thead><tr><th scope="col">no.</th>
 <th scope="col">head</th>
 {'<th scope="col">mostly</th>' if found.roles else ""}<th scope="col" class="n">largest weights</th>
 <th scope="col" class="n">log P lost</th><th scope="col">the model then says</th></tr>
 </thead><tbody>{rows}</tbody></table></div>"""
         return self.section(
-            "experiments.heads", "experiments", "Experiment 3", "Which heads matter for this sentence?",
+            "experiments.heads", "experiments", self._count(), f"Which heads matter for this {self.noun}?",
             "Each head is switched off alone. The weights of a head show where it looks, not how much depends on it, "
             "so look at both.", body, "heads",
         )  # fmt: skip
@@ -295,36 +314,40 @@ part is another question: <code>heedful study ablations</code> trains one for ea
 
     def _mask(self) -> str:
         found = self.found
-        own = self.steps["log_probs"][np.arange(len(found.target_pieces)), self.steps["target"]]
+        own = self.steps["log_probs"][np.arange(len(found.target_pieces)), self.steps["target"]][found.first_written :]
         rows = "".join(
             f'<tr><th scope="row">{piece(name)}</th><td class="n">{100 * exp(float(with_it)):.1f} %</td>'
             f'<td class="n">{100 * exp(without):.1f} %</td></tr>'
-            for name, with_it, without in zip(found.target_pieces, own, found.unmasked, strict=True)
+            for name, with_it, without in zip(
+                found.target_pieces[found.first_written :], own, found.unmasked, strict=True
+            )
         )
         body = f"""<div class="scroll"><table><thead><tr><th scope="col">piece</th>
 <th scope="col" class="n">p with the mask</th>
 <th scope="col" class="n">p without it</th></tr></thead><tbody>{rows}</tbody></table></div>
-<p>Without the mask, the translation becomes {times_less_likely(found.log_prob - sum(found.unmasked))}. A model that saw
+<p>Without the mask, the {self.noun} becomes {times_less_likely(found.log_prob - sum(found.unmasked))}. A model that saw
 the future while it was trained would copy it, and could write nothing by itself. This one never saw it, so the future
 confuses it.</p>
 <p>When the model writes piece by piece, later pieces do not exist yet, and nothing has to be hidden. When a whole
 beginning is run at once, in training, in scoring or for a given prefix, the mask is needed.</p>"""
         return self.section(
-            "experiments.mask", "experiments", "Experiment 4", "What if the decoder saw the whole translation?",
-            "The decoder reads the whole translation at once, first with the look-ahead mask and then without it.",
+            "experiments.mask", "experiments", self._count(), f"What if the decoder saw the whole {found.whole}?",
+            f"The decoder reads the whole {found.whole} at once, first with the look-ahead mask and then without it.",
             body, "mask",
         )  # fmt: skip
 
     def _path(self) -> str:
         found, reach = self.found, self.found.reach
-        pieces = found.source_pieces
+        pieces = found.read_pieces
         layers = [f"layer {layer}" for layer in range(1, len(reach.whole) + 1)]
         reached = [int((row > 1e-6).sum()) for row in reach.restricted]
         first, window = int((reach.whole[0] > 1e-6).sum()), self.config.window
         far = ", the farthest too: the path is one step long" if first == len(pieces) else ""
+        every = "every piece" if found.first_stack == "encoder" else "itself and every piece before it"
+        sees = f"{window} to either side" if window else every
         body = f"""<p>{piece(pieces[0])} becomes {piece(reach.other)}. Each number says how much a vector changes, as a
 share of its length.</p>
-<h3>This model: every piece sees {f"{window} to either side" if window else "every piece"}</h3>
+<h3>This model: every piece sees {sees}</h3>
 {draw_heat(layers, pieces, reach.whole.tolist(), "Change of each piece after each layer")}
 <p>After the first layer, {first} of {len(pieces)} pieces have changed{far}.</p>
 <h3>The same model, if each piece saw only its neighbours</h3>
@@ -332,7 +355,7 @@ share of its length.</p>
 <p>Now the news travels one place with each layer: {", ".join(map(str, reached))} pieces know of it after layers 1 to
 {len(reached)}. A recurrent network would need {len(pieces) - 1} steps to reach the end.</p>"""
         return self.section(
-            "experiments.path", "experiments", "Experiment 5", "Is the way between two words really one step?",
+            "experiments.path", "experiments", self._count(), "Is the way between two words really one step?",
             "Change the first piece, and see which vectors change after each layer.", body, "path",
         )  # fmt: skip
 
@@ -356,15 +379,15 @@ cosine between their vectors is <strong>{alike.alike:.2f}</strong>, between rand
             f"<tr><td>{piece(each.piece)}</td><td>"
             + " ".join(f'{piece(near)}&nbsp;<span class="muted">{cosine:.2f}</span>' for near, cosine in each.nearest)
             + "</td></tr>"
-            for each in found.neighbours[:-1]
+            for each in found.neighbours
         )
-        body = f"""{spelled}<h3>The nearest neighbours of the pieces of this sentence</h3>
+        both = " If both languages share one matrix, a neighbour may be a translation." if self.is_translated else ""
+        body = f"""{spelled}<h3>The nearest neighbours of the pieces of this text</h3>
 <div class="scroll"><table><thead><tr><th scope="col">piece</th><th scope="col">neighbours</th></tr></thead>
 <tbody>{nearest}</tbody></table></div>
-<p>A cosine of 1 means the same direction, 0 means nothing in common. If both languages share one matrix, a neighbour
-may be a translation.</p>"""
+<p>A cosine of 1 means the same direction, 0 means nothing in common.{both}</p>"""
         return self.section(
-            "experiments.neighbours", "experiments", "Experiment 6", "Do similar words lie close together?",
+            "experiments.neighbours", "experiments", self._count(), "Do similar words lie close together?",
             "Pieces that can stand in the same places get similar vectors, although training never compares two "
             "pieces.", body, "embedding",
         )  # fmt: skip
@@ -383,35 +406,37 @@ may be a translation.</p>"""
         said = (
             (
                 "“Position-wise means that each position has a network of its own.”",
-                "There is one network, and every position uses it with the same weights. On this sentence, all pieces "
+                "There is one network, and every position uses it with the same weights. On this text, all pieces "
                 f"at once and each piece alone give the same numbers (they differ by at most {found.alone:.1g}, which "
                 "is rounding). What differs from position to position is only the input.",
             ),
             (
                 "“The derivative of x + F(x) is always at least 1, so gradients cannot vanish.”",
                 "The derivative is 1 + F′(x), and F′(x) can be negative. Measured here, around the feed-forward "
-                f"network of the encoder's first layer: a small change of x leaves between {number(gains.smallest)} "
-                f"and {number(gains.largest)} times as long, and {100 * gains.below_one:.0f} % of the directions "
-                "become shorter. The sum keeps gradients alive in practice, but it guarantees nothing.",
+                f"network of the {found.first_stack}'s first layer: a small change of x leaves between "
+                f"{number(gains.smallest)} and {number(gains.largest)} times as long, and "
+                f"{100 * gains.below_one:.0f} % of the directions become shorter. The sum keeps "
+                "gradients alive in practice, but it guarantees nothing.",
             ),
             (
                 "“The mask is only for training.”",
-                "Whatever runs a whole beginning at once needs it. Without it, this translation becomes "
+                f"Whatever runs a whole beginning at once needs it. Without it, this {self.noun} becomes "
                 f"{times_less_likely(found.log_prob - sum(found.unmasked))}. Only a search that goes piece by piece "
                 'can do without, because the future does not exist yet. (<a href="#experiments.mask">See '
-                "experiment 4</a>.)",
+                "the experiment</a>.)",
             ),
             (
                 "“The weights of attention explain why the model said something.”",
                 "They show where a head looked. Whether it mattered shows only when the head is switched off. For the "
-                f"{len(ranked)} heads of this sentence, the two agree with a rank correlation of {agreement:.2f}. "
-                '(<a href="#experiments.heads">See experiment 3</a>.)',
+                f"{len(ranked)} heads and this {self.noun}, the two agree with a rank correlation of {agreement:.2f}. "
+                '(<a href="#experiments.heads">See the experiment</a>.)',
             ),
             (
                 "“The Transformer handles all words at once.”",
-                "The encoder does, and the decoder does in training. When it translates, the decoder writes one piece "
-                f"after another: {len(found.target_pieces)} steps for this translation, each with everything written "
-                "before.",
+                ("The encoder does, and the decoder in training." if self.is_translated else "It does in training.")
+                + " When it writes, the decoder makes one piece after another: "
+                f"{len(found.target_pieces) - found.first_written} steps for this {self.noun}, each with everything "
+                "written before.",
             ),
             (
                 "“Each sub-layer begins with a norm.”",
@@ -419,7 +444,8 @@ may be a translation.</p>"""
             ),
             (
                 "“Attention is what makes Transformers expensive.”",
-                "For sentences, the matrices are. At 100 pieces on each side, products between pairs of pieces are "
+                f"For sentences, the matrices are. At 100 pieces{' on each side' if self.is_translated else ''}, "
+                "products between pairs of pieces are "
                 f"{100 * pairs.pair_share:.1f} % of this model's operations. They grow with the square of the length, "
                 'so for very long texts it is true. (<a href="#cost">See the cost</a>.)',
             ),

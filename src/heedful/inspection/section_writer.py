@@ -1,9 +1,11 @@
 """What all sections of an explanation have in common: a title, its place in the paper, and "what if ...?"."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from html import escape
+from types import MappingProxyType
 
-from heedful.inspection.explain import ExplainedSentence
+from heedful.inspection.explain import Explained, Reordered
 from heedful.inspection.markup import mark_differences, times_less_likely
 
 
@@ -62,6 +64,18 @@ PLACES = {
         "CounterfactualRunner",
         "test_all_experiments_run_and_leave_the_model_as_it_was",
     ),
+    "rival": Place(
+        "section 2, table 1",
+        "attention/rival_steps.py",
+        "record_rival_steps",
+        "test_weights_and_contexts_follow_from_queries_keys_and_values",
+    ),
+    "gpt": Place(
+        "after the paper", "models/gpt.py", "GPT", "test_every_step_of_a_gpt_follows_from_the_steps_before_it"
+    ),
+    "sampling": Place(
+        "after the paper", "decoding/sampling.py", "sample_search", "test_a_traced_draw_is_the_token_that_was_drawn"
+    ),
     "beam": Place("6.1", "decoding/beam.py", "beam_search", "test_its_best_hypothesis_is_that_of_the_search"),
 }
 
@@ -69,9 +83,14 @@ PLACES = {
 class SectionWriter:
     """Writes sections of the page about one sentence."""
 
-    def __init__(self, found: ExplainedSentence) -> None:
-        self.found, self.config, self.steps = found, found.config, found.look.steps
-        self.given = found.look.translation.text
+    found: Explained
+    orders: Mapping[str, Reordered] = MappingProxyType(
+        {}
+    )  # the words in other orders, and what the model makes of them
+
+    def __init__(self, found: Explained) -> None:
+        self.found, self.config, self.steps = found, found.config, found.steps
+        self.given, self.noun = found.given, found.noun
         self.rank = {name: place for place, name in enumerate(found.ranked_heads(), 1)}
 
     def labels(self, side: str) -> tuple[str, ...]:
@@ -87,25 +106,42 @@ class SectionWriter:
     def without(self, question: str, name: str, more: str = "") -> str:
         text = self.found.text_without(name)
         said = (
-            "The translation stays the same"
+            f"The {self.noun} stays the same"
             if text == self.given
             else f"<bdi>{mark_differences(self.given, text)}</bdi>"
         )
         verdict = times_less_likely(self.found.cost_without(name))
-        given = "and the translation above is" if text == self.given else "The translation above becomes"
+        given = f"and the {self.noun} above is" if text == self.given else f"The {self.noun} above becomes"
         sentence = f"{said}, {given} {verdict}." if text == self.given else f"{given} {verdict}."
         quote = "" if text == self.given else f'<p class="quote">{said}</p>'
         return f"""<aside class="without"><h3>{escape(question)}</h3>{quote}<p>{sentence} {more}</p></aside>"""
 
     def reordered(self, name: str) -> str:
         """The words in another order and what the model makes of them, as two lines."""
-        found = self.found.orders[name]
-        source = mark_differences(self.found.look.translation.source, found.text)
+        found = self.orders[name]
+        source = mark_differences(self.found.text, found.text)
         made = mark_differences(self.given, self.found.spell(found.made))
         return (
             f'<p class="quote"><span class="muted">in</span> <bdi>{source}</bdi></p>'
             f'<p class="quote"><span class="muted">out</span> <bdi>{made}</bdi></p>'
         )
+
+    def _ranked(self, text: str, more: str = "experiments.heads") -> str:
+        """The heads that matter most for this text."""
+        found = self.found
+        link = f'<p><a href="#{more}">All {len(found.ranked_heads())} heads, ranked</a></p>' if more else ""
+        rows = "".join(
+            f'<tr><th scope="row"><a href="#{name if more else name.split(".head.")[0]}">{head_title(name)}</a></th>'
+            f'<td class="fixed">{times_less_likely(found.cost_without(name))}</td>'
+            f"<td><bdi>{mark_differences(self.given, found.text_without(name))}</bdi></td></tr>"
+            for name in found.ranked_heads()[:6]
+        )
+        return f"""
+<h3>Which heads matter most for this {text}</h3>
+<div class="scroll"><table class="ranked"><thead><tr><th scope="col">without</th>
+<th scope="col">the {self.noun} above becomes</th>
+<th scope="col">and the model says</th></tr></thead><tbody>{rows}</tbody></table></div>
+{link}"""
 
     def section(
         self,

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from heedful.attention.steps import stacks
 from heedful.config import TrainConfig
 from heedful.data.batch import pack
-from heedful.models.transformer import Transformer
+from heedful.models.seq2seq import AnySeq2Seq
 from heedful.nn.loss import smoothed_loss
 from heedful.training.loop import gradient_norm
 from heedful.training.optimizer import make_optimizer, set_learning_rate
@@ -42,14 +41,14 @@ class TrainingStep:
         return sum(self.smoothed) / len(self.smoothed)
 
 
-def take_training_step(model: Transformer, source: list[int], target: list[int], config: TrainConfig) -> TrainingStep:
+def take_training_step(model: AnySeq2Seq, source: list[int], target: list[int], config: TrainConfig) -> TrainingStep:
     """Compute the step in the middle of this training; the model stays as it is.
 
     There is no dropout, and the optimizer begins with this step: its moments are zero before.
     """
     last = config.max_steps or 4 * max(1, config.warmup_steps)
     step = max(1, last // 2)
-    d_model = model.config.d_model
+    d_model = model.output_weight.shape[1]
     rate = learning_rate(step, d_model, config)
     with torch.inference_mode():
         plain, smoothed = _losses(model, source, target, config.label_smoothing)
@@ -81,7 +80,7 @@ def _entropy(gold: float, other: float, size: int) -> float:
     return -float(gold * log[0] + (size - 1) * other * log[1])
 
 
-def _features(model: Transformer, source: list[int], target: list[int]) -> tuple[Tensor, Tensor]:
+def _features(model: AnySeq2Seq, source: list[int], target: list[int]) -> tuple[Tensor, Tensor]:
     """The decoder's vector at each position, and the piece that has to come there."""
     device = next(model.parameters()).device
     source_ids, source_lengths = (tensor.to(device) for tensor in pack([source]))
@@ -91,7 +90,7 @@ def _features(model: Transformer, source: list[int], target: list[int]) -> tuple
 
 
 def _losses(
-    model: Transformer, source: list[int], target: list[int], smoothing: float
+    model: AnySeq2Seq, source: list[int], target: list[int], smoothing: float
 ) -> tuple[list[float], list[float]]:
     """The plain and the smoothed loss of each piece, by the function that training uses."""
     features, gold = _features(model, source, target)
@@ -104,7 +103,7 @@ def _losses(
     return [float(one.plain) for one in each], [float(one.smoothed) for one in each]
 
 
-def _with_gradients(model: Transformer, source: list[int], target: list[int], config: TrainConfig) -> Transformer:
+def _with_gradients(model: AnySeq2Seq, source: list[int], target: list[int], config: TrainConfig) -> AnySeq2Seq:
     """A copy of the model with the gradient of the mean smoothed loss."""
     own = copy.deepcopy(model)
     own.requires_grad_(True)
@@ -115,13 +114,22 @@ def _with_gradients(model: Transformer, source: list[int], target: list[int], co
     return own
 
 
-def _gradient_lengths(model: Transformer) -> dict[str, float]:
+def _name_layers(model: AnySeq2Seq) -> dict[str, nn.Module]:
+    """The layers by names such as `encoder.1`; a recurrent model has one part on each side."""
+    found: dict[str, nn.Module] = {}
+    for stack in ("encoder", "decoder"):
+        part = getattr(model, stack, None)
+        layers = list(part) if isinstance(part, nn.ModuleList) else [part] if isinstance(part, nn.Module) else []
+        found |= {f"{stack}.{number}": layer for number, layer in enumerate(layers, 1)}
+    return found
+
+
+def _gradient_lengths(model: AnySeq2Seq) -> dict[str, float]:
     parts: dict[str, list[nn.Parameter]] = {"embedding": []}
     owner: dict[int, str] = {}
-    for stack, layers in stacks(model):
-        for number, layer in enumerate(layers, 1):
-            owner |= {id(parameter): f"{stack}.{number}" for parameter in layer.parameters()}
-            parts[f"{stack}.{number}"] = []
+    for name, layer in _name_layers(model).items():
+        owner |= {id(parameter): name for parameter in layer.parameters()}
+        parts[name] = []
     for parameter in model.parameters():
         parts[owner.get(id(parameter), "embedding")].append(parameter)
     return {name: float(nn.utils.get_total_norm(_gradients(found))) for name, found in parts.items()}
@@ -131,7 +139,7 @@ def _gradients(parameters: list[nn.Parameter]) -> list[Tensor]:
     return [parameter.grad for parameter in parameters if parameter.grad is not None]
 
 
-def _loss_after(trained: Transformer, source: list[int], target: list[int], config: TrainConfig, rate: float) -> float:
+def _loss_after(trained: AnySeq2Seq, source: list[int], target: list[int], config: TrainConfig, rate: float) -> float:
     """The mean smoothed loss after one update of a copy."""
     model = copy.deepcopy(trained)
     for parameter, before in zip(model.parameters(), trained.parameters(), strict=True):

@@ -35,9 +35,13 @@ class SourceAttention(MultiHeadAttention, ABC):
     def __init__(self) -> None:
         super().__init__(num_heads=1)
 
-    @abstractmethod
     def scores(self, queries: Queries, keys: SourceKeys) -> Scores:
         """The score of each key for each query."""
+        return self.compare(queries, keys)
+
+    @abstractmethod
+    def compare(self, queries: Queries, keys: SourceKeys) -> Scores:
+        """The scores of queries that are projected already, if the attention does that."""
 
     def forward(self, queries: Queries, source: SourceKeyValues) -> Float[Tensor, "batch query d_value"]:
         contexts, weights = self.attend(queries, source)
@@ -68,14 +72,16 @@ class AdditiveAttention(SourceAttention):
 
     def scores(self, queries: Queries, keys: SourceKeys) -> Scores:
         batch, length, width = queries.shape
-        projected = self.query(queries.reshape(-1, width)).view(batch, length, -1)
-        return torch.tanh(projected[:, :, None] + keys[:, None]) @ self.score
+        return self.compare(self.query(queries.reshape(-1, width)).view(batch, length, -1), keys)
+
+    def compare(self, queries: Queries, keys: SourceKeys) -> Scores:
+        return torch.tanh(queries[:, :, None] + keys[:, None]) @ self.score
 
 
 class DotProductAttention(SourceAttention):
     """Gehring et al. (2017), equation 1: query times key, with no projection of its own and no scale."""
 
-    def scores(self, queries: Queries, keys: SourceKeys) -> Scores:
+    def compare(self, queries: Queries, keys: SourceKeys) -> Scores:
         return queries @ keys.transpose(-2, -1)
 
 

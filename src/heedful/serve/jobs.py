@@ -103,6 +103,7 @@ class AttentionJob:
     n_best: int = 1
     translation: str | None = None  # of the only sentence; None: the model translates it
     glossary: tuple[tuple[str, str], ...] = ()
+    rank: bool = False  # also measure what the translation loses without each head
 
     budget = 1  # one sentence at a time
     exclusive = True
@@ -127,6 +128,6 @@ class AttentionJob:
             translator = model.exclusive_translator
             search = replace(translator.search, beam=max(translator.search.beam, self.n_best))
             viewer = AttentionViewer(model.run.path, translator, search, Constraints(dict(self.glossary)))
-            inspected = [viewer.inspect(text, self.off, self.n_best, self.translation) for text in items]
-            found = [viewer.document(inspection, self.off, live=True) for inspection in inspected]
+            inspected = [viewer.look(text, self.off, self.n_best, self.translation) for text in items]
+            found = [viewer.document(look, self.off, live=True, ranked=self.rank) for look in inspected]
         return [json.dumps(document | {"model": model.name}).encode() for document in found]

@@ -297,3 +297,4 @@ class AttentionRequest(ModelSelector):
     n_best: int = Field(1, ge=1, le=10)
     glossary: Terms = {}
     heads_off: list[Text] = Field([], max_length=1000, description="heads to switch off, for example encoder.1.2")
+    rank: bool = Field(False, description="also say what the translation loses without each head, as `costs`")

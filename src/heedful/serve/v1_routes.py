@@ -98,12 +98,14 @@ async def attention(
 
     Give the `translation` that you have, and the answer explains exactly that; otherwise the model translates the text
     anew, which may have a different result if another engine or a glossary made yours. With `heads_off`, the model
-    translates without these heads, and `baseline` is its translation with all of them.
+    translates without these heads, and `baseline` is its translation with all of them. With `rank`, `costs` has the
+    log-probability that the translation loses without each head.
     """
     translation = body.translation or ""
     service.check_texts([body.text], [translation, *body.glossary, *body.glossary.values()])
     glossary = tuple(sorted(body.glossary.items()))
-    job = AttentionJob(_select_model(service, body), tuple(body.heads_off), body.n_best, body.translation, glossary)
+    model, off = _select_model(service, body), tuple(body.heads_off)
+    job = AttentionJob(model, off, body.n_best, body.translation, glossary, body.rank)
     items = await run_in_thread_if_long(len(body.text) + len(translation), job.make_items, [body.text])
     (document,) = await service.run_job(request, job, items)
     return Response(document, media_type="application/json")

@@ -33,7 +33,7 @@ from heedful.studies.rows import TableRow, load_experiment
 from heedful.studies.study import StudyPlan, StudyResult, Table
 from heedful.studies.synthetic import comes_from, pairs, write_corpus
 from heedful.training.schedule import learning_rate
-from heedful.translation.result import Inspection
+from heedful.translation.result import Look
 from heedful.translation.translator import Translator
 
 _SIZES, _CLAUSES = (8000, 100, 100), (1,)  # short sentences, which a tiny model learns in seconds
@@ -65,7 +65,7 @@ def show_paper_sentences(lens: AttentionViewer) -> Shown:
         tuple(row for one in found for row in _links(one)),
         (f"To see them on pages, type: heedful heads {lens.run} --paper FOLDER",),
     )
-    return table, {f"{one.figure.name}.svg": _drawn(one.inspection) for one in found} if can_draw() else {}
+    return table, {f"{one.figure.name}.svg": _drawn(one.look) for one in found} if can_draw() else {}
 
 
 def _links(found: FigureLinks) -> Iterator[tuple[str, str, str, str, float, float]]:
@@ -96,7 +96,7 @@ def show_small_language(plan: StudyPlan) -> Shown:
         ),
     )
     longest = max(held_out, key=lambda pair: len(pair.source.split()))
-    return table, {"heads.svg": _drawn(lens.inspect(longest.source))} if can_draw() else {}
+    return table, {"heads.svg": _drawn(lens.look(longest.source))} if can_draw() else {}
 
 
 def measure_right_words(translator: Translator, held_out: list[Pair]) -> tuple[dict[Head, float], float]:
@@ -160,7 +160,7 @@ def _lens(run: RunFolder) -> AttentionViewer:
     return AttentionViewer(run.path, translator, translator.search)
 
 
-def _drawn(look: Inspection) -> bytes:
+def _drawn(look: Look) -> bytes:
     translation = look.translation
     return draw_attention(look.inside[0].attention, translation.source_pieces, translation.pieces, "svg")
 

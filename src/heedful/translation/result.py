@@ -2,8 +2,9 @@
 
 import re
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from html import escape
 from math import exp
 from typing import TYPE_CHECKING
@@ -200,12 +201,31 @@ def _find_word_starts(text: str) -> list[int]:
     return [word.start() for word in re.finditer(r"\S+", text)]
 
 
-@dataclass(frozen=True, slots=True)
-class Inspection:
-    """A translation, and what happened inside the model for each of its alternatives."""
+@dataclass(frozen=True, eq=False)
+class Look:
+    """A translation, and what happened inside the model.
+
+    `inside` has the heads and the probabilities of each alternative. `steps` and `tree` are computed when you first ask
+    for them, by the model as it was, with the heads that were off then.
+    """
 
     translation: Translation
     inside: "tuple[ForcedDecoding, ...]"
+    _record: "Callable[[], Mapping[str, np.ndarray]]" = field(repr=False)
+    _grow: "Callable[[], BeamTree]" = field(repr=False)
+
+    @cached_property
+    def steps(self) -> "Mapping[str, np.ndarray]":
+        """Every step of the best alternative as arrays by name, such as `encoder.1.attention.scores`.
+
+        `heedful.attention.steps` lists the names.
+        """
+        return self._record()
+
+    @cached_property
+    def tree(self) -> "BeamTree":
+        """The beam search that the model itself makes, and greedy search beside it."""
+        return self._grow()
 
     def _repr_html_(self) -> str:
         """The best alternative, and how much each of its pieces attends to each source piece, as a notebook shows it.
@@ -227,15 +247,3 @@ class Inspection:
 def _shade(weight: float) -> str:
     """A cell that is the darker, the larger the weight."""
     return f"<td style='background:rgba(31,119,180,{weight:.2f})'>{weight:.2f}</td>"
-
-
-@dataclass(frozen=True, slots=True)
-class Explanation:
-    """A translation, and every step that led to it.
-
-    `steps` are arrays by name, such as `encoder.1.attention.scores`; `heedful.attention.steps` lists the names.
-    """
-
-    translation: Translation
-    steps: "Mapping[str, np.ndarray]"
-    tree: "BeamTree"

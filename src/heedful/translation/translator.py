@@ -26,12 +26,14 @@ from heedful.translation.pipeline import (
     TranslationOptions,
     TreeConstraintEncoder,
 )
-from heedful.translation.result import Explanation, Inspection, Translation
+from heedful.translation.result import Look, Translation
 
 if TYPE_CHECKING:  # other engines do not wait for PyTorch
     import torch
 
     from heedful.attention.aligner import Aligner
+    from heedful.attention.steps import Steps
+    from heedful.decoding.beam_tree import BeamTree
     from heedful.models.seq2seq import AnySeq2Seq
 
 MAX_INSPECTED_PIECES = 400  # every head has as many weights as the square of a text's pieces
@@ -184,7 +186,7 @@ class Translator:
         )
         yield from self._pipeline.translate(texts, options, done)
 
-    def inspect(
+    def look(
         self,
         text: str | TokenizedText,
         *,
@@ -192,64 +194,66 @@ class Translator:
         n_best: int = 1,
         constraints: Constraints | None = None,
         translation: str | None = None,
-    ) -> Inspection:
-        """Translate a text, and show what every head attended to and how probable each piece was.
+    ) -> Look:
+        """Translate a text, and look inside: every head, the probability of each piece, and every step by name.
 
-        A given `translation`, whoever made it, is the first of the alternatives; the search finds the others.
+        You see the translation that `translate` gives. A given `translation`, whoever made it, is the first of the
+        alternatives instead; the search finds the others.
         """
-        require_library("looking at attention heads", "torch")
+        require_library("looking inside a model", "torch")
         from heedful.attention.record import force_decode
 
-        if not self.model.attentions:
-            raise ConfigError("this model has no attention, so there are no heads to inspect; it can only translate")
-        if "cross" not in self.model.attentions:
-            raise ConfigError(
-                "this model has no attention to the source, and pages show only models that have; "
-                "read its weights in Python with record_attention"
-            )
-        options = TranslationOptions(search or self.search, n_best, self._encoder(constraints))
+        search = search or self.search
+        options = TranslationOptions(search, n_best, self._encoder(constraints))
         (encoded,) = self._pipeline.encode([text], options)
         if not encoded.text.strip():
-            raise DataError("there is nothing to inspect in an empty text; give a sentence")
+            raise DataError("there is nothing to look at in an empty text; give a sentence")
         if (pieces := len(encoded.source)) > MAX_INSPECTED_PIECES:
             most = MAX_INSPECTED_PIECES
             raise DataError(f"the text has {pieces} pieces, over the {most} that can be shown; split it into sentences")
+        if translation is None and n_best == 1:  # as `translate` gives it, whichever engine finds it
+            translation = self.translate([text], search=search, constraints=constraints)[0].text
         search_too = translation is None or n_best > 1
         decoded = self._pipeline.decode_for_inspection(encoded, options) if search_too else DecodedText(())
         if translation is not None:
             decoded = DecodedText(self._put_first(encoded, translation, decoded, options))
-        targets = [hypothesis.tokens for hypothesis in decoded.hypotheses]
+        targets = [list(hypothesis.tokens) for hypothesis in decoded.hypotheses]
         inside = force_decode(self.model, [encoded.source] * len(targets), targets)
         found = self._pipeline.finish(encoded, decoded, options.search)
         if translation is not None:  # the pieces may spell it with an unknown character
             first, *others = found.alternatives
             found = replace(found, text=translation, alternatives=(replace(first, text=translation), *others))
-        return Inspection(found, tuple(inside))
+        return Look(found, tuple(inside), *self._look_later(encoded.source, targets[0], search))
 
-    def explain(self, text: str, *, search: SearchConfig | None = None, translation: str | None = None) -> Explanation:
-        """Translate a text, and return every step from its ids to the beam as arrays by name.
-
-        The steps are those of the translation that `translate` returns, whichever engine found it, or of a given one.
-        """
-        require_library("explaining a translation", "torch")
+    def _look_later(
+        self, source: Sequence[int], target: Sequence[int], search: SearchConfig
+    ) -> tuple[Callable[[], "Steps"], Callable[[], "BeamTree"]]:
+        """The steps and the tree, computed when they are asked for, of the model as it is now."""
+        from heedful.attention.pruning import apply_gates, read_gates
+        from heedful.attention.rival_steps import record_rival_steps
         from heedful.attention.steps import record_steps
         from heedful.decoding.beam_tree import grow_beam_tree
+        from heedful.models.convolutional import Convolutional
+        from heedful.models.gpt import GPT
+        from heedful.models.recurrent import Recurrent
         from heedful.models.transformer import Transformer
 
-        if not isinstance(model := self.model, Transformer):
-            raise ConfigError(
-                "explain walks through the paper's Transformer, but this model is of the class "
-                f"{type(model).__name__}; choose a Transformer, such as en-de"
-            )
-        search = search or self.search
-        if not text.strip():
-            raise DataError("there is nothing to explain in an empty text; give a sentence")
-        if translation is None:
-            translation = self.translate([text], search=search)[0].text
-        found = self.inspect(text, search=search, translation=translation).translation
-        source, target = self.encode([text])[0], self.tokenizers.target.encode(self.task.target_symbols(translation))
-        tree = grow_beam_tree(model, source, self._pipeline.engines.torch.special, search)
-        return Explanation(found, record_steps(model, source, target), tree)
+        engine, gates = self._pipeline.engines.torch, read_gates(self.model)
+
+        def record() -> "Steps":
+            with apply_gates(engine.model, gates):
+                match engine.model:
+                    case Transformer() | GPT():
+                        return record_steps(engine.model, list(source), list(target))
+                    case Recurrent() | Convolutional():
+                        return record_rival_steps(engine.model, list(source), list(target))
+            raise ConfigError(f"no steps are known of a model of the class {type(engine.model).__name__}")
+
+        def grow() -> "BeamTree":
+            with apply_gates(engine.model, gates):
+                return grow_beam_tree(engine.model, source, engine.special, search)
+
+        return record, grow
 
     def _put_first(
         self, encoded: EncodedText, translation: str, decoded: DecodedText, options: TranslationOptions

@@ -5,8 +5,9 @@
 /** @typedef {{piece: string, probability: number}} Alternative */
 /** @typedef {{probability: number, alternatives: Alternative[]}} Token */
 /**
- * @typedef {{text: string, score: number, log_prob: number, finished: boolean, pieces: string[], tokens: Token[],
- *            decoder: Layer[], cross: Layer[]}} Hypothesis
+ * @typedef {{text: string, score?: number, log_prob: number, finished: boolean, pieces: string[], tokens: Token[],
+ *            read?: string[], decoder: Layer[], cross: Layer[]}} Hypothesis `read` are the tokens that a model without
+ *            an encoder reads as one text: its prompt, and its continuation except for the last token
  */
 /**
  * @typedef {{format: number, model: string, source: {text: string, pieces: string[]}, encoder: Layer[],
@@ -41,7 +42,8 @@ export function kindsOf(doc, hypothesis) {
  */
 export function axesOf(doc, kind, hypothesis) {
   if (kind === 'encoder') return { queries: doc.source.pieces, keys: doc.source.pieces };
-  const { pieces } = doc.hypotheses[hypothesis];
+  const { pieces, read } = doc.hypotheses[hypothesis];
+  if (read) return { queries: read, keys: read }; // prompt and continuation are one text
   if (kind === 'cross') return { queries: pieces, keys: doc.source.pieces };
   return { queries: pieces, keys: [doc.inputs_start, ...pieces.slice(0, -1)] };
 }

@@ -111,7 +111,8 @@ function selectKind(kind) {
 
 function renderAttention() {
   byId('panel').setAttribute('aria-labelledby', `tab-${state.kind}`);
-  byId('kind-hint').textContent = KIND_HINTS[state.kind];
+  const isOneText = state.doc.hypotheses[state.hypothesis]?.read;
+  byId('kind-hint').textContent = isOneText ? 'Each token attends to itself and the tokens before it; the last one of the prompt writes the first new token.' : KIND_HINTS[state.kind];
   const layer = currentLayers()[state.open.layer];
   if (!layer?.heads || state.open.index >= layer.heads) {
     state.open = { layer: currentLayers().findIndex((each) => each.heads > 0), index: 0 };
@@ -230,7 +231,7 @@ export async function requestDocument(text) {
     const doc = await page.ask(text, [...state.off], request.signal);
     if (request.signal.aborted) return; // after the response had begun
     showDocument(doc);
-    announce(`Translated: ${doc.hypotheses[0]?.text ?? ''}`);
+    announce(`Done: ${doc.hypotheses[0]?.text ?? ''}`);
   } catch (error) {
     if (request.signal.aborted) return;
     restoreShown();
@@ -250,7 +251,7 @@ function restoreShown() {
 
 /** @param {boolean} busy */
 function setBusy(busy) {
-  byId('busy').textContent = busy ? 'Translating…' : '';
+  byId('busy').textContent = busy ? 'Running the model…' : '';
   document.body.setAttribute('aria-busy', String(busy));
   if (busy) showMessage(byId('error'), '');
 }

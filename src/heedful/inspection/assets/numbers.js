@@ -3,6 +3,7 @@
 /**
  * @typedef {{ shape: number[], scale: number, data: string }} PackedMatrix
  * @typedef {{ piece: string, probability: number, logit?: number }} Likely
+ * @typedef {{ piece: string, probability: number, share: number, kept: boolean, scaled: number, noise: number, won: boolean }} Draw
  * @typedef {{
  *   model: string,
  *   live: boolean,
@@ -13,8 +14,9 @@
  *   activation: string,
  *   scale: number,
  *   columns: { d_model: number, d_ff: number },
- *   lens: Likely[][][],
  *   likeliest: Likely[][],
+ *   first_written: number,
+ *   draws?: Draw[][],
  *   matrices: Record<string, PackedMatrix>,
  *   path: string[],
  *   tour: { step: string, story: string }[],

@@ -28,9 +28,12 @@ export const currentHead = () => headName(state.kind, state.open);
 export const currentSpot = () => state.hovered ?? state.selected;
 export const hasHeads = () => state.doc !== null && kindsOf(state.doc, state.hypothesis).length > 0;
 
+/** The rows before the one that writes the first token: those of a prompt. */
+export const rowsBefore = () => currentAxes().queries.length - state.doc.hypotheses[state.hypothesis].pieces.length;
+
 /** @param {Uint16Array} weights @returns {Uint16Array} without the rows of steps that are not shown yet */
 export function writtenRows(weights) {
-  const shown = state.kind === 'encoder' ? weights.length : state.written * currentAxes().keys.length;
+  const shown = state.kind === 'encoder' ? weights.length : (rowsBefore() + state.written) * currentAxes().keys.length;
   if (shown >= weights.length) return weights;
   const rows = weights.slice();
   return rows.fill(0, shown);

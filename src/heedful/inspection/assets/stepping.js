@@ -1,7 +1,7 @@
 // Decoding step by step: a slider over the written pieces, which can play by itself.
 import { byId, findAll } from './dom.js';
 import { pieceText } from './drawing.js';
-import { redrawSpot, state } from './state.js';
+import { redrawSpot, rowsBefore, state } from './state.js';
 
 const PAUSE = 700; // milliseconds between two steps
 
@@ -36,7 +36,7 @@ function show(count) {
   byId('written', HTMLInputElement).value = String(count);
   state.written = count >= pieces.length ? Infinity : count;
   state.hovered = null;
-  state.selected = state.kind === 'encoder' || count >= pieces.length ? null : { side: 'query', index: count - 1 };
+  state.selected = state.kind === 'encoder' || count >= pieces.length ? null : { side: 'query', index: rowsBefore() + count - 1 };
   say(count);
   repaint();
   redrawSpot();

@@ -13,11 +13,14 @@ export function renderTranslation() {
   byId('target-text').textContent = hypothesis.text;
   byId('unfinished').hidden = hypothesis.finished;
   const select = byId('hypothesis', HTMLSelectElement);
-  const choices = hypotheses.map((each, i) => `${i + 1}.  ${each.score.toFixed(3)}  ${each.text}`);
+  const choices = hypotheses.map((each, i) => `${i + 1}.  ${(each.score ?? each.log_prob).toFixed(3)}  ${each.text}`);
   select.replaceChildren(...choices.map((text, i) => make('option', { value: i }, text)));
   select.value = String(state.hypothesis);
   byId('hypotheses').hidden = hypotheses.length < 2;
-  byId('score').textContent = `Score ${hypothesis.score.toFixed(3)}, log probability ${hypothesis.log_prob.toFixed(3)}`;
+  const score = hypothesis.score === undefined ? 'L' : `Score ${hypothesis.score.toFixed(3)}, l`;
+  byId('score').textContent = `${score}og probability ${hypothesis.log_prob.toFixed(3)}`;
+  byId('source-label').textContent = hypothesis.read ? 'Prompt' : 'Source';
+  byId('target-label').textContent = hypothesis.read ? 'Continuation' : 'Translation';
   renderTokens(hypothesis);
 }
 

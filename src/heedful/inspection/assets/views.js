@@ -60,6 +60,8 @@ function draw(figure, doc) {
     case 'head': return drawHead(figure, doc);
     case 'residual': return drawResidual(figure, doc);
     case 'logits': return drawLogits(figure, doc);
+    case 'draws': return drawDraws(figure, doc);
+    case 'weights': return drawWeights(figure, doc);
     case 'products': return drawProducts(figure, doc);
     case 'shares': return drawShares(figure, doc);
     case 'bias': return drawBias(figure, doc);
@@ -375,9 +377,57 @@ function drawLogits(figure, doc) {
   update();
 }
 
+/** Scores that become shares, of attention with one head. @param {HTMLElement} figure @param {ExplanationDocument} doc */
+function drawWeights(figure, doc) {
+  const name = figure.dataset.matrix ?? '';
+  const [weights, scores] = ['weights', 'scores'].map((part) => matrixOf(doc, `${name}.${part}`));
+  const rows = labelsOf(doc, figure.dataset.rows ?? '');
+  const columns = labelsOf(doc, figure.dataset.columns ?? '');
+  const [i, j] = (figure.dataset.cell ?? '0,0').split(',').map(Number);
+  const say = (/** @type {number} */ row, /** @type {number} */ column) => {
+    const powers = scores.row(row).map(Math.exp);
+    const sum = powers.reduce((total, each) => total + each, 0);
+    readout.replaceChildren(piece(rows[row]), ' looks at ', piece(columns[column]), `: e^${show(scores.at(row, column))} / ${show(sum)} = `, strong(show(weights.at(row, column))));
+    drawLooks(looks, rows[row], columns, weights.row(row));
+  };
+  const readout = addReadout(figure);
+  const looks = make('p', { class: 'looks' });
+  figure.append(looks);
+  const map = addMap(figure, { label: 'Weights, queries × keys', rows, columns, value: (row, column) => weights.at(row, column), kind: 'share', start: [i, j], onSelect: say });
+  say(map.row, map.column);
+}
+
+/** How each piece was drawn. @param {HTMLElement} figure @param {ExplanationDocument} doc */
+function drawDraws(figure, doc) {
+  const { draws = [], first_written: first } = doc;
+  const slider = make('input', { type: 'range', min: 0, max: draws.length - 1, 'aria-label': 'Position in the continuation' });
+  const line = make('p', { class: 'readout', role: 'status' });
+  const table = make('table', { class: 'draws' });
+  const titles = ['piece', 'p', 'p at T', 'log p / T', 'g', 'sum'];
+  figure.append(slider, line, make('div', { class: 'scroll' }, table));
+  const update = () => {
+    const rows = draws[Number(slider.value)];
+    const place = first + Number(slider.value);
+    const won = rows.find((each) => each.won);
+    line.replaceChildren(`${Number(slider.value) + 1} of ${draws.length}: after `, ...doc.inputs.slice(Math.max(0, place - 11), place + 1).flatMap((text) => [piece(text), ' ']),
+      'the draw is ', strong(won?.piece ?? ''), `, with p = ${show(100 * (won?.probability ?? 0), 1)} %`);
+    table.replaceChildren(
+      make('thead', {}, make('tr', {}, ...titles.map((title, i) => make('th', { scope: 'col', class: i ? 'n' : '' }, title)))),
+      make('tbody', {}, ...rows.map((each) => make('tr', { class: each.won ? 'own' : each.kept ? '' : 'muted' }, make('th', { scope: 'row' }, piece(each.piece)),
+        make('td', { class: 'n' }, `${show(100 * each.probability, 1)} %`), make('td', { class: 'n' }, each.kept ? `${show(100 * each.share, 1)} %` : 'dropped'),
+        make('td', { class: 'n' }, show(each.scaled, 2)), make('td', { class: 'n' }, show(each.noise, 2)), make('td', { class: 'n' }, each.kept ? show(each.scaled + each.noise, 2) : '–')))),
+    );
+  };
+  slider.value = figure.dataset.cell ?? '0';
+  slider.addEventListener('input', update);
+  slider.addEventListener('keydown', (event) => event.stopPropagation());
+  update();
+}
+
 /** What a candidate of the beam is. */
 export function listenToBeam() {
-  const said = byId('candidate');
+  const said = document.getElementById('candidate');
+  if (!said) return; // a model that draws has no beam
   const tell = (/** @type {Event} */ event) => {
     const node = event.target instanceof Element ? event.target.closest('.node[data-said]') : null;
     if (!(node instanceof SVGElement)) return;

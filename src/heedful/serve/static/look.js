@@ -96,7 +96,7 @@ export function listenToLook(onChange, nameOf) {
   startExplorer(
     async (text, off, signal) => {
       const { translation, source, target, terms } = currentStep();
-      const content = { text, translation: translation || null, source, target, glossary: terms, heads_off: off, n_best: 3 };
+      const content = { text, translation: translation || null, source, target, glossary: terms, heads_off: off, n_best: 3, rank: true };
       return { ...(await ask('v1/attention', content, signal)), shown: translation };
     },
     {

@@ -1,14 +1,14 @@
-"""What `Translator.explain` returns."""
+"""What `Translator.look` returns."""
 
 from pathlib import Path
 
+import explained
 import numpy as np
 import pytest
 import toy
-from model_examples import FAMILIES, shaken_of_family
 
-from heedful.config import SearchConfig
-from heedful.errors import ConfigError, DataError
+from heedful.config import ModelConfig, SearchConfig
+from heedful.errors import DataError
 from heedful.translation.translator import Translator
 
 
@@ -19,7 +19,7 @@ def translator(trained: Path) -> Translator:
 
 def test_the_steps_are_those_of_the_translation_that_was_given(translator: Translator, trained: Path) -> None:
     text = toy.lines_of(trained / "test.en")[0]
-    look = translator.explain(text)
+    look = translator.look(text)
     assert look.translation.text == translator.translate([text], split_sentences=False)[0].text
     target = translator.tokenizers.target
     assert target.decode(look.steps["target"].tolist()) == look.translation.text
@@ -32,19 +32,33 @@ def test_the_steps_are_those_of_the_translation_that_was_given(translator: Trans
 def test_so_they_are_for_a_translation_by_somebody_else(translator: Translator, trained: Path) -> None:
     text, *_ = toy.lines_of(trained / "test.en")
     other = toy.lines_of(trained / "test.de")[1]
-    look = translator.explain(text, translation=other)
+    look = translator.look(text, translation=other)
     assert look.translation.text == other
     assert look.steps["target"].tolist() == translator.tokenizers.target.encode(other)
     assert translator.tokenizers.target.decode(look.tree.best.tokens) == translator.translate([text])[0].text
 
 
-def test_a_model_of_another_family_is_refused(translator: Translator) -> None:
-    rival = shaken_of_family(FAMILIES["gru"])
-    wrapped = Translator.from_model(rival, translator.tokenizers, SearchConfig())
-    with pytest.raises(ConfigError, match=r"but this model is of the class Recurrent; choose a Transformer"):
-        wrapped.explain("a")
+def test_a_rival_shows_the_steps_that_it_has() -> None:
+    config = ModelConfig(
+        family="recurrent", attention="additive", cell="gru", d_model=24, encoder_layers=1, decoder_layers=1
+    )
+    rival = explained.untrained(config, SearchConfig(beam=2, max_extra=3))
+    look = rival.look("A dog runs.", translation="Ein Hund.")
+    assert look.steps["decoder.1.cross_attention.weights"] == pytest.approx(look.inside[0].attention.cross[0], abs=1e-5)
+    assert "encoder.1.attention.weights" not in look.steps
+    assert look.tree.best.tokens
+
+
+def test_steps_are_those_of_the_heads_that_were_on(translator: Translator, trained: Path) -> None:
+    text = toy.lines_of(trained / "test.en")[0]
+    given = translator.look(text).translation.text
+    with translator.switch_off_heads(["cross.1.1"]):
+        without = translator.look(text, translation=given)
+        expected = translator.look(text, translation=given).steps["log_probs"]
+    assert (without.steps["log_probs"] == expected).all()
+    assert (translator.look(text, translation=given).steps["log_probs"] != expected).any()
 
 
 def test_an_empty_text_is_refused(translator: Translator) -> None:
-    with pytest.raises(DataError, match="there is nothing to explain in an empty text; give a sentence"):
-        translator.explain(" ")
+    with pytest.raises(DataError, match="there is nothing to look at in an empty text; give a sentence"):
+        translator.look(" ")
