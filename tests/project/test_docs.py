@@ -316,7 +316,7 @@ def canonical(package: str) -> str:
 
 
 def test_a_name_that_was_renamed_would_be_noticed() -> None:
-    assert is_known("Seq2Seq.attentions")
+    assert is_known("Predictor.attentions")
     assert is_known("train.max_steps")
     assert not is_known("train.max_stepz")
     assert not is_known("Seq2Sequel")
