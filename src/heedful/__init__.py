@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from heedful.classification.classifier import Classification, Classifier, TaggedText, TaggedWord
     from heedful.completion.completer import Completer, Completion, Continuation, TextLook
     from heedful.data.doctor import CleanedCorpus, Diagnosis, clean_corpus, doctor
+    from heedful.data.label_doctor import LabelDiagnosis, doctor_labels
     from heedful.data.text_doctor import TextDiagnosis, doctor_text
     from heedful.evaluation.compare import compare
     from heedful.evaluation.comparison_page import comparison_page
@@ -75,6 +76,7 @@ __all__ = [
     "FolderError",
     "Head",
     "HeedfulError",
+    "LabelDiagnosis",
     "Look",
     "OutOfSpace",
     "PivotTranslator",
@@ -94,6 +96,7 @@ __all__ = [
     "compare",
     "comparison_page",
     "doctor",
+    "doctor_labels",
     "doctor_text",
     "evaluate",
     "export",
@@ -118,6 +121,7 @@ _LAZY = {
     "Diagnosis": "heedful.data.doctor",
     "Evaluation": "heedful.evaluation.evaluate",
     "Head": "heedful.attention.head_names",
+    "LabelDiagnosis": "heedful.data.label_doctor",
     "Look": "heedful.translation.result",
     "PivotTranslator": "heedful.translation.pivot",
     "Proof": "heedful.formats.parity",
@@ -134,6 +138,7 @@ _LAZY = {
     "compare": "heedful.evaluation.compare",
     "comparison_page": "heedful.evaluation.comparison_page",
     "doctor": "heedful.data.doctor",
+    "doctor_labels": "heedful.data.label_doctor",
     "doctor_text": "heedful.data.text_doctor",
     "evaluate": "heedful.evaluation.evaluate",
     "export": "heedful.formats.export",

@@ -9,7 +9,7 @@ import pytest
 import torch
 import toy
 
-from heedful.metrics.labels import report_labels
+from heedful.metrics.label_scores import report_labels
 from heedful.storage.checkpoint import Checkpoints
 from heedful.storage.run_folder import RunFolder
 

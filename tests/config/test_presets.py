@@ -58,6 +58,8 @@ COUNTS = {
     "gpt-2": (37_000 + 1024) * 768 + 12 * 7_087_872 + 1536,
     "gpt": (37_000 + 128) * 128 + 4 * 198_272 + 256,
     # The same blocks, two types, a norm of the embeddings, and a head with a matrix, a norm and a bias for each piece.
+    # An encoder with biases by distance for 4 x 4 heads, two types, two norms around it, and a head for hidden tokens.
+    "bert": (37_000 + 2 + 2) * 128 + 4 * (198_272 + 4 * 33) + 256 + 129 * 128 + 256 + 37_000,
     "bert-base": (37_000 + 512 + 2 + 2) * 768 + 12 * 7_087_872 + 769 * 768 + 1536 + 37_000,
     # The published 60 506 624 and 76 961 152 have 32 128 pieces; the second has an output layer of its own.
     "t5-small": 37_000 * 512 + 44_057_088,
@@ -234,7 +236,7 @@ def test_an_unknown_preset_is_named_with_the_nearest() -> None:
         experiment("qqq")
     assert str(caught.value) == (
         "unknown preset: qqq; there are paper, base, tiny, small, restricted, big, modern, lstm, gru, bahdanau, "
-        "luong, convs2s, gpt-2, gpt, bert-base, t5-small, t5-v1.1-small, t5, vit-base, vit and the rows of Table 3"
+        "luong, convs2s, gpt-2, gpt, bert-base, bert, t5-small, t5-v1.1-small, t5, vit-base, vit and the rows of Table 3"
     )
 
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heedful.metrics.labels import accuracy, count_confusions, f1_by_label, macro_f1, report_labels
+from heedful.metrics.label_scores import accuracy, count_confusions, f1_by_label, macro_f1, report_labels
 
 LABELS = 4
 labels = st.integers(0, LABELS - 1)

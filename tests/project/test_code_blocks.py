@@ -130,6 +130,14 @@ def write_files(folder: Path) -> None:
     for name in ("book.txt", "other.txt", "letters.txt", "books/one.txt", "books/two.txt"):
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text("\n".join(english), encoding="utf-8")
+    toy.write_lines(
+        folder / "tickets.tsv", [f"{('invoice', 'praise')[n % 2]}\t{text}" for n, text in enumerate(english)]
+    )
+    toy.write_lines(folder / "new.tsv", ["invoice\tA man buys a horse.", "praise\tThe woman likes the house."])
+    tags = "\n".join(
+        f"{word}\t{('NOUN', 'VERB')[len(word) % 2]}" if word else "" for line in english for word in [*line.split(), ""]
+    )
+    (folder / "words.conllu").write_text(tags + "\n", encoding="utf-8")
     import docx
 
     letter = docx.Document()

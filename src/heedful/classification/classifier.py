@@ -11,7 +11,7 @@ from torch import Tensor
 
 from heedful.config import Device
 from heedful.data.batch import pack
-from heedful.data.labelled_corpus import Question, TextEncoder
+from heedful.data.labelled_corpus import AskedText, TextEncoder
 from heedful.data.labels import find_encoder_kind
 from heedful.data.stream import batches_by_length
 from heedful.device import choose_device
@@ -139,7 +139,7 @@ class Classifier:
         return [torch.cat([next(parts) for _ in several]) for several in questions]
 
     @torch.inference_mode()
-    def _answer(self, questions: Sequence[Question]) -> Sequence[Tensor]:
+    def _answer(self, questions: Sequence[AskedText]) -> Sequence[Tensor]:
         device = next(self.model.parameters()).device
         ids, lengths = (tensor.to(device) for tensor in pack([one.ids for one in questions]))
         places, counts = (tensor.to(device) for tensor in pack([one.places for one in questions]))

@@ -16,25 +16,35 @@ if TYPE_CHECKING:
 
     from heedful.data.doctor import CleanedCorpus, Finding
 
+_SHOWN_LABELS = 20
+
 
 def doctor(
     source: Annotated[list[str] | None, typer.Option(help="Text, one sentence a line. Can be repeated.")] = None,
     target: Annotated[list[str] | None, typer.Option(help="Its translation, line by line.")] = None,
     text: Annotated[list[str] | None, typer.Option(help="Plain text instead. Can be repeated.")] = None,
+    labels: Annotated[
+        list[str] | None, typer.Option(help="Labelled texts or tagged words instead. Can be repeated.")
+    ] = None,
     test: Annotated[
         tuple[str, str] | None, typer.Option(help="Source and reference of a test set, to find overlap with it.")
     ] = None,
     clean: Annotated[Path | None, typer.Option(help="Write cleaned copies into this folder.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Find problems in parallel text or plain text, with line numbers; clean parallel text on request."""
+    """Find problems in parallel, plain or labelled text, with line numbers; clean parallel text on request."""
+    if labels:
+        if source or target or text or test or clean:
+            raise ConfigError("--labels is examined alone; leave out the other files and --clean")
+        _examine_labels(labels, as_json)
+        return
     if text:
         if source or target or test or clean:
             raise ConfigError("--text is examined alone; leave out --source, --target, --test and --clean")
         _examine_text(text, as_json)
         return
     if not source or not target:
-        raise ConfigError("there is nothing to examine; give --source and --target, or --text")
+        raise ConfigError("there is nothing to examine; give --source and --target, --text, or --labels")
     from heedful.data.doctor import clean_corpus
     from heedful.data.doctor import doctor as examine
 
@@ -67,6 +77,23 @@ def _examine_text(files: list[str], as_json: bool) -> None:
         console.out(
             f"{counted(diagnosis.texts, 'text')} of {counted(diagnosis.lines, 'line', ',')}, "
             f"{counted(diagnosis.words, 'word', ',')} and {counted(diagnosis.characters, 'character', ',')}"
+        )
+        _print_findings(diagnosis.findings)
+    _exit_if_error(diagnosis.findings)
+
+
+def _examine_labels(files: list[str], as_json: bool) -> None:
+    from heedful.data.label_doctor import doctor_labels
+
+    diagnosis = doctor_labels(files)
+    if as_json:
+        console.out(json.dumps(dataclasses.asdict(diagnosis), ensure_ascii=False))
+    else:
+        shown = ", ".join(f"{label} {count:,}" for label, count in diagnosis.labels[:_SHOWN_LABELS])
+        more = ", ..." if len(diagnosis.labels) > _SHOWN_LABELS else ""
+        console.out(
+            f"{counted(diagnosis.texts, 'text', ',')}, {counted(diagnosis.words, 'word', ',')}, "
+            f"{counted(len(diagnosis.labels), 'label')}: {shown}{more}"
         )
         _print_findings(diagnosis.findings)
     _exit_if_error(diagnosis.findings)

@@ -27,7 +27,7 @@ from heedful.errors import ConfigError
 
 if TYPE_CHECKING:
     from heedful.metrics import Score
-    from heedful.metrics.labels import LabelScore
+    from heedful.metrics.label_scores import LabelScore
 
 
 def evaluate(

@@ -55,6 +55,7 @@ FindingKind = Literal[
     "white-space",
     "many-targets",
     "markup",
+    "labels",
 ]
 Severity = Literal["error", "warning", "note"]
 
@@ -484,7 +485,7 @@ def severity_of(kind: FindingKind) -> Severity:
             return "note"
         case (
             "empty" | "copy" | "swapped" | "same-language" | "ratio" | "long" | "duplicate" | "overlap-pair"
-            | "overlap-source" | "mojibake" | "replacement" | "control"
+            | "overlap-source" | "mojibake" | "replacement" | "control" | "labels"
         ):  # fmt: skip
             return "warning"
         case _:
@@ -534,6 +535,8 @@ def describe_finding(kind: FindingKind, count: int, total: int, what: str = "pai
             return f"{some} {have} a source that has a different target elsewhere"
         case "markup":
             return f"{some} {hold} HTML tags or entities"
+        case "labels":
+            return f"{counted(count, 'label')} {'is' if one else 'are'} too rare to learn, or written in two ways"
         case "unreadable" | "line-counts" | "empty-file":
             # The callers that know the file names write these messages.
             return f"{counted(count, 'file')} cannot be paired"

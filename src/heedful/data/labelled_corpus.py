@@ -30,7 +30,7 @@ _ADDED = 2  # [CLS] and EOS
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class AskedText:
     """A text as pieces, and the places in it that a model is asked about."""
 
     ids: list[int]
@@ -45,33 +45,33 @@ class TextEncoder:
     kind: LabelKind
     longest: int
 
-    def with_encoding(self, encode: Encode) -> Callable[[Sequence[str]], Iterator[list[Question]]]:
+    def with_encoding(self, encode: Encode) -> Callable[[Sequence[str]], Iterator[list[AskedText]]]:
         """The questions of each text, whose pieces are found by another function, such as BPE dropout."""
         return lambda texts: self._questions(texts, encode)
 
-    def __call__(self, texts: Sequence[str]) -> Iterator[list[Question]]:
+    def __call__(self, texts: Sequence[str]) -> Iterator[list[AskedText]]:
         """The questions of each text: one, or several for a long sentence of words."""
         return self._questions(texts, self.tokenizer.encode_all)
 
-    def _questions(self, texts: Sequence[str], encode: Encode) -> Iterator[list[Question]]:
+    def _questions(self, texts: Sequence[str], encode: Encode) -> Iterator[list[AskedText]]:
         begin, end, most = [self.tokenizer.cls_id], [self.tokenizer.eos_id], self.longest - _ADDED
         if self.kind == "classification":
-            yield from ([Question([*begin, *ids[:-1][:most], *end], [0])] for ids in encode(texts))
+            yield from ([AskedText([*begin, *ids[:-1][:most], *end], [0])] for ids in encode(texts))
             return
         # In a vocabulary of characters, a space shows where a word begins; others have it in their pieces.
         space = " " if self.tokenizer.kind in ("characters", "bytes") else ""
         sentences = [text.split("\t") for text in texts]
         found = iter(encode([space + word for words in sentences for word in words]))
         for words in sentences:
-            ids, places, questions = list(begin), list[int](), list[Question]()
+            ids, places, questions = list(begin), list[int](), list[AskedText]()
             for _ in words:
                 pieces = next(found)[:-1][:most] or [self.tokenizer.mask_id]
                 if len(ids) + len(pieces) > most + 1:
-                    questions.append(Question([*ids, *end], places))
+                    questions.append(AskedText([*ids, *end], places))
                     ids, places = list(begin), []
                 places.append(len(ids))
                 ids += pieces
-            yield [*questions, Question([*ids, *end], places)]
+            yield [*questions, AskedText([*ids, *end], places)]
 
 
 class LabelledCorpus(Corpus):
@@ -93,7 +93,7 @@ class LabelledCorpus(Corpus):
 def write_labelled_corpus(
     folder: Path,
     pairs: Iterable[Pair],
-    encode: Callable[[Sequence[str]], Iterator[list[Question]]],
+    encode: Callable[[Sequence[str]], Iterator[list[AskedText]]],
     labels: Sequence[str],
     vocabulary_size: int,
 ) -> LabelledCorpus:

@@ -2,7 +2,7 @@
 
 from html import escape
 
-from heedful.metrics.labels import LabelReport
+from heedful.metrics.label_scores import LabelReport
 
 _CELL = 46  # pixels
 _MARGIN = 12

@@ -18,7 +18,7 @@ from heedful.translation.engines import EngineChoice
 from heedful.translation.translator import Translator
 
 if TYPE_CHECKING:
-    from heedful.metrics.labels import LabelReport
+    from heedful.metrics.label_scores import LabelReport
 
 CONFUSION_FILE = "confusion.svg"
 
@@ -136,7 +136,7 @@ def _evaluate_labels(
     from heedful.classification.classifier import Classifier
     from heedful.device import use_threads
     from heedful.evaluation.confusion_picture import draw_confusion
-    from heedful.metrics.labels import report_labels
+    from heedful.metrics.label_scores import report_labels
 
     classifier = Classifier.from_run(run, device)
     if files.references:

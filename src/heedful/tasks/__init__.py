@@ -49,11 +49,6 @@ def make_experiment(tables: Mapping[str, Any], under: Mapping[str, Any] | None =
             f"task is '{task.name}' but model.family is '{experiment.model.family}' and model.head is "
             f"'{experiment.model.head}'; leave both out, or set them to 'bert' and '{task.encoder}'"
         )
-    if experiment.model.family == "bert" and not task.encoder:
-        raise ConfigError(
-            f"task is '{task.name}' but model.family is 'bert', which writes no text; set task to 'classification', "
-            "'tagging' or 'masked', or leave out model.family"
-        )
     if experiment.data.text and not task.reads_stream:
         raise ConfigError(f"data.text is plain text, but task is '{task.name}', which learns from pairs; leave out one")
     source, target = task.tokenizer_kinds(experiment.text.kind)

@@ -13,7 +13,7 @@ from heedful.tasks.task import References, ScoringOptions, Task
 
 def _score(outputs: Sequence[str], references: References, options: ScoringOptions) -> list[Score]:
     """Accuracy and macro F1 of labels; those of a sentence of words have tabs between them."""
-    from heedful.metrics.labels import report_labels  # imports NumPy, which translating does not need
+    from heedful.metrics.label_scores import report_labels  # imports NumPy, which translating does not need
 
     pairs = [(one[0].split("\t"), output.split("\t")) for one, output in zip(references, outputs, strict=True)]
     labels = sorted({label for pair in pairs for side in pair for label in side})

@@ -23,7 +23,7 @@ from heedful.data.labelled_corpus import LabelledCorpus
 from heedful.data.text import TextWindows
 from heedful.errors import Diverged, FolderError
 from heedful.metrics import Score
-from heedful.metrics.labels import count_confusions, macro_f1
+from heedful.metrics.label_scores import count_confusions, macro_f1
 from heedful.metrics.text_loss import BITS_PER_CHARACTER, bits_per_character
 from heedful.models.build import build_model
 from heedful.models.predictor import AnyPredictor

@@ -14,7 +14,7 @@ from heedful.config import DataConfig, Experiment, load_recipe, merge
 from heedful.data.labels import LabelStatistics, find_encoder_kind, find_label_kind, measure_labels
 from heedful.data.text import TextStatistics, measure_text
 from heedful.errors import ConfigError, counted
-from heedful.metrics.labels import MACRO_F1
+from heedful.metrics.label_scores import MACRO_F1
 from heedful.metrics.text_loss import BITS_PER_CHARACTER
 from heedful.progress import LoggingReporter, Reporter, SilentReporter, report_progress
 from heedful.storage.run_folder import RunFolder, check_free
@@ -182,6 +182,11 @@ def _plan(
     tables = merge(load_recipe(Path(recipe)) if recipe else {}, {"data": files} if files else {}, given)
     parent, inherited = _find_parent(tables)
     asked = make_experiment(tables, inherited)
+    if asked.model.family == "bert" and not find_task(asked.task).encoder:
+        raise ConfigError(
+            f"model.family is 'bert' but task is '{asked.task}', and BERT writes no text; give labels, or text with "
+            "objective 'masked', or leave out model.family"
+        )
     data = resolve_files(asked.data)
     if parent:
         data, warning = inherit_languages(data, parent)
