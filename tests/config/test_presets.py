@@ -66,6 +66,9 @@ COUNTS = {
     "t5-v1.1-small": 2 * 37_000 * 512 + 44_062_080,
     # Layers of 4 or 8 matrices of d_model x d_model, two of d_model x d_ff and norms; a norm and 32 x 4 biases.
     "t5": 37_000 * 128 + 4 * (131_072 + 256) + 256 + 4 * (196_608 + 384) + 256,
+    # The map of patches, the class token and 197 positions, the same blocks and norm; there are no labels yet.
+    "vit-base": 769 * 768 + 198 * 768 + 12 * 7_087_872 + 1536,
+    "vit": 17 * 128 + 51 * 128 + 4 * 132_480 + 256,
 }
 
 
@@ -233,7 +236,7 @@ def test_an_unknown_preset_is_named_with_the_nearest() -> None:
         experiment("qqq")
     assert str(caught.value) == (
         "unknown preset: qqq; there are paper, base, tiny, small, restricted, big, modern, lstm, gru, bahdanau, "
-        "luong, convs2s, gpt-2, gpt, bert-base, bert, t5-small, t5-v1.1-small, t5 and the rows of Table 3"
+        "luong, convs2s, gpt-2, gpt, bert-base, bert, t5-small, t5-v1.1-small, t5, vit-base, vit and the rows of Table 3"
     )
 
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
-Family = Literal["transformer", "recurrent", "convolutional", "gpt", "bert", "t5"]
+Family = Literal["transformer", "recurrent", "convolutional", "gpt", "bert", "t5", "vit"]
 Cell = Literal["lstm", "gru"]
 AttentionKind = Literal["none", "additive", "multiplicative"]
 Head = Literal["masked", "sequence", "tokens"]
@@ -57,8 +57,12 @@ class ModelConfig:
     sharing: Sharing = "all"  # all: source = target = output; target: target = output; inputs: source = target; none
     output_bias: bool = False  # set by `heedful import`
     head: Head = "masked"  # of BERT: what it is asked about, hidden tokens, a whole text or each word; set by the task
-    pooling: Pooling = "cls"  # of BERT's sequence head: it reads the position of [CLS], or the mean of all positions
-    labels: tuple[str, ...] = ()  # of BERT's sequence and tokens heads, in the order of the outputs; set by the data
+    pooling: Pooling = "cls"  # what BERT's sequence head and ViT's head read: the first position, or the mean of all
+    labels: tuple[str, ...] = ()  # of a model that classifies, in the order of the outputs; set by the data
+    image_size: int = 224  # of ViT: pictures have this many pixels on each side
+    patch_size: int = 16  # of ViT: pixels on each side of a patch
+    channels: int = 3  # of ViT: 3 for colour, 1 for grey
+    norm_epsilon: float = 1e-6  # of ViT's norms; set by `heedful import`
     window: int = 0  # self-attention sees this many positions to either side (section 4); 0: all
     cell: Cell = "gru"  # recurrent family only
     attention: AttentionKind = "additive"  # recurrent family only: Bahdanau's, Luong's or none

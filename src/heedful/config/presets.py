@@ -184,6 +184,46 @@ _DESCENDANTS |= {
     "t5": {**_SINCE["modern"], "model": {**_SINCE["modern"]["model"], **_T5}},
 }
 
+# ViT. The first is the base model with patches of 16 pixels, with Google's settings for ImageNet alone.
+_VIT = {"family": "vit", "norm": "pre", "activation": "gelu", "positions": "learned"}
+_DESCENDANTS |= {
+    "vit-base": {
+        "model": {**_VIT, "d_model": 768, "d_ff": 3072, "num_heads": 12, "encoder_layers": 12},
+        "train": {
+            "max_steps": 93_600,
+            "batch_tokens": 806_912,
+            "label_smoothing": 0.0,
+            "schedule": "cosine",
+            "learning_rate": 3e-3,
+            "warmup_steps": 10_000,
+            "weight_decay": 0.3,
+            "clip_norm": 1.0,
+            "average_checkpoints": 1,
+        },
+    },
+    # Small pictures on a CPU; see `docs/lab-log.md`.
+    "vit": {
+        "model": {
+            **_VIT,
+            **{"d_model": 128, "d_ff": 256, "num_heads": 4, "encoder_layers": 4, "dropout": 0.1, "pooling": "mean"},
+            **{"image_size": 28, "patch_size": 4, "channels": 1},
+        },
+        "train": {
+            "max_steps": 4000,
+            "batch_tokens": 6400,
+            "label_smoothing": 0.1,
+            "schedule": "cosine",
+            "optimizer": "muon",
+            "learning_rate": 0.003,
+            "warmup_steps": 200,
+            "clip_norm": 1.0,
+            "ema_decay": 0.99,
+            "average_checkpoints": 1,
+            "best_by": "bleu",
+        },
+    },
+}
+
 
 RIVAL_RATE = 0.002  # half that of a small Transformer; not tuned for each rival
 

@@ -220,6 +220,8 @@ _LEAST = {
         "decoder_layers": 1,
         "max_positions": 1,
         "max_distance": 1,
+        "image_size": 1,
+        "patch_size": 1,
         "window": 0,
         "kernel_width": 1,
     },
@@ -303,6 +305,8 @@ def _check_model(model: ModelConfig) -> None:
             _check_bert(model)
         case "t5":
             _check_t5(model)
+        case "vit":
+            _check_vit(model)
         case _:
             assert_never(model.family)
 
@@ -358,6 +362,28 @@ def _check_t5(model: ModelConfig) -> None:
             f"model.max_distance is {model.max_distance}, but in model.family 't5' the nearest {T5_SINGLE_DISTANCES} "
             "distances have a bias each; set it higher, to 128 as in the original"
         )
+
+
+def _check_vit(model: ModelConfig) -> None:
+    _check_transformer(model)
+    for key, wanted in (
+        *(("norm", "pre"), ("sharing", "all"), ("positions", "learned"), ("window", 0), ("output_bias", False)),
+    ):
+        if (value := getattr(model, key)) != wanted:
+            raise ConfigError(
+                f"model.{key} is {value!r} but model.family is 'vit', which has {wanted!r}; leave the key out"
+            )
+    if model.channels not in (1, 3):
+        raise ConfigError(f"model.channels must be 1 for grey or 3 for colour, but is {model.channels} instead")
+    if model.image_size % model.patch_size:
+        raise ConfigError(
+            f"model.image_size is {model.image_size}, which patches of {model.patch_size} pixels do not divide; "
+            "change model.patch_size"
+        )
+    if not model.norm_epsilon > 0.0:
+        raise ConfigError(f"model.norm_epsilon must be above 0, but is {model.norm_epsilon} instead")
+    if len(set(model.labels)) < len(model.labels) or "" in model.labels:
+        raise ConfigError("model.labels must be different names, none of them empty; leave the key out")
 
 
 # Keys that only a Transformer uses. Its sizes are not listed: presets of other families leave them at their defaults.

@@ -12,6 +12,7 @@ from heedful.models.seq2seq import AnySeq2Seq, require_seq2seq
 from heedful.models.size import Vocabulary
 from heedful.models.t5 import T5
 from heedful.models.transformer import Transformer
+from heedful.models.vit import ViT
 
 
 def build_model(config: ModelConfig, vocabulary: Vocabulary) -> AnyPredictor:
@@ -29,6 +30,8 @@ def build_model(config: ModelConfig, vocabulary: Vocabulary) -> AnyPredictor:
             return BERT(config, vocabulary.target, vocabulary.pad_id)
         case "t5":
             return T5(config, vocabulary.source, vocabulary.target, vocabulary.pad_id)
+        case "vit":
+            return ViT(config)
         case _:
             assert_never(config.family)
 

@@ -45,6 +45,8 @@ def forward_flops(config: ModelConfig, target_vocabulary: int, source_lengths: L
             return 2 * (_gpt(config, source_lengths, target_lengths) + output)
         case "bert":
             return 2 * _bert(config, counts, target_vocabulary)
+        case "vit":
+            return 2 * _vit(config, len(source_lengths))
         case _:
             assert_never(config.family)
 
@@ -122,6 +124,15 @@ def _bert(config: ModelConfig, counts: _Counts, vocabulary: int) -> int:
     dense = 0 if config.head == "tokens" else config.d_model**2
     outputs = vocabulary if config.head == "masked" else len(config.labels)
     return _transformer(replace(config, decoder_layers=0), counts) + counts.target * (dense + config.d_model * outputs)
+
+
+def _vit(config: ModelConfig, pictures: int) -> int:
+    """The patches pass through their map, with the class token through the encoder, and a summary through the head."""
+    patches = (config.image_size // config.patch_size) ** 2
+    lengths = np.full(pictures, patches + 1)
+    first = pictures * patches * config.patch_size**2 * config.channels * config.d_model
+    encoder = _transformer(replace(config, decoder_layers=0), _Counts.of(lengths, 0 * lengths, 0))
+    return first + encoder + pictures * config.d_model * len(config.labels)
 
 
 def _recurrent(config: ModelConfig, counts: _Counts) -> int:

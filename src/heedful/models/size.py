@@ -67,6 +67,11 @@ def model_size(config: ModelConfig, source_vocabulary: int, target_vocabulary: i
             return Size(tables, _transformer(config)[0], _bert_head(config, target_vocabulary))
         case "t5":
             return Size(rows * config.d_model, *_t5(config))
+        case "vit":
+            patches = (config.image_size // config.patch_size) ** 2
+            first = _linear(config.patch_size**2 * config.channels, config.d_model) + (patches + 2) * config.d_model
+            plain = replace(config, positions="learned", norm="pre")
+            return Size(first, _transformer(plain)[0], _linear(config.d_model, len(config.labels)))
         case _:
             assert_never(config.family)
 
@@ -76,7 +81,7 @@ def match_size(config: ModelConfig, source_vocabulary: int, target_vocabulary: i
 
     `d_model` is a multiple of 8, and of the number of heads if their width follows from it; `d_ff` stays in proportion.
     """
-    divided = config.family in ("transformer", "gpt", "bert", "t5") and not (config.d_k and config.d_v)
+    divided = config.family in ("transformer", "gpt", "bert", "t5", "vit") and not (config.d_k and config.d_v)
     step = math.lcm(_STEP, config.num_heads) if divided else _STEP
 
     def widen(d_model: int) -> ModelConfig:

@@ -21,6 +21,7 @@ _KINDS: Mapping[Family, str] = {
     "gpt": "GPT",
     "bert": "BERT",
     "t5": "T5",
+    "vit": "ViT",
 }
 
 
