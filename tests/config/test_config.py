@@ -98,7 +98,8 @@ class TestRanges:
     LEAST: typing.ClassVar = {
         "model.d_model": 2, "model.d_ff": 1, "model.num_heads": 1, "model.d_k": 0, "model.d_v": 0,
         "model.encoder_layers": 1, "model.decoder_layers": 1, "model.max_positions": 1,
-        "model.max_distance": 1, "model.image_size": 1, "model.patch_size": 1, "model.window": 0, "model.kernel_width": 1,
+        "model.max_distance": 1, "model.image_size": 1, "model.patch_size": 1,
+        "model.window": 0, "model.kernel_width": 1,
         "text.bpe_variants": 1,
         "data.hold_out": -1, "data.max_length": 1, "data.max_ratio": 0,
         "train.max_steps": 1, "train.max_minutes": 0, "train.batch_tokens": 1, "train.accumulate": 1,

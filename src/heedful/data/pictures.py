@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from heedful.data.batch import Batch
 from heedful.data.corpus import map_ids, read_description
-from heedful.errors import DataError, FolderError, counted
+from heedful.errors import DataError, FolderError
 from heedful.untrusted_files import read_bytes
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ MOST_PIXELS = 50_000_000  # of one picture, before it is resized; larger ones co
 _MOST_FILE_BYTES = 64 << 20
 _MOST_IDX_BYTES = 4 << 30
 _SUFFIXES = (".png", ".jpg", ".jpeg")
-_IMAGES, _LABELS = "images-idx3-ubyte", "labels-idx1-ubyte"
+_IMAGES = "images-idx3-ubyte"
 _TRAIN, _TEST = "train", "t10k"  # how names of MNIST's files begin
 _WHITE = (255, 255, 255)
 
@@ -140,10 +140,12 @@ def _list_idx(path: Path) -> Sequence[LabelledPicture]:
 def read_idx(path: Path, axes: int) -> NDArray[np.uint8]:
     """The bytes of an IDX file with so many axes, unpacked if it ends in .gz."""
     try:
-        with open(path, "rb") as raw, gzip.open(raw) if path.suffix == ".gz" else raw as file:
+        with path.open("rb") as raw, gzip.open(raw) if path.suffix == ".gz" else raw as file:
             header = file.read(4 + 4 * axes)
             if len(header) < 4 + 4 * axes or header[:4] != bytes((0, 0, 8, axes)):
-                raise DataError(f"{path} is not an IDX file of bytes with {counted(axes, 'axis', plural='axes')}")
+                raise DataError(
+                    f"{path} is not an IDX file of bytes with {'one axis' if axes == 1 else f'{axes} axes'}"
+                )
             shape = struct.unpack(f">{axes}I", header[4:])
             size = int(np.prod(shape, dtype=np.float64))
             if size > _MOST_IDX_BYTES:
@@ -293,8 +295,9 @@ class PictureCorpus:
                 shape = (count, size, size, channels)
             case _:
                 raise FolderError(f"{folder}/corpus.json is damaged; delete {folder} and train again")
-        pixels, self.labels = map_ids(folder / "pixels.bytes", np.dtype(np.uint8)), map_ids(
-            folder / "labels.ids", np.dtype(np.uint16)
+        pixels, self.labels = (
+            map_ids(folder / "pixels.bytes", np.dtype(np.uint8)),
+            map_ids(folder / "labels.ids", np.dtype(np.uint16)),
         )
         if len(pixels) != int(np.prod(shape, dtype=np.int64)) or len(self.labels) != count:
             raise FolderError(f"{folder} is damaged: it does not hold {count:,} pictures; delete it and train again")
