@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from heedful.attention.head_names import Head
     from heedful.attention.record import Attention, AttentionRecord, record_attention
     from heedful.classification.classifier import Classification, Classifier, TaggedText, TaggedWord
+    from heedful.classification.picture_classifier import PictureClassification, PictureClassifier
     from heedful.completion.completer import Completer, Completion, Continuation
     from heedful.data.doctor import CleanedCorpus, Diagnosis, clean_corpus, doctor
     from heedful.data.label_doctor import LabelDiagnosis, doctor_labels
@@ -80,6 +81,8 @@ __all__ = [
     "Inspection",
     "LabelDiagnosis",
     "OutOfSpace",
+    "PictureClassification",
+    "PictureClassifier",
     "PivotTranslator",
     "Proof",
     "Score",
@@ -124,6 +127,8 @@ _LAZY = {
     "Head": "heedful.attention.head_names",
     "Inspection": "heedful.translation.result",
     "LabelDiagnosis": "heedful.data.label_doctor",
+    "PictureClassification": "heedful.classification.picture_classifier",
+    "PictureClassifier": "heedful.classification.picture_classifier",
     "PivotTranslator": "heedful.translation.pivot",
     "Proof": "heedful.formats.parity",
     "Score": "heedful.metrics",
