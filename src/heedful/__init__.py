@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from heedful.attention.head_names import Head
     from heedful.attention.record import Attention, AttentionRecord, record_attention
     from heedful.classification.classifier import Classification, Classifier, TaggedText, TaggedWord
+    from heedful.classification.picture_classifier import PictureClassification, PictureClassifier
     from heedful.completion.completer import Completer, Completion, Continuation, TextLook
     from heedful.data.doctor import CleanedCorpus, Diagnosis, clean_corpus, doctor
     from heedful.data.label_doctor import LabelDiagnosis, doctor_labels
@@ -79,6 +80,8 @@ __all__ = [
     "LabelDiagnosis",
     "Look",
     "OutOfSpace",
+    "PictureClassification",
+    "PictureClassifier",
     "PivotTranslator",
     "Proof",
     "Score",
@@ -123,6 +126,8 @@ _LAZY = {
     "Head": "heedful.attention.head_names",
     "LabelDiagnosis": "heedful.data.label_doctor",
     "Look": "heedful.translation.result",
+    "PictureClassification": "heedful.classification.picture_classifier",
+    "PictureClassifier": "heedful.classification.picture_classifier",
     "PivotTranslator": "heedful.translation.pivot",
     "Proof": "heedful.formats.parity",
     "Score": "heedful.metrics",

@@ -101,7 +101,7 @@ class TestRanges:
         "model.max_distance": 1, "model.image_size": 1, "model.patch_size": 1,
         "model.window": 0, "model.kernel_width": 1,
         "text.bpe_variants": 1,
-        "data.hold_out": -1, "data.max_length": 1, "data.max_ratio": 0,
+        "data.shift": 0, "data.hold_out": -1, "data.max_length": 1, "data.max_ratio": 0,
         "train.max_steps": 1, "train.max_minutes": 0, "train.batch_tokens": 1, "train.accumulate": 1,
         "train.warmup_steps": 0, "train.dropout_warmup": 0, "train.weight_decay": 0, "train.clip_norm": 0,
         "train.r_drop": 0, "train.save_every": 1,

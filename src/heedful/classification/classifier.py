@@ -79,6 +79,8 @@ class Classifier:
         """Like `load`, for a folder that is already open."""
         experiment = run.experiment()
         task = find_task(experiment.task)
+        if task.reads_pictures:
+            raise ConfigError(f"{run.path} labels pictures, not texts; use PictureClassifier")
         if task.encoder not in ("sequence", "tokens"):
             raise ConfigError(
                 f"{run.path} is a model for {task.name}, which knows no labels; "

@@ -15,28 +15,39 @@ from heedful.errors import ConfigError, require_library
 if TYPE_CHECKING:
     from heedful.classification.classifier import Classification, TaggedText
     from heedful.data.stream import TextStream
+    from heedful.storage.run_folder import RunFolder
 
 _STANDARD_INPUT = "-"
+_PICTURES_AT_A_TIME = 64
 
 
 def classify(
     model: ModelArgument,
     texts: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[TEXT]...", help="Texts to label; default, and -: standard input, one a line."),
+        typer.Argument(
+            metavar="[TEXT]...",
+            help="Texts, or pictures, to label; default, and -: standard input, a text a line.",
+        ),
     ] = None,
     file: Annotated[Path | None, typer.Option(help="A file instead, one text a line, plain or .gz.")] = None,
     as_json: JsonOption = False,
     device: DeviceOption = "auto",
 ) -> None:
-    """Label texts, or tag their words, with a model that `heedful train --labels` has trained.
+    """Label texts or pictures, or tag words, with a model that `heedful train --labels` or `--images` has trained.
 
-    Prints the label, its probability and the text; a tagger prints word/tag. --json has all probabilities.
+    Prints the label, its probability and the text or the picture's name; a tagger prints word/tag. --json has all
+    probabilities.
     """
     if file and texts:
         raise ConfigError(f"--file {file} and texts on the command line; leave out one of them")
     run = open_model(model)
     require_library("classifying a text", "torch")
+    from heedful.tasks import find_task
+
+    if find_task(run.experiment().task).reads_pictures:
+        _classify_pictures(run, texts or [], file, as_json, device)
+        return
     from heedful.classification.classifier import Classifier
     from heedful.data.stream import read_windows
     from heedful.device import use_threads
@@ -55,6 +66,22 @@ def classify(
                 console.out(_format(one))
             index += 1
         sys.stdout.flush()  # the reader of a pipe may wait for this text
+
+
+def _classify_pictures(run: "RunFolder", names: list[str], file: Path | None, as_json: bool, device: str) -> None:
+    from heedful.classification.picture_classifier import PictureClassifier
+    from heedful.device import use_threads
+
+    if file or not names or names == [_STANDARD_INPUT]:
+        raise ConfigError(f"{run.path} labels pictures; name them: heedful classify {run.path} cat.png")
+    classifier = PictureClassifier.from_run(run, parse_device(device))
+    use_threads(0)
+    for first in range(0, len(names), _PICTURES_AT_A_TIME):
+        for index, one in enumerate(classifier.classify(names[first : first + _PICTURES_AT_A_TIME]), first):
+            if as_json:
+                console.out(json.dumps({"index": index, **asdict(one)}, ensure_ascii=False))
+            else:
+                console.out(f"{one.label}\t{one.probability:.4f}\t{one.picture}")
 
 
 def _format(found: "TaggedText | Classification") -> str:

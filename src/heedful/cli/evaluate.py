@@ -39,6 +39,9 @@ def evaluate(
     labels: Annotated[
         Path | None, typer.Option(help="Labelled texts, for a model that labels texts or tags words; as --source.")
     ] = None,
+    images: Annotated[
+        Path | None, typer.Option(help="Pictures in folders of classes, or IDX files, for a model of pictures.")
+    ] = None,
     output: Annotated[Path | None, typer.Option(help="Write the translations here.")] = None,
     others: WithOption = None,
     beam: BeamOption = None,
@@ -53,12 +56,12 @@ def evaluate(
 
     For translation the scores are BLEU, chrF, TER and the paper's BLEU; for other tasks F1 of brackets, error rates of
     words and symbols, or accuracy. A model that continues text gets the loss, the perplexity and the bits per character
-    of the text --source. A model that labels texts or tags words gets accuracy, macro F1, the scores of each label and
-    the confusion matrix as a picture in its folder.
+    of the text --source. A model that labels texts or pictures, or tags words, gets accuracy, macro F1, the scores
+    of each label and the confusion matrix as a picture in its folder.
     """
-    if source and labels:
-        raise ConfigError("--source and --labels both name the test set; leave out one of them")
-    source = source or labels
+    if sum(each is not None for each in (source, labels, images)) > 1:
+        raise ConfigError("--source, --labels and --images all name the test set; leave one")
+    source = source or labels or images
     from heedful.cli.translate import one_line
     from heedful.evaluation.evaluate import CONFUSION_FILE, find_test_files
     from heedful.evaluation.evaluate import evaluate as score

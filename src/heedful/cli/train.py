@@ -44,6 +44,13 @@ def train(
             "Can be repeated."
         ),
     ] = None,
+    images: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A folder with one sub-folder of PNG or JPEG pictures a class, or IDX files such as MNIST's, to learn "
+            "to classify pictures. Can be repeated."
+        ),
+    ] = None,
     objective: Annotated[
         str, typer.Option(help="What to learn from --text: the 'next' token, or tokens that are 'masked'.")
     ] = "next",
@@ -61,6 +68,9 @@ def train(
     valid_labels: Annotated[
         list[str] | None, typer.Option(help="Labelled texts to validate on; by default some are held out.")
     ] = None,
+    valid_images: Annotated[
+        list[str] | None, typer.Option(help="Such pictures to validate on; by default some are held out.")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="The run folder to make; default: runs/NAME.")] = None,
     resume: Annotated[Path | None, typer.Option(help="Continue the training in this run folder.")] = None,
     init: Annotated[
@@ -71,7 +81,7 @@ def train(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print every event as a line of JSON.")] = False,
 ) -> None:
-    """Train a model from two text files, plain text, labelled texts or a recipe, fine-tune one, or resume a run."""
+    """Train a model from two text files, plain text, labelled texts, pictures or a recipe; fine-tune one; resume."""
     given = merge(*map(parse_setting, settings or []))
     if corpus:
         parts = corpus.split(",")
@@ -87,6 +97,8 @@ def train(
     others = (
         labels,
         valid_labels,
+        images,
+        valid_images,
         recipe,
         source,
         target,
@@ -123,6 +135,8 @@ def train(
                     objective=_parse_objective(objective),
                     labels=labels or (),
                     valid_labels=valid_labels or (),
+                    images=images or (),
+                    valid_images=valid_images or (),
                     valid_source=valid_source or (),
                     valid_target=valid_target or (),
                     out=out,
@@ -160,6 +174,8 @@ def _next_step(result: "TrainingResult") -> str:
         return f'continue a text with: heedful complete {result.folder} "..."'
     if task.encoder == "masked":
         return f"teach it your labels with: heedful train --init {result.folder} --labels FILE --out OUT"
+    if task.reads_pictures:
+        return f"classify with: heedful classify {result.folder} picture.png"
     if task.encoder:
         return f'classify with: heedful classify {result.folder} "..."'
     return f'translate with: heedful translate {result.folder} "..."'

@@ -95,12 +95,16 @@ class DataConfig:
     tsv: tuple[str, ...] = ()
     text: tuple[str, ...] = ()  # plain text to learn to continue (task "completion"); each file is one text
     valid_text: tuple[str, ...] = ()
+    images: tuple[str, ...] = ()  # folders with one sub-folder of pictures a class, or IDX files (task "pictures")
+    valid_images: tuple[str, ...] = ()
+    shift: int = 0  # of pictures: in training, each is moved by up to this many pixels
+    flip: bool = False  # of pictures: in training, half of them are mirrored
     valid_source: tuple[str, ...] = ()
     valid_target: tuple[str, ...] = ()
     test_source: tuple[str, ...] = ()  # default test set of `heedful evaluate` and of studies
     test_target: tuple[str, ...] = ()
     # Pairs held out for validation if none are given; -1: 2 %, at most 1000; 10 % of small corpora. Of plain text these
-    # are its last characters; -1: 10 %, at most 200 000.
+    # are its last characters; -1: 10 %, at most 200 000. Of labelled texts and pictures -1 is 10 %, at most 2000.
     hold_out: int = -1
     source_language: str = ""  # two letters; empty: from the file's suffix
     target_language: str = ""

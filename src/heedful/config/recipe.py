@@ -226,7 +226,7 @@ _LEAST = {
         "kernel_width": 1,
     },
     "text": {"bpe_variants": 1},
-    "data": {"hold_out": -1, "max_length": 1, "max_ratio": 0},
+    "data": {"shift": 0, "hold_out": -1, "max_length": 1, "max_ratio": 0},
     "train": {
         "max_steps": 1,
         "max_minutes": 0,

@@ -24,6 +24,7 @@ CONFUSION_FILE = "confusion.svg"
 
 _NAMED_LABELS = 10  # in an error
 _TEXTS_AT_A_TIME = 4096
+_PICTURES_AT_A_TIME = 512
 _WINDOWS_AT_A_TIME = 32  # of a text
 
 
@@ -77,6 +78,8 @@ def evaluate(
     task = find_task(run.experiment().task)
     if task.continues_text:
         return _evaluate_text(run, find_test_files(run, source, reference), device, threads, reporter)
+    if task.reads_pictures:
+        return _evaluate_pictures(run, find_test_files(run, source, reference), device, threads, reporter)
     if task.encoder:
         return _evaluate_labels(run, find_test_files(run, source, reference), device, threads, reporter)
     require_library("scoring translations", "sacrebleu")  # and do not find out after translating
@@ -135,7 +138,6 @@ def _evaluate_labels(
     """Accuracy, macro F1, the scores of each label and the confusion matrix, which is drawn into the run folder."""
     from heedful.classification.classifier import Classifier
     from heedful.device import use_threads
-    from heedful.evaluation.confusion_picture import draw_confusion
     from heedful.metrics.label_scores import report_labels
 
     classifier = Classifier.from_run(run, device)
@@ -157,8 +159,48 @@ def _evaluate_labels(
         found += [rows.argmax(-1).tolist() for rows in classifier.probabilities([pair.source for pair in some])]
         reporter.progress("classifying", len(found), len(pairs))
     texts = [([numbers[label] for label in right], ours) for right, ours in zip(gold, found, strict=True)]
-    report = report_labels(texts, classifier.labels)
     outputs = tuple("\t".join(classifier.labels[number] for number in ours) for ours in found)
+    return _report_labels(run, files, outputs, report_labels(texts, classifier.labels), reporter)
+
+
+def _evaluate_pictures(
+    run: RunFolder, files: EvaluationFiles, device: Device, threads: int | None, reporter: Reporter
+) -> Evaluation:
+    """The same for pictures: folders of classes, or IDX files, of which the test set is meant if there are two."""
+    from heedful.classification.picture_classifier import PictureClassifier
+    from heedful.data.pictures import name_pictures
+    from heedful.device import use_threads
+    from heedful.metrics.label_scores import report_labels
+
+    classifier = PictureClassifier.from_run(run, device)
+    if files.references:
+        raise ConfigError(f"{files.references[0][0]}: folders and files name the labels; leave out --reference")
+    if threads is not None:
+        use_threads(threads)
+    pictures = list(name_pictures(files.sources, test=True))
+    numbers = {label: number for number, label in enumerate(classifier.labels)}
+    if unknown := next((one for one in pictures if one.label not in numbers), None):
+        raise DataError(
+            f"{unknown.name} has the label {unknown.label!r}, which the model does not know; it knows "
+            f"{', '.join(classifier.labels[:_NAMED_LABELS])}{', ...' if len(numbers) > _NAMED_LABELS else ''}"
+        )
+    config, found = classifier.model.config, list[int]()
+    for first in range(0, len(pictures), _PICTURES_AT_A_TIME):
+        some = pictures[first : first + _PICTURES_AT_A_TIME]
+        pixels = [one.read(config.image_size, config.channels) for one in some]
+        found += classifier.probabilities(pixels).argmax(-1).tolist()
+        reporter.progress("classifying", len(found), len(pictures))
+    answers = [([numbers[one.label]], [ours]) for one, ours in zip(pictures, found, strict=True)]
+    outputs = tuple(classifier.labels[number] for number in found)
+    return _report_labels(run, files, outputs, report_labels(answers, classifier.labels), reporter)
+
+
+def _report_labels(
+    run: RunFolder, files: EvaluationFiles, outputs: tuple[str, ...], report: "LabelReport", reporter: Reporter
+) -> Evaluation:
+    """Draw the confusion matrix and store the scores in the run folder."""
+    from heedful.evaluation.confusion_picture import draw_confusion
+
     evaluation = Evaluation(outputs, report.scores, report)
     name = ", ".join(Path(source).name for source in files.sources)
     try:

@@ -85,7 +85,7 @@ def _describe_use(task: Task, model: str) -> str:
     if task.encoder == "masked":
         return f"heedful train --init {model} --labels FILE --out OUT"
     verb = "complete" if task.continues_text else "classify" if task.encoder else "translate"
-    return f'heedful {verb} {model} "..."'
+    return f"heedful {verb} {model} picture.png" if task.reads_pictures else f'heedful {verb} {model} "..."'
 
 
 def _describe_data(facts: Mapping[str, Any], model: ModelConfig, task: Task) -> str:
@@ -95,11 +95,12 @@ def _describe_data(facts: Mapping[str, Any], model: ModelConfig, task: Task) -> 
 
 
 def _describe_labels(facts: Mapping[str, Any], labels: Sequence[str]) -> str:
-    texts = counted(facts.get("texts", 0), "labelled text", ",")
+    noun, key = ("picture", "pictures") if "pictures" in facts else ("labelled text", "texts")
+    texts = counted(facts.get(key, 0), noun, ",")
     shown = ", ".join(f"`{label}`" for label in labels[:_NAMED_LABELS])
     more = f" and {len(labels) - _NAMED_LABELS} more" if len(labels) > _NAMED_LABELS else ""
     return (
-        f"- data: {texts}, {facts.get('validation_texts', 0):,} for validation\n- {len(labels)} labels: {shown}{more}"
+        f"- data: {texts}, {facts.get(f'validation_{key}', 0):,} for validation\n- {len(labels)} labels: {shown}{more}"
     )
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from heedful.config.experiment import Experiment
 from heedful.config.recipe import merge, parse_experiment
 from heedful.errors import ConfigError, did_you_mean
-from heedful.tasks import characters, completion, copying, labelling, parsing, pronunciation, translation
+from heedful.tasks import characters, completion, copying, labelling, parsing, pictures, pronunciation, translation
 from heedful.tasks.task import Question, ScoringOptions, Task
 
 __all__ = ["TASKS", "Question", "ScoringOptions", "Task", "find_task", "make_experiment"]
@@ -20,6 +20,7 @@ TASKS: tuple[Task, ...] = (
     labelling.CLASSIFICATION,
     labelling.TAGGING,
     labelling.MASKED,
+    pictures.PICTURES,
     copying.COPY,
     copying.REVERSE,
 )
@@ -44,7 +45,18 @@ def make_experiment(tables: Mapping[str, Any], under: Mapping[str, Any] | None =
             f"task is '{task.name}' but model.family is '{experiment.model.family}', which needs a source; "
             "leave out model.family, or set it to 'gpt'"
         )
-    if task.encoder and (experiment.model.family != "bert" or experiment.model.head != task.encoder):
+    if (experiment.model.family == "vit") != task.reads_pictures:
+        raise ConfigError(
+            f"task is '{task.name}' but model.family is '{experiment.model.family}'; pictures need task = 'pictures' "
+            "and model.family = 'vit': leave one of them out"
+        )
+    if bool(experiment.data.images) and not task.reads_pictures:
+        raise ConfigError(f"data.images are pictures, but task is '{task.name}', which reads text; leave out one")
+    if (
+        task.encoder
+        and not task.reads_pictures
+        and (experiment.model.family != "bert" or experiment.model.head != task.encoder)
+    ):
         raise ConfigError(
             f"task is '{task.name}' but model.family is '{experiment.model.family}' and model.head is "
             f"'{experiment.model.head}'; leave both out, or set them to 'bert' and '{task.encoder}'"

@@ -72,6 +72,7 @@ class Task:
     writes_trees: bool = False  # outputs are trees in Penn brackets, which can be drawn
     continues_text: bool = False  # files are plain text, read as one stream of tokens and not as pairs
     encoder: Head | None = None  # what an encoder alone is asked about; None: the model writes text
+    reads_pictures: bool = False  # files are pictures in folders of classes, and not pairs
     searches_trees: bool = False  # the search allows only matching brackets around the words of the source
 
     @property

@@ -1,6 +1,6 @@
 """Automatic settings that suit the data and the machine, with a reason for each."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -8,6 +8,7 @@ from typing import Any
 from heedful.config import DataConfig, Experiment, TokenizerKind
 from heedful.data.labels import LabelKind, LabelStatistics
 from heedful.data.pairs import Pair
+from heedful.data.pictures import PictureStatistics
 from heedful.data.text import TextStatistics
 from heedful.errors import counted
 from heedful.training.schedule import learning_rate
@@ -29,6 +30,9 @@ _TEXT_VOCABULARIES = (  # by characters
 _LABELLING_RATE = 0.5  # times the highest rate of the model that labelling starts from
 _FEW_EXAMPLES = 10
 _NAMED_LABELS = 5  # in a warning
+_LARGEST_PICTURE = 56  # pixels on a side, on a CPU
+_FEW_PICTURES = 5000
+_PICTURE_EPOCHS = ((1000, 100), (5000, 50), (20_000, 20))  # by the number of pictures
 _LITTLE_TEXT = 10_000  # characters
 
 
@@ -235,9 +239,68 @@ def keep_network(chosen: ChosenSettings, before: Experiment) -> ChosenSettings:
     )
 
 
-def warn_about_labels(labels: LabelStatistics) -> Iterator[str]:
+def choose_picture_settings(pictures: PictureStatistics, device: str, asked: Given) -> ChosenSettings:
+    """Choose size, patches, network, batch and schedule for pictures by their number and size, and by the device.
+
+    `asked` holds the settings of the user; the others are chosen to go with them.
+    """
+    given, network, data = asked.get("train", {}), asked.get("model", {}), asked.get("data", {})
+    many = counted(pictures.pictures, "picture", ",")
+    largest = _LARGEST_PICTURE if device == "cpu" else 224
+    patch = network.get("patch_size", _choose_patch(min(pictures.usual, largest)))
+    size = network.get("image_size", max(patch, min(pictures.usual, largest) // patch * patch))
+    channels = network.get("channels", 1 if pictures.grey else 3)
+    epochs = next((epochs for limit, epochs in _PICTURE_EPOCHS if pictures.pictures < limit), 10)
+    dropout = network.get("dropout", 0.2 if pictures.pictures < _FEW_PICTURES else 0.1)
+    bytes_each = size * size * channels
+    batch = given.get("batch_tokens", bytes_each * max(8, min(128, pictures.pictures // 64)))
+    steps = given.get("max_steps", max(200, round(epochs * pictures.pictures * bytes_each / batch)))
+    every = max(20, min(1000, steps // 20))
+    shift = data.get("shift", max(1, size // 14))
+    chosen = {"image_size": size, "patch_size": patch, "channels": channels, "dropout": dropout}
+    tables: dict[str, Any] = {
+        "model": {"preset": "vit", **chosen} if "preset" not in network else {},
+        "data": {"shift": shift},
+        "train": {
+            "batch_tokens": batch,
+            "max_steps": steps,
+            "warmup_steps": max(1, min(200, steps // 10)),
+            "ema_decay": _choose_ema_decay(steps),
+            "validate_every": every,
+            "save_every": every,
+            "patience": 10,
+        },
+    }
+    rarest, most = pictures.labels[-1], pictures.labels[0]
+    patches = (size // patch) ** 2
+    usual = "" if size == pictures.usual else f"; their shorter side has {pictures.usual} pixels in the median"
+    reasons = {
+        "task": f"pictures: {len(pictures.labels)} classes of {many}, from {most[0]} ({most[1]:,}) to {rarest[0]} "
+        f"({rarest[1]:,})",
+        "model.image_size": f"size: {size} x {size} pixels, in {'grey' if channels == 1 else 'colour'}{usual}",
+        "model.patch_size": f"patches: {patches}, each of {patch} x {patch} pixels: more of "
+        "them show more detail, but take longer",
+        "model.preset": f"model: ViT, dropout {dropout:g} for {many}",
+        "data.shift": f"augmentation: in training, each picture is moved by up to {counted(shift, 'pixel')}, so that "
+        "the model learns shapes and not places; mirror half of them with: --set data.flip=true",
+        "train.batch_tokens": f"batch: {counted(batch // bytes_each, 'picture')}",
+        "train.max_steps": f"schedule: {counted(steps, 'update')}, about {epochs} passes over {many}",
+        "data.hold_out": f"held out: about {counted(default_label_hold_out(pictures.pictures), 'picture', ',')} to "
+        "validate on",
+        "train.best_by": "model: the moving average with the best macro F1, in which each class counts the same "
+        "however rare it is",
+    }
+    return ChosenSettings(tables, reasons)
+
+
+def _choose_patch(side: int) -> int:
+    """The side of a patch that cuts a picture into about 7 x 7 of them."""
+    return max(2, round(side / 7))
+
+
+def warn_about_labels(labels: Sequence[tuple[str, int]]) -> Iterator[str]:
     """Sentences about labels that are too rare to learn."""
-    rare = [name for name, count in labels.labels if count < _FEW_EXAMPLES]
+    rare = [name for name, count in labels if count < _FEW_EXAMPLES]
     if rare:
         names = ", ".join(rare[:_NAMED_LABELS]) + (", ..." if len(rare) > _NAMED_LABELS else "")
         yield (

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from heedful.config import Experiment
 from heedful.data.batch import Batching, Examples, epoch_batches
 from heedful.data.labelled_corpus import LabelledCorpus
+from heedful.data.pictures import PictureCorpus
 from heedful.data.text import TextWindows
 from heedful.errors import Diverged, FolderError
 from heedful.metrics import Score
@@ -68,7 +69,7 @@ class Validator:
         config, valid = self._experiment.train, self._prepared.valid
         with self._model_with(weights) as model:
             loss = compute_validation_loss(model, valid, config.batch_tokens) if valid else 0.0
-            if isinstance(valid, LabelledCorpus):
+            if isinstance(valid, LabelledCorpus | PictureCorpus):
                 gold, found = predict_labels(model, valid, config.batch_tokens)
                 return loss, macro_f1(count_confusions(gold, found, len(self._experiment.model.labels))), None
             if isinstance(valid, TextWindows):
@@ -130,7 +131,7 @@ def compute_validation_loss(model: AnyPredictor, corpus: Examples, batch_tokens:
 
 
 @torch.no_grad()
-def predict_labels(model: AnyPredictor, corpus: LabelledCorpus, batch_tokens: int) -> tuple[list[int], list[int]]:
+def predict_labels(model: AnyPredictor, corpus: Examples, batch_tokens: int) -> tuple[list[int], list[int]]:
     """The right label and the likeliest one at every place that a corpus asks about, in any order."""
     device = next(model.parameters()).device
     gold, found = list[int](), list[int]()

@@ -14,6 +14,13 @@ from heedful.data.corpus import FILES, Corpus, DroppedPairs, Encode, PairLimits,
 from heedful.data.labelled_corpus import LABELLED_FILES, LabelledCorpus, TextEncoder, write_labelled_corpus
 from heedful.data.labels import find_encoder_kind
 from heedful.data.pairs import STANDARD_INPUT, Pair, check_readable, fingerprint, guess_language
+from heedful.data.pictures import (
+    PICTURE_FILES,
+    PictureCorpus,
+    PictureWriter,
+    is_held_out,
+    name_pictures,
+)
 from heedful.data.text import TEXT_FILES, TextCorpus, TextSpan, measure_text, write_text_corpus
 from heedful.errors import ConfigError, DataError, FolderError, counted
 from heedful.progress import Reporter, report_progress
@@ -53,8 +60,10 @@ class Prepared:
 
 def resolve_files(data: DataConfig) -> DataConfig:
     """The data with complete paths and languages; refuses files that can be read only once."""
-    if not data.source and not data.tsv and not data.text:
-        raise ConfigError("no training data; give source and target, tsv, text, labels, or data.source in a recipe")
+    if not data.source and not data.tsv and not data.text and not data.images:
+        raise ConfigError(
+            "no training data; give source and target, tsv, text, labels, images, or data.source in a recipe"
+        )
 
     def find(names: tuple[str, ...]) -> tuple[str, ...]:
         paths = [path for name in names for path in match_files(Path(data.folder), name)]
@@ -72,6 +81,8 @@ def resolve_files(data: DataConfig) -> DataConfig:
         target=find(data.target),
         tsv=find(data.tsv),
         text=find(data.text),
+        images=find(data.images),
+        valid_images=find(data.valid_images),
         valid_text=find(data.valid_text),
         valid_source=find(data.valid_source),
         valid_target=find(data.valid_target),
@@ -110,6 +121,8 @@ def prepare(run: RunFolder, experiment: Experiment, total: int, reporter: Report
     data, task = experiment.data, find_task(experiment.task)
     if task.reads_stream:
         return _prepare_text(run, experiment, total, reporter)
+    if task.reads_pictures:
+        return _prepare_pictures(run, experiment, total, reporter)
     if task.encoder:
         return _prepare_labels(run, experiment, total, reporter)
     share = _held_out_share(data, total, default_hold_out(total))
@@ -210,6 +223,46 @@ def _prepare_labels(run: RunFolder, experiment: Experiment, total: int, reporter
     return Prepared(tokenizers, train, valid, valid_pairs, facts | {"dropped": {"empty": empty}})
 
 
+def _prepare_pictures(run: RunFolder, experiment: Experiment, total: int, reporter: Reporter) -> Prepared:
+    """Write pictures as bytes of one size: those to train on and those to validate on."""
+    data, model = experiment.data, experiment.model
+    size, channels = model.image_size, model.channels
+    share = _held_out_share(data, total, default_label_hold_out(total), "picture")
+    bytes_only = learn_tokenizer(["\n"], experiment.text)
+    tokenizers = Tokenizers(bytes_only, bytes_only)
+    run.describe(experiment, tokenizers)
+    with disk_errors(run.data):
+        train, valid = (PictureWriter(run.data / part, model.labels, size, channels) for part in ("train", "valid"))
+        pictures = report_progress(name_pictures(data.images), "reading pictures", total, reporter)
+        for picture in pictures:
+            pixels = picture.read(size, channels)
+            (valid if is_held_out(pixels, share, experiment.seed) else train).add(pixels, picture.label)
+        for picture in name_pictures(data.valid_images):
+            if picture.label not in model.labels:
+                raise DataError(f"{picture.name} has the label {picture.label!r}, which no training picture has")
+            valid.add(picture.read(size, channels), picture.label)
+        corpora = {"train": train.close(), "valid": valid.close()}
+        write_manifest(run.data, [f"{part}/{name}" for part in corpora for name in PICTURE_FILES])
+    if not len(corpora["train"]):
+        raise DataError("no pictures are left to train on; give more, or change data.hold_out")
+    missing = sorted(set(range(len(model.labels))) - {int(number) for number in corpora["valid"].labels})
+    if missing and len(corpora["valid"]):
+        names = ", ".join(model.labels[number] for number in missing[:_NAMED_LABELS])
+        more = ", ..." if len(missing) > _NAMED_LABELS else ""
+        reporter.say(f"warning: no validation picture has the label {names}{more}, so nothing shows how it is found")
+    reporter.say(
+        f"data: {counted(len(corpora['train']), 'picture', ',')} to train on, {len(corpora['valid']):,} for validation"
+    )
+    return _load_pictures(run, experiment, tokenizers)
+
+
+def _load_pictures(run: RunFolder, experiment: Experiment, tokenizers: Tokenizers) -> Prepared:
+    train, valid = PictureCorpus(run.data / "train"), PictureCorpus(run.data / "valid")
+    facts: dict[str, object] = {"pictures": len(train), "validation_pictures": len(valid)}
+    epochs = train.epochs(experiment.data.shift, experiment.data.flip)
+    return Prepared(tokenizers, epochs, valid if len(valid) else None, (), facts)
+
+
 def make_text_encoder(experiment: Experiment, tokenizer: Tokenizer) -> TextEncoder:
     """How the models of this experiment read texts."""
     kind = find_encoder_kind(find_task(experiment.task).encoder)
@@ -263,6 +316,8 @@ def load_prepared(run: RunFolder, experiment: Experiment, reporter: Reporter) ->
     task = find_task(experiment.task)
     if task.reads_stream:
         return _load_text(run, experiment, tokenizers)
+    if task.reads_pictures:
+        return _load_pictures(run, experiment, tokenizers)
     valid_pairs = read_valid_pairs(run)
     if task.encoder:
         texts = tuple(LabelledCorpus(run.data / f"train-{number}") for number in range(_count_variants(experiment)))
@@ -277,6 +332,8 @@ def count_examples(experiment: Experiment) -> int:
     task = find_task(experiment.task)
     if task.reads_stream:
         return measure_text(experiment.data.text).characters
+    if task.reads_pictures:
+        return sum(1 for _ in name_pictures(experiment.data.images))
     return sum(1 for _ in task.read_pairs(experiment.data))
 
 
@@ -285,7 +342,11 @@ def describe_data(run: RunFolder, experiment: Experiment, prepared: Prepared) ->
     data = experiment.data
     pairs = [*data.source, *data.target, *data.tsv, *data.valid_source, *data.valid_target]
     return {
-        "files": {name: _describe_text(name, run) for name in (*pairs, *data.text, *data.valid_text)},
+        "files": {
+            name: _describe_text(name, run)
+            for name in (*pairs, *data.text, *data.valid_text, *data.images, *data.valid_images)
+            if not Path(name).is_dir()  # a folder of pictures may change: the run folder has all that training needs
+        },
         **prepared.facts,
     }
 
@@ -336,6 +397,8 @@ def _list_prepared_files(experiment: Experiment) -> list[str]:
     task = find_task(experiment.task)
     if task.reads_stream:
         return [f"train/{name}" for name in TEXT_FILES]
+    if task.reads_pictures:
+        return [f"train/{name}" for name in PICTURE_FILES]
     corpora = [f"train-{variant}" for variant in range(_count_variants(experiment))]
     files = LABELLED_FILES if task.encoder else FILES
     return ["valid.json", *(f"{corpus}/{name}" for corpus in corpora for name in files)]
@@ -464,13 +527,13 @@ def _write_valid_corpus(
     return corpus
 
 
-def _held_out_share(data: DataConfig, total: int, default: int) -> float:
+def _held_out_share(data: DataConfig, total: int, default: int, noun: str = "pair") -> float:
     """The share of the training pairs that is held out for validation; `default` pairs if the user does not say."""
-    if data.valid_source or data.hold_out == 0 or not total:
+    if data.valid_source or data.valid_images or data.hold_out == 0 or not total:
         return 0.0
     count = data.hold_out if data.hold_out > 0 else default
     if count >= total:
-        raise ConfigError(f"data.hold_out is {data.hold_out}, but the text has only {counted(total, 'pair')}; lower it")
+        raise ConfigError(f"data.hold_out is {data.hold_out}, but there are only {counted(total, noun)}; lower it")
     return count / total
 
 

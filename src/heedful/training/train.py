@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from heedful.config import DataConfig, Experiment, load_recipe, merge
 from heedful.data.labels import LabelStatistics, find_encoder_kind, find_label_kind, measure_labels
+from heedful.data.pictures import PictureStatistics, measure_pictures, name_pictures
 from heedful.data.text import TextStatistics, measure_text
 from heedful.errors import ConfigError, counted
 from heedful.metrics.label_scores import MACRO_F1
@@ -21,10 +22,12 @@ from heedful.storage.run_folder import RunFolder, check_free
 from heedful.tasks import Task, find_task, make_experiment
 from heedful.tasks.completion import COMPLETION
 from heedful.tasks.labelling import MASKED
+from heedful.tasks.pictures import PICTURES
 from heedful.training.autoconfig import (
     CorpusStatistics,
     choose_finetuning_settings,
     choose_label_settings,
+    choose_picture_settings,
     choose_settings,
     choose_text_settings,
     keep_network,
@@ -72,6 +75,8 @@ def train(
     objective: Objective = "next",
     labels: Paths = (),
     valid_labels: Paths = (),
+    images: Paths = (),
+    valid_images: Paths = (),
     valid_source: Paths = (),
     valid_target: Paths = (),
     out: AnyPath | None = None,
@@ -98,6 +103,8 @@ def train(
         objective: what a model learns from plain text: the "next" token, or tokens that are "masked".
         labels: files of lines with a label, a tab and a text; or of words with tags, as CoNLL-U or in two columns.
         valid_labels: such files to validate on; if you give none, some of the texts are held out.
+        images: folders with one sub-folder of PNG or JPEG pictures for each class, or IDX files such as MNIST's.
+        valid_images: the same to validate on; if you give none, some of the pictures are held out.
         valid_source: text files to validate on; if you give none, some training pairs are held out.
         valid_target: their translations.
         out: the run folder to make; the default is `runs/` and the name of the recipe or of the first file.
@@ -119,14 +126,19 @@ def train(
         **{"source": source, "target": target, "tsv": tsv, "text": text, "valid_text": valid_text},
         **{"valid_source": valid_source, "valid_target": valid_target},
     }
+    if images or valid_images:
+        _check_alone("images", images, {**paths, "labels": labels, "valid_labels": valid_labels})
+        paths |= {"images": images, "valid_images": valid_images}
     if labels or valid_labels:
-        _check_alone(labels, paths)
+        _check_alone("labels", labels, paths)
         paths |= {"source": labels, "valid_source": valid_labels}
     files = {key: names for key, given in paths.items() if (names := _as_strings(given))}
     given = merge(_nest(settings or {}), {"train": {"init": fspath(init)}} if fspath(init) else {})
     if labels:
         found = [str(path) for name in files["source"] for path in match_files(Path(), name)]
         given = merge({"task": find_label_kind(found)}, given)
+    if images:
+        given = merge({"task": PICTURES.name}, given)
     if text:
         given = merge({"task": (MASKED if objective == "masked" else COMPLETION).name}, given)
     if recipe is None and not init and "task" not in given:
@@ -198,7 +210,7 @@ def _plan(
     experiment = asked
     if parent or not recipe:
         experiment = _autoconfigure(asked, tables, inherited, parent, corpus, device.type, reporter)
-    if isinstance(corpus, LabelStatistics):
+    if isinstance(corpus, LabelStatistics | PictureStatistics):
         known = set(corpus.names) <= set(experiment.model.labels)  # as in a model that is trained on
         names = experiment.model.labels if known else corpus.names
         experiment = replace(experiment, model=replace(experiment.model, labels=names))
@@ -206,7 +218,7 @@ def _plan(
     return replace(experiment, data=data, name=experiment.name or folder.resolve().name), total
 
 
-Statistics = CorpusStatistics | TextStatistics | LabelStatistics
+Statistics = CorpusStatistics | TextStatistics | LabelStatistics | PictureStatistics
 
 
 def _measure(task: Task, data: DataConfig, reporter: Reporter) -> tuple[Statistics, int]:
@@ -218,10 +230,17 @@ def _measure(task: Task, data: DataConfig, reporter: Reporter) -> tuple[Statisti
         for sentence in warn_about_text(text):
             reporter.say(sentence)
         return text, text.characters
+    if task.reads_pictures:
+        if not data.images:
+            raise ConfigError("task is 'pictures', which learns from pictures; name them with images, or data.images")
+        pictures = measure_pictures(report_progress(name_pictures(data.images), "reading", 0, reporter))
+        for sentence in warn_about_labels(pictures.labels):
+            reporter.say(sentence)
+        return pictures, pictures.pictures
     if task.encoder:
         counted_pairs = report_progress(task.read_pairs(data), "reading", 0, reporter)
         labels = measure_labels(counted_pairs, find_encoder_kind(task.encoder))
-        for sentence in warn_about_labels(labels):
+        for sentence in warn_about_labels(labels.labels):
             reporter.say(sentence)
         return labels, labels.texts
     pairs = (task.symbols(pair) for pair in task.read_pairs(data))
@@ -253,7 +272,11 @@ def _autoconfigure(
 ) -> Experiment:
     """Choose the settings that the tables leave open by the data, and report each choice with its reason."""
     given = tables.get("train", {})
-    if isinstance(corpus, LabelStatistics):
+    if isinstance(corpus, PictureStatistics):
+        chosen = choose_picture_settings(corpus, device, tables)
+        if parent:
+            chosen = keep_network(chosen, parent.experiment())
+    elif isinstance(corpus, LabelStatistics):
         kind = find_encoder_kind(find_task(asked.task).encoder)
         chosen = choose_label_settings(corpus, kind, device, tables)
         if parent:
@@ -270,7 +293,7 @@ def _autoconfigure(
         model = "preset" not in tables.get("model", {})
         search = model and task.translates and not {"alpha", "penalty"} & tables.get("search", {}).keys()
         chosen = choose_settings(corpus, device, given, model=model, symbols=symbols, search=search)
-    if tables.get("data", {}).get("valid_source"):
+    if tables.get("data", {}).get("valid_source") or tables.get("data", {}).get("valid_images"):
         chosen.reasons.pop("data.hold_out", None)
     for key, reason in chosen.reasons.items():
         table, _, name = key.partition(".")
@@ -395,13 +418,13 @@ def _nest(settings: Settings) -> dict[str, Any]:
     return tables
 
 
-def _check_alone(labels: Paths, paths: Mapping[str, Paths]) -> None:
-    """Labelled texts need no other files."""
-    if not labels:
-        raise ConfigError("valid_labels needs labels, the texts to train on")
+def _check_alone(name: str, given: Paths, paths: Mapping[str, Paths]) -> None:
+    """Labelled texts, and pictures, need no other files."""
+    if not given:
+        raise ConfigError(f"valid_{name} needs {name} to train on")
     for key, names in paths.items():
         if names:
-            raise ConfigError(f"{key} and labels are for different models; leave one of them out")
+            raise ConfigError(f"{key} and {name} are for different models; leave one of them out")
 
 
 def _check_both_sides(files: Mapping[str, list[str]]) -> None:
@@ -418,6 +441,6 @@ def _check_both_sides(files: Mapping[str, list[str]]) -> None:
 def _default_folder(recipe: AnyPath | None, files: Mapping[str, list[str]]) -> Path:
     if recipe:
         return Path("runs") / Path(recipe).stem
-    first = (files.get("source") or files.get("tsv") or files.get("text") or ["model"])[0]
+    first = (files.get("source") or files.get("tsv") or files.get("text") or files.get("images") or ["model"])[0]
     name = Path(first).name.split(".")[0]
     return Path("runs") / ("".join(letter for letter in name if letter not in "*?[]") or "model")

@@ -1,0 +1,94 @@
+"""The `PictureClassifier`: a model that labels pictures."""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from heedful.config import Device
+from heedful.data.pictures import Pixels, make_picture_batch, read_picture
+from heedful.device import choose_device
+from heedful.errors import ConfigError, DataError
+from heedful.models.vit import ViT
+from heedful.process_memory import keep_freed_memory
+from heedful.storage.model_names import find_model
+from heedful.storage.run_folder import RunFolder
+from heedful.tasks import find_task
+
+_PICTURES_AT_A_TIME = 64
+
+
+@dataclass(frozen=True, slots=True)
+class PictureClassification:
+    """A picture and how probable each label is, the most probable first."""
+
+    picture: str
+    label: str
+    probability: float
+    probabilities: Mapping[str, float]
+
+
+class PictureClassifier:
+    """A trained model that labels pictures.
+
+    >>> classifier = PictureClassifier.load("runs/vit")   # doctest: +SKIP
+    >>> classifier.classify(["cat.png"])[0].label   # doctest: +SKIP
+    """
+
+    def __init__(self, model: ViT) -> None:
+        keep_freed_memory()
+        self.model = model
+
+    @classmethod
+    def load(cls, model: str | os.PathLike[str], device: Device = "auto") -> "PictureClassifier":
+        """Load a run folder. Nothing in it is executed, and a damaged folder is an error."""
+        return cls.from_run(RunFolder.open(find_model(model)), device)
+
+    @classmethod
+    def from_run(cls, run: RunFolder, device: Device = "auto") -> "PictureClassifier":
+        """Like `load`, for a folder that is already open."""
+        task = find_task(run.experiment().task)
+        if not task.reads_pictures:
+            raise ConfigError(
+                f"{run.path} is a model for {task.name}, which reads no pictures; "
+                "train one with: heedful train --images FOLDER"
+            )
+        model = run.model()
+        if not isinstance(model, ViT):  # never: the task has no other family; this is for the type checker
+            raise ConfigError(f"{run.path} holds a {type(model).__name__}, which reads no pictures")
+        return cls(model.to(choose_device(device)))
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """All labels that the model knows."""
+        return self.model.config.labels
+
+    def classify(self, pictures: Sequence[str | os.PathLike[str]]) -> list[PictureClassification]:
+        """The labels of PNG or JPEG files; the result does not depend on which are classified together."""
+        if isinstance(pictures, str | os.PathLike):
+            raise DataError("classify() takes a list of pictures, but got one; write classify([picture])")
+        config = self.model.config
+        pixels = [read_picture(Path(name), config.image_size, config.channels) for name in pictures]
+        found = []
+        for name, row in zip(pictures, self.probabilities(pixels), strict=True):
+            order = row.argsort(descending=True, stable=True).tolist()
+            by_label = {self.labels[number]: float(row[number]) for number in order}
+            label = next(iter(by_label))
+            found.append(PictureClassification(os.fspath(name), label, by_label[label], by_label))
+        return found
+
+    @torch.inference_mode()
+    def probabilities(self, pixels: Sequence[Pixels]) -> Float[Tensor, "pictures labels"]:
+        """The probability of each label for pictures of the model's size."""
+        device, rows = next(self.model.parameters()).device, list[Tensor]()
+        for first in range(0, len(pixels), _PICTURES_AT_A_TIME):
+            some = np.stack(pixels[first : first + _PICTURES_AT_A_TIME])
+            batch = make_picture_batch(some, np.zeros(len(some), dtype=np.uint16), range(len(some))).to(device)
+            memory = self.model.encode(batch.source, batch.source_lengths)
+            rows.append(self.model.decode(batch.target_in, batch.target_lengths, memory).softmax(-1).cpu())
+        return torch.cat(rows) if rows else torch.empty(0, len(self.labels))
