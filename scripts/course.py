@@ -653,8 +653,7 @@ $ heedful explain runs/gpt "Once upon a time" --open
 ```
 
 - [Continue text](../how-to/complete.md): how to train a GPT, and what it takes.
-- [The descendants, line by line](../family-map.md): what each changed against figure 1, where it is in the code, and
-  its tests.
+- [The descendants, line by line](../family-map.md): what each changed against figure 1, and where it is in the code.
 - [The paper, line by line](../paper-map.md): where each statement of the paper is in the code.
 - [The paper's studies](../how-to/studies.md): train models without a part, and see what they learn.
 - [Train your own](../how-to/train.md), and explain it: `heedful explain` takes every Transformer that translates, every

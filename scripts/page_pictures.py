@@ -1,6 +1,7 @@
-"""Take the pictures of the server's page: docs/pictures/serve-page.png, serve-inside.png and serve-phone.png.
+"""Take the pictures of the pages, in docs/pictures: those of the server, of `heedful explain` and of `heedful heads`.
 
     .venv/bin/python scripts/page_pictures.py
+    .venv/bin/python scripts/page_pictures.py runs/tiny-shakespeare   # those of a GPT only
 
 It serves the built-in models on a free port, and needs chromium on the path.
 """
@@ -8,15 +9,16 @@ It serves the built-in models on a free port, and needs chromium on the path.
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from playwright.sync_api import sync_playwright
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page, ViewportSize
+    from playwright.sync_api import Browser, Page, ViewportSize
 
 PICTURES = Path(__file__).resolve().parents[1] / "docs" / "pictures"
 TEXT = """I have never seen such a beautiful garden. Could you show me the way to the station?
@@ -24,6 +26,14 @@ TEXT = """I have never seen such a beautiful garden. Could you show me the way t
 She did not want to speak to anyone about it."""
 WORD = "Könntest"  # whose alternatives are shown
 HEAD = "cross.2.5"  # that is switched off, which changes the translation
+SENTENCE = "The animal didn't cross the street because it was too tired."
+PROMPT = "ROMEO:"
+BUILT_IN_PICTURES = (
+    ("explain", "encoder.1.attention.head.3.softmax", "explain-head"),
+    ("explain", "experiments.path", "explain-experiments"),
+    ("heads", "cross.2.3", "heads-cross"),
+)
+GPT_PICTURES = (("explain", "sampling", "explain-gpt"), ("heads", "decoder.2.3", "heads-gpt"))
 WIDE: "ViewportSize" = {"width": 1180, "height": 660}
 TALL: "ViewportSize" = {"width": 1280, "height": 860}
 PHONE: "ViewportSize" = {"width": 390, "height": 844}
@@ -31,12 +41,40 @@ PATIENCE = 60_000  # milliseconds
 
 
 def main() -> None:
-    """Take all three."""
+    """Take those of the built-in models, or those of the GPT that is named."""
     program = shutil.which("chromium")
     if program is None:
         sys.exit("page_pictures: chromium is not on the path; install it")
-    with serve() as address, sync_playwright() as driver:
+    with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
+        if sys.argv[1:]:
+            take_files(browser, sys.argv[1], PROMPT, GPT_PICTURES)
+        else:
+            take_files(browser, "en-de", SENTENCE, BUILT_IN_PICTURES)
+            take_served(browser)
+        browser.close()
+    print(PICTURES)
+
+
+def take_files(browser: "Browser", model: str, text: str, pictures: Sequence[tuple[str, str, str]]) -> None:
+    """Pictures of the files that a command writes: of each, the command, the step or head, and the name."""
+    with TemporaryDirectory() as folder:
+        for command in dict.fromkeys(command for command, _, _ in pictures):
+            file = Path(folder) / f"{command}.html"
+            subprocess.run([sys.executable, "-m", "heedful", command, model, text, "--out", file], check=True)
+            page = browser.new_page(viewport=TALL, reduced_motion="reduce")
+            for _, address, name in (each for each in pictures if each[0] == command):
+                page.goto(f"{file.as_uri()}#{address}")
+                page.reload()  # a page of heads opens the head that its address names only at first
+                page.wait_for_timeout(1000)  # the maps are drawn
+                if command == "heads":
+                    page.locator("#heads").evaluate("(part) => scrollBy(0, part.getBoundingClientRect().top - 16)")
+                page.screenshot(path=PICTURES / f"{name}.png")
+
+
+def take_served(browser: "Browser") -> None:
+    """Pictures of the server's page."""
+    with serve() as address:
         page = browser.new_page(viewport=WIDE, reduced_motion="reduce")
         translate(page, address)
         page.click("#confidence")
@@ -50,8 +88,6 @@ def main() -> None:
         translate(page, address)
         page.click("#confidence")
         page.screenshot(path=PICTURES / "serve-phone.png")
-        browser.close()
-    print(PICTURES)
 
 
 @contextmanager
