@@ -151,6 +151,7 @@ def test_a_stream_that_takes_too_long_ends_with_an_error(desk: CompletionDesk) -
 
 
 def test_models_are_told_apart_by_their_task(run: Path) -> None:
-    translators, completers = split_by_task([Path("en-de"), run, run])
-    assert translators == [Path("en-de")]
-    assert completers == {"run": run, "run-2": run}
+    split = split_by_task([Path("en-de"), run, run])
+    assert split.translators == [Path("en-de")]
+    assert split.completers == {"run": run, "run-2": run}
+    assert split.classifiers == {}

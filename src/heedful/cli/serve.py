@@ -66,6 +66,7 @@ def serve(
     from heedful.serve.api_keys import ApiKeys
     from heedful.serve.app import create_app
     from heedful.serve.batcher import SHARED_LANES
+    from heedful.serve.classification_routes import load_classifiers
     from heedful.serve.completion_routes import load_completers
     from heedful.serve.middleware import check_origin, own_hosts
     from heedful.serve.model_registry import ModelRegistry, locate_models, split_by_task
@@ -83,20 +84,25 @@ def serve(
     share_freed_memory()
     raise_descriptor_limit()
     api_keys = ApiKeys(keys)
-    translators, texts = split_by_task(runs or ())
+    split = split_by_task(runs or ())
     # The page and most routes translate, so there are always models for that.
-    locations = locate_models(translators or _find_built_in_models(), languages or ())
-    completions = load_completers(texts, where)
+    locations = locate_models(split.translators or _find_built_in_models(), languages or ())
+    completions, classifications = load_completers(split.completers, where), load_classifiers(split.classifiers, where)
     log_to_stderr(json_log)
     with worker.listener if worker else listen(host, port) as listener:
         limits = ServiceLimits(characters=characters, seconds=seconds)
         service = Service(ModelRegistry(locations, load), limits, api_keys)
         hosts = own_hosts(host) if is_local else ()
-        server = Server(create_app(service, hosts=hosts, origins=origins, completions=completions), service.reload)
+        app = create_app(
+            service, hosts=hosts, origins=origins, completions=completions, classifications=classifications
+        )
+        server = Server(app, service.reload)
         for location in locations:
             console.say(f"{location.name}: {location.source} to {location.target}")
-        for name in texts:
+        for name in split.completers:
             console.say(f"{name}: continues texts, at /v1/complete")
+        for name in split.classifiers:
+            console.say(f"{name}: labels texts, at /v1/classify")
         console.say(f"{url_of(listener)} is ready; stop it with Ctrl-C")
         if worker:
             worker.report_ready()

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,14 +16,13 @@ from heedful.serve.http_errors import RequestError
 from heedful.serve.openapi import EVENT_STREAM, describe_body, describe_errors
 from heedful.serve.request_body import Body
 from heedful.serve.service import ServiceDependency, ServiceLimits, cancel_on_disconnect
+from heedful.serve.turns import Turns
 
 if TYPE_CHECKING:  # translating needs no PyTorch
     from heedful.completion.completer import Completer
     from heedful.config import SearchConfig
 
-_MOST_RUNNING = 2  # continuations at the same time; more would only make each of them slower
 _MOST_WAITING = 32
-_RETRY = 5.0  # seconds
 _ERRORS = describe_errors(400, 404, 408, 413, 415, 429, 503)
 
 router = APIRouter(prefix="/v1", tags=["heedful"])
@@ -35,8 +33,7 @@ class CompletionDesk:
 
     def __init__(self, completers: "Mapping[str, Completer]") -> None:
         self._completers = completers
-        self._turns = asyncio.Semaphore(_MOST_RUNNING)
-        self._waiting = 0
+        self.turns = Turns(_MOST_WAITING)
 
     @property
     def names(self) -> list[str]:
@@ -52,21 +49,6 @@ class CompletionDesk:
         if name is None or name not in self._completers:
             raise RequestError(404, "no such model of text is loaded; /v1/models lists them under completion")
         return name, self._completers[name]
-
-    @asynccontextmanager
-    async def turn(self) -> AsyncIterator[None]:
-        """Run a model inside this block; refuses at once if too many requests wait for their turn."""
-        if self._waiting >= _MOST_WAITING:
-            raise RequestError(503, "Slowdown: too many requests are waiting", _RETRY)
-        self._waiting += 1
-        try:
-            await self._turns.acquire()
-        finally:
-            self._waiting -= 1
-        try:
-            yield
-        finally:
-            self._turns.release()
 
 
 def load_completers(folders: Mapping[str, Path], device: Device) -> CompletionDesk:
@@ -130,7 +112,7 @@ class _Continuations:
 
     async def answer(self, desk: CompletionDesk) -> schemas.CompleteAnswer:
         """All continuations."""
-        async with desk.turn():
+        async with desk.turns.take():
             (found,) = await asyncio.to_thread(self._completer.complete, [self._prompt], n=self._n, search=self._search)
         return schemas.CompleteAnswer(
             model=self._name,
@@ -146,7 +128,7 @@ class _Continuations:
     async def write_events(self, desk: CompletionDesk, limits: ServiceLimits) -> AsyncIterator[str]:
         """The continuations piece by piece, one after another, within the time of the request."""
         try:
-            async with asyncio.timeout(limits.seconds), desk.turn():
+            async with asyncio.timeout(limits.seconds), desk.turns.take():
                 for number in range(self._n):
                     pieces = self._completer.stream(self._prompt, number=number, search=self._search)
                     while (piece := await asyncio.to_thread(_next_piece, pieces)) is not None:

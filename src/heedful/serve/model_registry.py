@@ -258,17 +258,27 @@ class ModelRegistry:
         return {code: learn_language(texts) for code, texts in samples.items()}
 
 
-def split_by_task(folders: Sequence[Path]) -> tuple[list[Path], dict[str, Path]]:
-    """The folders of models that translate, and those of models that continue texts, by name."""
-    translators, completers = list[Path](), dict[str, Path]()
+@dataclass(frozen=True, slots=True)
+class FoldersByTask:
+    """The folders of models that translate; those that continue texts and those that label them, by name."""
+
+    translators: list[Path]
+    completers: dict[str, Path]
+    classifiers: dict[str, Path]
+
+
+def split_by_task(folders: Sequence[Path]) -> FoldersByTask:
+    """The folders by what their models do."""
+    split = FoldersByTask([], {}, {})
     for folder in folders:
         found = find_model(folder)
-        if not find_task(RunFolder.open(found).experiment().task).continues_text:
-            translators.append(folder)
+        task = find_task(RunFolder.open(found).experiment().task)
+        if not task.continues_text and task.encoder not in ("sequence", "tokens"):
+            split.translators.append(folder)
             continue
-        name = found.resolve().name
-        completers[f"{name}-{len(completers) + 1}" if name in completers else name] = found
-    return translators, completers
+        named, name = split.completers if task.continues_text else split.classifiers, found.resolve().name
+        named[f"{name}-{len(named) + 1}" if name in named else name] = found
+    return split
 
 
 def locate_models(folders: Sequence[Path], languages: Sequence[str] = ()) -> list[ModelLocation]:

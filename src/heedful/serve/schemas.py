@@ -242,6 +242,7 @@ class ModelsAnswer(BaseModel):
 
     models: list[ModelAnswer]
     pivots: list[PivotAnswer]
+    classification: list[str] = Field([], description="names of the models that label texts, for /v1/classify")
     completion: list[str] = Field([], description="names of the models that continue texts, for /v1/complete")
 
 
@@ -287,6 +288,40 @@ class EndAnswer(BaseModel):
     """All continuations are complete."""
 
     model: str
+
+
+class ClassifyRequest(_StrictModel):
+    """Texts to label, or whose words to tag."""
+
+    model: Text | None = Field(None, description="a name from /v1/models, under classification")
+    text: str | Annotated[list[str], Field(min_length=1, max_length=1000)] = Field(
+        description="a text or several", examples=["Where is my parcel?"]
+    )
+
+
+class TaggedWordAnswer(BaseModel):
+    """A word and its most probable tag."""
+
+    word: str
+    tag: str
+    probability: float
+
+
+class LabelledTextAnswer(BaseModel):
+    """A text with its most probable label and the probability of each, or with its words and their tags."""
+
+    text: str
+    label: str | None = None
+    probability: float | None = None
+    probabilities: dict[str, float] | None = None
+    words: list[TaggedWordAnswer] | None = None
+
+
+class ClassifyAnswer(BaseModel):
+    """All texts, in their order."""
+
+    model: str
+    texts: list[LabelledTextAnswer]
 
 
 class AttentionRequest(ModelSelector):

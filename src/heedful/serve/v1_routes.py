@@ -11,6 +11,7 @@ from starlette.types import Receive, Scope, Send
 from heedful.evaluation.score_pairs import PairScore
 from heedful.serve import schemas
 from heedful.serve.batcher import JobItem, PendingJob
+from heedful.serve.classification_routes import ClassificationDependency
 from heedful.serve.completion_routes import DeskDependency
 from heedful.serve.http_errors import RequestError
 from heedful.serve.jobs import AttentionJob, ScoringJob, TranslationJob
@@ -112,7 +113,9 @@ async def attention(
 
 
 @router.get("/models", responses=describe_errors())
-async def models(service: ServiceDependency, desk: DeskDependency) -> schemas.ModelsAnswer:
+async def models(
+    service: ServiceDependency, desk: DeskDependency, labels: ClassificationDependency
+) -> schemas.ModelsAnswer:
     """List the loaded models, and the languages between which two of them translate, one after the other."""
     return schemas.ModelsAnswer(
         models=[
@@ -131,6 +134,7 @@ async def models(service: ServiceDependency, desk: DeskDependency) -> schemas.Mo
             )
             for model in service.registry.pivots
         ],
+        classification=labels.names,
         completion=desk.names,
     )
 
