@@ -236,7 +236,8 @@ def test_an_unknown_preset_is_named_with_the_nearest() -> None:
         experiment("qqq")
     assert str(caught.value) == (
         "unknown preset: qqq; there are paper, base, tiny, small, restricted, big, modern, lstm, gru, bahdanau, "
-        "luong, convs2s, gpt-2, gpt, bert-base, bert, t5-small, t5-v1.1-small, t5, vit-base, vit and the rows of Table 3"
+        "luong, convs2s, gpt-2, gpt, bert-base, bert, t5-small, t5-v1.1-small, t5, vit-base, vit "
+        "and the rows of Table 3"
     )
 
 
