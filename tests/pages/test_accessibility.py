@@ -5,7 +5,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import explained
 import pytest
+import text_examples
 import toy
 
 for needed in ("fastapi", "uvicorn", "httptools", "prometheus_client", "httpx", "lxml", "polib", "python_multipart"):
@@ -13,6 +15,10 @@ for needed in ("fastapi", "uvicorn", "httptools", "prometheus_client", "httpx", 
 
 from browser import chromium
 from serve_examples import listening, service_of
+
+from heedful.config import ModelConfig, SearchConfig
+from heedful.inspection.explain_rival import explain_rival
+from heedful.inspection.explanation_page import make_explanation_page
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page
@@ -112,5 +118,35 @@ def test_every_kind_of_step_of_an_explanation_is_accessible(
     for step in steps:
         page.goto("about:blank")
         page.goto(f"{out.as_uri()}#{step}")
+        page.wait_for_selector(".step.current")
+        assert violations(page) == [], step
+
+
+def test_the_pages_of_a_gpt_are_accessible(screen: "BrowserContext", tmp_path: Path) -> None:
+    run = text_examples.train_gpt(tmp_path, "train.max_steps=40")
+    for command in ("heads", "explain"):
+        assert toy.run(command, run, "the dog", "--length", "9", "--out", tmp_path / f"{command}.html").code == 0
+    page = screen.new_page()
+    page.goto((tmp_path / "heads.html").as_uri())
+    page.wait_for_selector("#grid .head")
+    assert violations(page) == []
+    for step in ("start", "pieces", "decoder.positions", "decoder.1.attention.head.1.softmax", "sampling", "cost"):
+        page.goto("about:blank")
+        page.goto(f"{(tmp_path / 'explain.html').as_uri()}#{step}")
+        page.wait_for_selector(".step.current")
+        assert violations(page) == [], step
+
+
+def test_the_page_of_a_rival_is_accessible(screen: "BrowserContext", tmp_path: Path) -> None:
+    config = ModelConfig(
+        family="recurrent", attention="additive", cell="gru", d_model=24, encoder_layers=1, decoder_layers=1
+    )
+    own = explained.untrained(config, SearchConfig(beam=2, max_extra=3))
+    found = explain_rival(Path("run"), own, "A dog runs home.", own.search, "Ein Hund.")
+    (tmp_path / "explain.html").write_text(make_explanation_page(found), encoding="utf-8")
+    page = screen.new_page()
+    for step in ("start", "encoder.output", "decoder.1.cross_attention", "experiments.order"):
+        page.goto("about:blank")
+        page.goto(f"{(tmp_path / 'explain.html').as_uri()}#{step}")
         page.wait_for_selector(".step.current")
         assert violations(page) == [], step

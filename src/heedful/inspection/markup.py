@@ -52,7 +52,8 @@ def fraction(above: str, below: str) -> str:
 
 
 def words(text: str) -> str:
-    return f"<mtext>{escape(text)}</mtext>"
+    """Text in an equation; spaces at its ends would be trimmed if they could break."""
+    return f"<mtext>{escape(text).replace(' ', '&nbsp;')}</mtext>"
 
 
 def number(value: float) -> str:

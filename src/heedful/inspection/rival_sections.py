@@ -115,12 +115,13 @@ before it, and a test recomputes them all. Click a box of the figure, or use the
         q, k = self.steps[f"{name}.query"][0], self.steps[f"{name}.key"][0]
         i, j = divmod(int(weights[:, :-1].argmax()), weights.shape[1] - 1)  # away from the end of the sentence
         vector = found.score_vector
+        score: tuple[str, ...]
         if vector is None:
             says = (
                 f"The score is a dot product of {q.shape[1]} numbers, as in equation 1, but nothing divides it by a "
                 "root."
             )
-            score = equation(
+            score = (
                 sub("s", "ij"), mo("="), sub("q", "i"), mo("·"), sub("k", "j"), mo("="), mn(float(q[i, 0])), mo("×"),
                 mn(float(k[j, 0])), mo("+"), mo("…"), mo("="), mn(float(scores[i, j])),
             )  # fmt: skip
@@ -130,19 +131,18 @@ before it, and a test recomputes them all. Click a box of the figure, or use the
                 "(additive attention). The paper says why it prefers products: they are faster."
             )
             first = float(vector[0] * np.tanh(q[i, 0] + k[j, 0]))
-            score = equation(
+            score = (
                 sub("s", "ij"), mo("="), sup("v", "T"), mi("tanh"), mo("("), sub("q", "i"), mo("+"), sub("k", "j"),
                 mo(")"), mo("="), mn(first), mo("+"), mo("…"), mo("="), mn(float(scores[i, j])),
             )  # fmt: skip
-        share = equation(
+        share = (
             sub("w", "ij"), mo("="), fraction(f"<msup><mi>e</mi>{sub('s', 'ij')}</msup>",
             f"<munder><mo>∑</mo><mi>k</mi></munder><msup><mi>e</mi>{sub('s', 'ik')}</msup>"), mo("="),
             mn(float(weights[i, j])), space(), sub("z", "i"), mo("="), "<munder><mo>∑</mo><mi>j</mi></munder>",
             sub("w", "ij"), sub("v", "j"),
         )  # fmt: skip
         head = f"{name}.head.1"
-        body = f"""{score}
-<div class="figure" data-view="weights" data-matrix="{name}" data-rows="inputs" data-columns="source"
+        body = f"""<div class="figure" data-view="weights" data-matrix="{name}" data-rows="inputs" data-columns="source"
  data-cell="{i},{j}"></div>
 {self.without("What if the decoder could not look at the source here?", head)}"""
         layer = int(name.split(".")[1])
@@ -151,7 +151,8 @@ before it, and a test recomputes them all. Click a box of the figure, or use the
         return self.section(
             name, name, f"Decoder{of}", "Attention to the source",
             f"There is one head. After reading {asks}, the decoder gives {looked_at} "
-            f"{100 * float(weights[i, j]):.1f} % of its attention. {says}", body, "rival", share,
+            f"{100 * float(weights[i, j]):.1f} % of its attention. {says}", body, "rival",
+            equation(*score, space(), *share),
             shape=f"{weights.shape[0]} × {weights.shape[1]}",
         )  # fmt: skip
 

@@ -67,7 +67,7 @@ export function rankedHeads() {
 /** @param {string} name */
 function rankOf(name) {
   const place = rankedHeads().indexOf(name);
-  return place < 0 ? '' : `no. ${place + 1}`;
+  return place < 0 ? '' : `no.\u00a0${place + 1}`;
 }
 
 /**
