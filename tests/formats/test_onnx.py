@@ -72,7 +72,7 @@ def test_the_description_matches_the_graphs(tmp_path: Path) -> None:
 def test_tokens_can_be_given_one_at_a_time_or_together(tmp_path: Path) -> None:
     """Also, the length of the other sentences changes nothing."""
     run = untrained_run(tmp_path / "run")
-    model = run.model()
+    model = run.seq2seq()
     export_onnx(model, run.tokenizers(), run.experiment().search, tmp_path)
     copy = OnnxCopy(tmp_path)
     sources, targets = sentences([4, 9, 1], 60), sentences([6, 3, 8], 60, seed=8)

@@ -35,6 +35,7 @@ from heedful.training.autoconfig import (
     CorpusStatistics,
     choose_finetuning_settings,
     choose_settings,
+    default_hold_out,
     measure_corpus,
     warn_about_corpus,
 )
@@ -379,8 +380,9 @@ def test_about_as_many_pairs_are_held_out_as_requested() -> None:
     [(-1, 1000, 0.1), (-1, 20_000, 0.02), (-1, 10_000_000, 1e-4), (0, 50, 0.0), (7, 50, 0.14)],
 )
 def test_the_default_number_of_held_out_pairs(hold_out: int, total: int, share: float) -> None:
-    assert preparing._held_out_share(DataConfig(hold_out=hold_out), total) == pytest.approx(share)
-    assert preparing._held_out_share(DataConfig(hold_out=hold_out, valid_source=("x",)), total) == 0.0
+    usual = default_hold_out(total)
+    assert preparing._held_out_share(DataConfig(hold_out=hold_out), total, usual) == pytest.approx(share)
+    assert preparing._held_out_share(DataConfig(hold_out=hold_out, valid_source=("x",)), total, usual) == 0.0
 
 
 def test_training_never_sees_held_out_pairs(pairs: Path, tmp_path: Path) -> None:
@@ -465,7 +467,7 @@ def test_more_data_gets_a_larger_model_and_vocabulary() -> None:
         )
         for pairs in (1000, 30_000, 500_000, 5_000_000)
     ]
-    assert [experiment.model.d_model for experiment in found] == [128, 128, 256, 512]
+    assert [experiment.model.d_model for experiment in found] == [128, 192, 256, 512]
     assert [experiment.text.vocabulary_size for experiment in found] == [758, 8000, 16_000, 32_000]
 
 
