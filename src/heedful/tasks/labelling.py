@@ -60,7 +60,10 @@ MASKED = Task(
     score=_score,
     quick_score=_quick_score,
     quick_metric="accuracy",
-    defaults={"model": {"preset": "bert", "head": "masked"}, "train": {"validate_bleu": False}},
+    defaults={
+        "model": {"preset": "bert", "head": "masked"},
+        "train": {"validate_bleu": False, "best_by": "loss", "label_smoothing": 0.0},
+    },
     files="one",
     pipeline_tag="fill-mask",
     aligns_words=False,

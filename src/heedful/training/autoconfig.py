@@ -184,6 +184,49 @@ def warn_about_text(text: TextStatistics) -> Iterator[str]:
         )
 
 
+def choose_masked_settings(text: TextStatistics, device: str, asked: Given) -> ChosenSettings:
+    """Choose vocabulary, network, batch and schedule for finding hidden tokens of plain text.
+
+    `asked` holds the settings of the user; the others are chosen to go with them.
+    """
+    given, network = asked.get("train", {}), asked.get("model", {})
+    characters = counted(text.characters, "character", ",")
+    pieces = next((size for limit, size in _TEXT_VOCABULARIES if text.characters < limit), 32_000)
+    tokens = _estimate_tokens(text, "bpe")
+    size: dict[str, Any] = {"d_model": 128, "d_ff": 512, "num_heads": 4, "encoder_layers": 4, "dropout": 0.1}
+    if device != "cpu":
+        size |= {"d_model": 512, "d_ff": 2048, "num_heads": 8, "encoder_layers": 6}
+    size = {key: network.get(key, value) for key, value in size.items()}
+    batch = given.get("batch_tokens", max(512, min(4096 if device == "cpu" else 32_768, tokens // 64)))
+    epochs = 40 if tokens < 1_000_000 else 10
+    steps = given.get("max_steps", max(500, round(epochs * tokens / batch)))
+    every = max(50, min(1000, steps // 20))
+    tables: dict[str, Any] = {
+        "model": {"preset": "bert", **size} if "preset" not in network else {},
+        "text": {"vocabulary_size": pieces},
+        "train": {
+            "batch_tokens": batch,
+            "max_steps": steps,
+            "warmup_steps": max(1, min(200, steps // 10)),
+            "ema_decay": _choose_ema_decay(steps),
+            "validate_every": every,
+            "save_every": every,
+            "patience": 10,
+        },
+    }
+    reasons = {
+        "task": "objective: 15 % of the tokens are hidden, other ones in each epoch, and the model finds them",
+        "model.preset": f"model: BERT-shaped, {size['encoder_layers']} layers, {size['d_model']} wide, which a "
+        "classifier can start from with --init",
+        "text.vocabulary_size": f"vocabulary: {pieces} pieces, for {characters}",
+        "train.max_steps": f"schedule: {counted(steps, 'update')}, about {epochs} epochs of {characters}; each asks "
+        "about few tokens, so there are more than for the next token",
+        "data.hold_out": f"held out: {counted(default_text_hold_out(text.characters), 'character', ',')} "
+        "at the end of the text, to validate on",
+    }
+    return ChosenSettings(tables, reasons)
+
+
 def choose_label_settings(labels: LabelStatistics, kind: LabelKind, device: str, asked: Given) -> ChosenSettings:
     """Choose network, vocabulary, batch and schedule for labelled texts by their size and the device.
 

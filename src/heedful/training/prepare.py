@@ -13,6 +13,7 @@ from heedful.data.batch import Examples
 from heedful.data.corpus import FILES, Corpus, DroppedPairs, Encode, PairLimits, write_corpus
 from heedful.data.labelled_corpus import LABELLED_FILES, LabelledCorpus, TextEncoder, write_labelled_corpus
 from heedful.data.labels import find_encoder_kind
+from heedful.data.masking import MaskedEpochs, MaskedWindows, SpecialIds
 from heedful.data.pairs import STANDARD_INPUT, Pair, check_readable, fingerprint, guess_language
 from heedful.data.pictures import (
     PICTURE_FILES,
@@ -157,7 +158,9 @@ def _prepare_text(run: RunFolder, experiment: Experiment, total: int, reporter: 
         # Take every n-th chunk, so that the sample covers all files.
         stride = -(-total // _SAMPLED_CHARACTERS)
         texts = (chunk for number, chunk in enumerate(span.chunks()) if chunk and number % stride == 0)
-        learnt = learn_tokenizer(report_progress(texts, "reading for the vocabulary", 0, reporter), experiment.text)
+        more = (CLS, MASK) if find_task(experiment.task).encoder else ()
+        sample = report_progress(texts, "reading for the vocabulary", 0, reporter)
+        learnt = learn_tokenizer(sample, experiment.text, more)
         tokenizers = Tokenizers(learnt, learnt)
     run.describe(experiment, tokenizers)
     valid = TextSpan(data.text, span.stop, total)
@@ -293,6 +296,10 @@ def _load_text(run: RunFolder, experiment: Experiment, tokenizers: Tokenizers) -
         "validation_characters": valid.characters if valid else 0,
         "validation_tokens": len(valid) if valid else 0,
     }
+    if find_task(experiment.task).encoder:
+        special = SpecialIds.of(tokenizers.source)
+        hidden = MaskedWindows(valid, context, special, 0) if valid else None
+        return Prepared(tokenizers, MaskedEpochs(train, context, special), hidden, (), facts)
     return Prepared(tokenizers, train.epochs(context), valid.windows(context) if valid else None, (), facts)
 
 

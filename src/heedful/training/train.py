@@ -27,6 +27,7 @@ from heedful.training.autoconfig import (
     CorpusStatistics,
     choose_finetuning_settings,
     choose_label_settings,
+    choose_masked_settings,
     choose_picture_settings,
     choose_settings,
     choose_text_settings,
@@ -286,7 +287,8 @@ def _autoconfigure(
         hold_out = not any(tables.get("data", {}).get(key) for key in validation)
         chosen = choose_finetuning_settings(corpus, parent.experiment(), device, given, hold_out=hold_out)
     elif isinstance(corpus, TextStatistics):
-        chosen = choose_text_settings(corpus, device, tables)
+        masked = find_task(asked.task).encoder is not None
+        chosen = (choose_masked_settings if masked else choose_text_settings)(corpus, device, tables)
     else:
         task = find_task(asked.task)
         symbols = set(task.tokenizer_kinds(asked.text.kind)) == {"symbols"}
