@@ -93,7 +93,8 @@ class _PictureScan:
         yield from _named("empty", self._uniform, "show nothing: every pixel is the same", "warning")
         yield from _named("duplicate", self._copies, "are the same picture", "note")
         if self._sides and max(self._sides) > _MOST_UNEVEN * min(self._sides):
-            message = f"the shorter sides have {min(self._sides):,} to {max(self._sides):,} pixels; all are resized to one size"
+            sides = f"{min(self._sides):,} to {max(self._sides):,} pixels"
+            message = f"the shorter sides have {sides}; all are resized to one size"
             yield Finding("ratio", message, len(self._sides), (), "note")
         if len(self._channels) > 1:
             message = f"{self._channels[1]:,} of {many} are grey and the others have colours"
