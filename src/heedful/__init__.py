@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from heedful.completion.completer import Completer, Completion, Continuation, TextLook
     from heedful.data.doctor import CleanedCorpus, Diagnosis, clean_corpus, doctor
     from heedful.data.label_doctor import LabelDiagnosis, doctor_labels
+    from heedful.data.picture_doctor import PictureDiagnosis, doctor_pictures
     from heedful.data.text_doctor import TextDiagnosis, doctor_text
     from heedful.evaluation.compare import compare
     from heedful.evaluation.comparison_page import comparison_page
@@ -82,6 +83,7 @@ __all__ = [
     "OutOfSpace",
     "PictureClassification",
     "PictureClassifier",
+    "PictureDiagnosis",
     "PivotTranslator",
     "Proof",
     "Score",
@@ -100,6 +102,7 @@ __all__ = [
     "comparison_page",
     "doctor",
     "doctor_labels",
+    "doctor_pictures",
     "doctor_text",
     "evaluate",
     "export",
@@ -128,6 +131,7 @@ _LAZY = {
     "Look": "heedful.translation.result",
     "PictureClassification": "heedful.classification.picture_classifier",
     "PictureClassifier": "heedful.classification.picture_classifier",
+    "PictureDiagnosis": "heedful.data.picture_doctor",
     "PivotTranslator": "heedful.translation.pivot",
     "Proof": "heedful.formats.parity",
     "Score": "heedful.metrics",
@@ -144,6 +148,7 @@ _LAZY = {
     "comparison_page": "heedful.evaluation.comparison_page",
     "doctor": "heedful.data.doctor",
     "doctor_labels": "heedful.data.label_doctor",
+    "doctor_pictures": "heedful.data.picture_doctor",
     "doctor_text": "heedful.data.text_doctor",
     "evaluate": "heedful.evaluation.evaluate",
     "export": "heedful.formats.export",

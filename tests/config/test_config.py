@@ -446,7 +446,8 @@ def experiments(draw: st.DrawFn) -> Experiment:
             sharing="target" if text.vocabularies == "separate" or model.sharing == "inputs" else model.sharing,
         ),
         text=text if text.kind == "bpe" else dataclasses.replace(text, bpe_dropout=0.0),
-        data=dataclasses.replace(draw(tables_of(page.DataConfig)), text=(), valid_text=()),  # for other tasks
+        # The others are for other tasks.
+        data=dataclasses.replace(draw(tables_of(page.DataConfig)), text=(), valid_text=(), images=(), valid_images=()),
         train=dataclasses.replace(draw(tables_of(TrainConfig)), accumulate=draw(st.integers(1, 5)), parallel="copies"),
         search=dataclasses.replace(draw(tables_of(page.SearchConfig)), groups=1),
         evaluate=draw(tables_of(page.EvaluateConfig)),

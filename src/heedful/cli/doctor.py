@@ -26,13 +26,21 @@ def doctor(
     labels: Annotated[
         list[str] | None, typer.Option(help="Labelled texts or tagged words instead. Can be repeated.")
     ] = None,
+    images: Annotated[
+        list[str] | None, typer.Option(help="Pictures instead: a folder of classes, or IDX files. Can be repeated.")
+    ] = None,
     test: Annotated[
         tuple[str, str] | None, typer.Option(help="Source and reference of a test set, to find overlap with it.")
     ] = None,
     clean: Annotated[Path | None, typer.Option(help="Write cleaned copies into this folder.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Find problems in parallel, plain or labelled text, with line numbers; clean parallel text on request."""
+    """Find problems in parallel, plain or labelled text, or in pictures; clean parallel text on request."""
+    if images:
+        if source or target or text or labels or test or clean:
+            raise ConfigError("--images are examined alone; leave out the other files and --clean")
+        _examine_pictures(images, as_json)
+        return
     if labels:
         if source or target or text or test or clean:
             raise ConfigError("--labels is examined alone; leave out the other files and --clean")
@@ -44,7 +52,7 @@ def doctor(
         _examine_text(text, as_json)
         return
     if not source or not target:
-        raise ConfigError("there is nothing to examine; give --source and --target, --text, or --labels")
+        raise ConfigError("there is nothing to examine; give --source and --target, --text, --labels, or --images")
     from heedful.data.doctor import clean_corpus
     from heedful.data.doctor import doctor as examine
 
@@ -94,6 +102,22 @@ def _examine_labels(files: list[str], as_json: bool) -> None:
         console.out(
             f"{counted(diagnosis.texts, 'text', ',')}, {counted(diagnosis.words, 'word', ',')}, "
             f"{counted(len(diagnosis.labels), 'label')}: {shown}{more}"
+        )
+        _print_findings(diagnosis.findings)
+    _exit_if_error(diagnosis.findings)
+
+
+def _examine_pictures(places: list[str], as_json: bool) -> None:
+    from heedful.data.picture_doctor import doctor_pictures
+
+    diagnosis = doctor_pictures(places)
+    if as_json:
+        console.out(json.dumps(dataclasses.asdict(diagnosis), ensure_ascii=False))
+    else:
+        shown = ", ".join(f"{label} {count:,}" for label, count in diagnosis.labels[:_SHOWN_LABELS])
+        more = ", ..." if len(diagnosis.labels) > _SHOWN_LABELS else ""
+        console.out(
+            f"{counted(diagnosis.pictures, 'picture', ',')}, {counted(len(diagnosis.labels), 'label')}: {shown}{more}"
         )
         _print_findings(diagnosis.findings)
     _exit_if_error(diagnosis.findings)

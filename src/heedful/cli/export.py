@@ -53,7 +53,7 @@ def describe_proof(proof: "Proof", out: Path, as_json: bool) -> str:
         return json.dumps(dataclasses.asdict(proof))
     rounding = f"; {describe_rounding(proof.rounding)}" if proof.rounding else ""
     return (
-        f"{out}: {proof.same} of {proof.sentences} sample sentences have the same greedy translation; "
+        f"{out}: {proof.same} of {proof.sentences} samples have the same best output; "
         f"the log-probabilities of {proof.tokens} tokens differ by at most {proof.largest:.2g}{rounding}"
     )
 
