@@ -127,6 +127,8 @@ def write_files(folder: Path) -> None:
         + "".join(f'\nmsgid "{one}"\nmsgstr "{other}"\n' for one, other in zip(english, german, strict=True)),
         encoding="utf-8",
     )
+    for name in ("mono.en", "mono.de"):
+        (folder / name).write_text("\n".join(english), encoding="utf-8")
     for name in ("book.txt", "other.txt", "letters.txt", "books/one.txt", "books/two.txt"):
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text("\n".join(english), encoding="utf-8")

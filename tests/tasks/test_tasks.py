@@ -23,6 +23,7 @@ ANSWERS: dict[str, tuple[str, str]] = {
     "pronunciation": ("CAT", "K AE T"),
     "characters": ("gehen\tV;PST", "ging fort"),
     "completion": ("Once upon", "a time"),
+    "denoising": ("Once <extra_id_0> a time", "<extra_id_0> upon"),
     "copy": ("a b c", "a b c"),
     "reverse": ("a b c", "c b a"),
 }

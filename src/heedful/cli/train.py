@@ -52,7 +52,10 @@ def train(
         ),
     ] = None,
     objective: Annotated[
-        str, typer.Option(help="What to learn from --text: the 'next' token, or tokens that are 'masked'.")
+        str,
+        typer.Option(
+            help="What to learn from --text: the 'next' token, tokens that are 'masked', or 'spans' that are left out."
+        ),
     ] = "next",
     corpus: Annotated[
         str,
@@ -170,6 +173,8 @@ def _next_step(result: "TrainingResult") -> str:
     from heedful.tasks import find_task
 
     task = find_task(RunFolder(result.folder).experiment().task)
+    if task.denoises:
+        return f"teach it to translate with: heedful train --init {result.folder} --source FILE --target FILE --out OUT"
     if task.continues_text:
         return f'continue a text with: heedful complete {result.folder} "..."'
     if task.encoder == "masked":

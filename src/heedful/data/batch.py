@@ -52,6 +52,27 @@ class Batch:
         return Batch(*(torch.cat([rows, rows]) for rows in (getattr(self, field.name) for field in fields(self))))
 
 
+def batch_sentences(
+    sources: Sequence[NDArray[np.int64]],
+    targets: Sequence[NDArray[np.int64]],
+    indices: Sequence[int] | NDArray[np.int64],
+    start_id: int,
+) -> Batch:
+    """The batch of these pairs, which have these indices; `start_id` is the first input of the decoder."""
+    target_out = torch.from_numpy(np.concatenate(targets))
+    target_lengths = torch.tensor([len(target) for target in targets])
+    target_in = target_out.roll(1)
+    target_in[target_lengths.cumsum(0) - target_lengths] = start_id
+    return Batch(
+        source=torch.from_numpy(np.concatenate(sources)),
+        source_lengths=torch.tensor([len(source) for source in sources]),
+        target_in=target_in,
+        target_out=target_out,
+        target_lengths=target_lengths,
+        indices=torch.as_tensor(np.asarray(indices, dtype=np.int64)),
+    )
+
+
 @runtime_checkable
 class Examples(Protocol):
     """What the training loop reads: numbered pairs of ids, such as sentences and translations or windows of a text."""

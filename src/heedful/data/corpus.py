@@ -18,11 +18,10 @@ from types import TracebackType
 from typing import Any, BinaryIO
 
 import numpy as np
-import torch
 from jaxtyping import Int
 from numpy.typing import NDArray
 
-from heedful.data.batch import Batch
+from heedful.data.batch import Batch, batch_sentences
 from heedful.data.pairs import Pair
 from heedful.errors import FolderError, counted
 from heedful.untrusted_files import open_file, parse_json, read_bytes
@@ -93,18 +92,7 @@ class Corpus:
         """The pairs at these places; `start_id` is the first input of the decoder."""
         sources = [self.sentence("source", int(index)) for index in indices]
         targets = [self.sentence("target", int(index)) for index in indices]
-        target_out = torch.from_numpy(np.concatenate(targets))
-        target_lengths = torch.tensor([len(target) for target in targets])
-        target_in = target_out.roll(1)
-        target_in[target_lengths.cumsum(0) - target_lengths] = start_id
-        return Batch(
-            source=torch.from_numpy(np.concatenate(sources)),
-            source_lengths=torch.tensor([len(source) for source in sources]),
-            target_in=target_in,
-            target_out=target_out,
-            target_lengths=target_lengths,
-            indices=torch.as_tensor(np.asarray(indices, dtype=np.int64)),
-        )
+        return batch_sentences(sources, targets, indices, start_id)
 
 
 def write_corpus(

@@ -18,6 +18,7 @@ from typing import BinaryIO
 
 from heedful.errors import DataError, counted, did_you_mean
 
+_LONGEST_PASSAGE = 500  # characters
 MAX_LINE_BYTES = 1 << 20  # a longer "line" is not a sentence, and reading it whole could fill the memory
 STANDARD_INPUT = "-"
 
@@ -76,6 +77,19 @@ def read_lines(path: Path) -> Iterator[str]:
     """The lines of a file without their ends; `.gz` is unpacked and "-" is standard input."""
     check_readable(path)
     return _lines(path)
+
+
+def read_passages(path: Path) -> Iterator[str]:
+    """The lines of a file that are not empty; long ones are divided between two words, where there are any."""
+    for line in read_lines(path):
+        rest = line.strip()
+        while len(rest) > _LONGEST_PASSAGE:
+            cut = rest.rfind(" ", 1, _LONGEST_PASSAGE + 1)
+            cut = cut if cut > 0 else _LONGEST_PASSAGE
+            yield rest[:cut]
+            rest = rest[cut:].lstrip()
+        if rest:
+            yield rest
 
 
 def read_text(path: Path) -> Iterator[str]:

@@ -54,7 +54,7 @@ def make_model_card(folder: RunFolder, place: Path | None = None, ending: str = 
         f"pipeline_tag: {task.pipeline_tag}",
         *(["language:", languages.rstrip()] if languages else []),
         "---",
-        f"# {name}" if alone else f"# {name}: {source} to {target}",
+        f"# {name}" if alone or task.denoises else f"# {name}: {source} to {target}",
         "",
         f"A {_KINDS[model.family]} of {size.total:,} parameters (preset `{model.preset}`), trained with heedful.",
         "",

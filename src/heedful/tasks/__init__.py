@@ -6,7 +6,17 @@ from typing import Any
 from heedful.config.experiment import Experiment
 from heedful.config.recipe import merge, parse_experiment
 from heedful.errors import ConfigError, did_you_mean
-from heedful.tasks import characters, completion, copying, labelling, parsing, pictures, pronunciation, translation
+from heedful.tasks import (
+    characters,
+    completion,
+    copying,
+    denoising,
+    labelling,
+    parsing,
+    picture_labelling,
+    pronunciation,
+    translation,
+)
 from heedful.tasks.task import Question, ScoringOptions, Task
 
 __all__ = ["TASKS", "Question", "ScoringOptions", "Task", "find_task", "make_experiment"]
@@ -20,7 +30,8 @@ TASKS: tuple[Task, ...] = (
     labelling.CLASSIFICATION,
     labelling.TAGGING,
     labelling.MASKED,
-    pictures.PICTURES,
+    picture_labelling.PICTURES,
+    denoising.DENOISING,
     copying.COPY,
     copying.REVERSE,
 )
@@ -61,7 +72,7 @@ def make_experiment(tables: Mapping[str, Any], under: Mapping[str, Any] | None =
             f"task is '{task.name}' but model.family is '{experiment.model.family}' and model.head is "
             f"'{experiment.model.head}'; leave both out, or set them to 'bert' and '{task.encoder}'"
         )
-    if experiment.data.text and not task.reads_stream:
+    if experiment.data.text and not (task.reads_stream or task.denoises):
         raise ConfigError(f"data.text is plain text, but task is '{task.name}', which learns from pairs; leave out one")
     source, target = task.tokenizer_kinds(experiment.text.kind)
     if source != target and experiment.text.vocabularies == "joint":

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from heedful.config.experiment import BleuTokens, DataConfig, Head, TokenizerKind
-from heedful.data.pairs import Pair, check_readable, read_parallel
+from heedful.data.pairs import Pair, check_readable, read_parallel, read_passages
 from heedful.errors import ConfigError, DataError
 from heedful.metrics import Score
 
@@ -48,6 +48,13 @@ def _one_question_a_pair(pairs: Iterable[Pair]) -> list[Question]:
     return [Question(pair.source, (pair.target,)) for pair in pairs]
 
 
+def _read_passages(files: Sequence[str]) -> Iterator[Pair]:
+    """Each passage twice, because spans are left out of it later, anew in each epoch."""
+    for name in files:
+        check_readable(Path(name))
+    return (Pair(passage, passage) for name in files for passage in read_passages(Path(name)))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Task:
     """Everything that depends on the task of a model."""
@@ -73,6 +80,7 @@ class Task:
     continues_text: bool = False  # files are plain text, read as one stream of tokens and not as pairs
     encoder: Head | None = None  # what an encoder alone is asked about; None: the model writes text
     reads_pictures: bool = False  # files are pictures in folders of classes, and not pairs
+    denoises: bool = False  # files are plain text, and the model restores spans that are left out of its passages
     searches_trees: bool = False  # the search allows only matching brackets around the words of the source
 
     @property
@@ -85,12 +93,16 @@ class Task:
 
         Missing files are reported before the first pair is read; mistakes inside a file, when they are reached.
         """
+        if self.denoises:
+            return _read_passages(data.text)
         if not data.source and not data.tsv:
             raise DataError("the recipe names no training text; set data.source and data.target, or data.tsv")
         return self.read_files(data.source, data.target, data.tsv)
 
     def read_validation(self, data: DataConfig) -> Iterator[Pair]:
         """All pairs of `data.valid_source` and `data.valid_target`."""
+        if self.denoises:
+            return _read_passages(data.valid_text)
         return self.read_files(data.valid_source, data.valid_target)
 
     def read_files(self, sources: Sequence[str], targets: Sequence[str], tables: Sequence[str] = ()) -> Iterator[Pair]:

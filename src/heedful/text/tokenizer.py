@@ -87,6 +87,13 @@ class Tokenizer:
         """The id that ends every sentence."""
         return self._eos_id
 
+    def special_id(self, name: str) -> int:
+        """The id of the special piece with this name."""
+        number = self._rust.token_to_id(name)
+        if number is None:
+            raise DataError(f"the vocabulary has no piece {name}; train a model with --objective spans from the start")
+        return int(number)
+
     @property
     def cls_id(self) -> int:
         """The id in front of a text that an encoder reads; only vocabularies of encoders have it."""

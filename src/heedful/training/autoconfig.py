@@ -34,6 +34,8 @@ _LARGEST_PICTURE = 56  # pixels on a side, on a CPU
 _FEW_PICTURES = 5000
 _PICTURE_EPOCHS = ((1000, 100), (5000, 50), (20_000, 20))  # by the number of pictures
 _LITTLE_TEXT = 10_000  # characters
+_DENOISING_EPOCHS = 20
+_DENOISING_DROPOUT = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +134,39 @@ def choose_settings(
     if search:  # measured: docs/lab-log.md
         reasons["search.penalty"] = "search: by the mean per piece, because the paper's penalty prefers short outputs"
     return ChosenSettings(tables, reasons)
+
+
+def choose_denoising_settings(corpus: CorpusStatistics, device: str, asked: Given) -> ChosenSettings:
+    """Choose vocabulary, network, batch and schedule for passages of plain text, of which spans are left out.
+
+    `asked` holds the settings of the user. A text that loses other spans in each epoch is hard to memorise, so there is
+    less dropout than for pairs.
+    """
+    given = asked.get("train", {})
+    epochs, passages = _DENOISING_EPOCHS, counted(corpus.pairs, "passage")
+    if "max_steps" not in given:
+        batch = given.get("batch_tokens", _choose_batch(_estimate_pieces(corpus), device))
+        given = {**given, "max_steps": max(200, round(epochs * _estimate_pieces(corpus) / batch))}
+    chosen = choose_settings(corpus, device, given, model="preset" not in asked.get("model", {}))
+    steps = given["max_steps"]
+    model = dict(chosen.tables["model"])
+    if "preset" in model:
+        model["dropout"] = _DENOISING_DROPOUT
+    wide = "d_model" in model
+    reasons = chosen.reasons | {
+        "model.preset": f"model: {'small' if wide else 'tiny'}, pre-norm, dropout {_DENOISING_DROPOUT:g}: "
+        f"other spans of the {passages} are left out in each epoch",
+        "train.max_steps": f"schedule: {counted(steps, 'update')}, about {epochs} epochs",
+    }
+    return ChosenSettings({**chosen.tables, "model": model}, reasons)
+
+
+def keep_pretrained_network(chosen: ChosenSettings) -> ChosenSettings:
+    """The choices for pairs, without those that a model pre-trained on plain text has made already."""
+    dropout = chosen.tables["model"].get("dropout", 0.3)
+    tables = {**chosen.tables, "model": {"dropout": dropout}, "text": {}}
+    reasons = {key: why for key, why in chosen.reasons.items() if key not in ("model.preset", "text.vocabulary_size")}
+    return ChosenSettings(tables, reasons | {"model.dropout": f"dropout: {dropout:g}, as for a new model of its size"})
 
 
 def choose_text_settings(text: TextStatistics, device: str, asked: Given) -> ChosenSettings:

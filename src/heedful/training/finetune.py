@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-from heedful.config import DataConfig, flat
+from heedful.config import DataConfig, Experiment, flat
 from heedful.errors import ConfigError
 from heedful.models.bert import BERT, is_of_head
 from heedful.models.predictor import AnyPredictor
@@ -44,6 +44,8 @@ def inherit_settings(parent: RunFolder, tables: Mapping[str, Any]) -> dict[str, 
     """The settings that a new run inherits; refuses tables that do not fit the parent's weights."""
     before = parent.experiment()
     everything = asdict(before)
+    if is_pretrained(before) and tables.get("task", "") != before.task:
+        return _inherit_network(everything, parent, tables)
     inherited = {key: everything[key] for key in ("task", "model", "text", "search", "evaluate")}
     inherited["data"] = {key: everything["data"][key] for key in ("max_length", "max_ratio")}
     inherited["train"] = {key: value for key, value in everything["train"].items() if key not in _NOT_INHERITED}
@@ -55,13 +57,31 @@ def inherit_settings(parent: RunFolder, tables: Mapping[str, Any]) -> dict[str, 
         if task.name != before.task:
             inherited["train"] = {key: everything["train"][key] for key in ("optimizer", "schedule", "learning_rate")}
     old, new = flat(before) | flat(make_experiment(inherited)), flat(make_experiment(tables, inherited))
+    _check_fit(old, new, parent, ("task", "model.", "text."))
+    return inherited
+
+
+def is_pretrained(before: Experiment) -> bool:
+    """Whether a model has only restored spans of plain text, so that it has yet to learn its task."""
+    return find_task(before.task).denoises
+
+
+def _inherit_network(everything: Mapping[str, Any], parent: RunFolder, tables: Mapping[str, Any]) -> dict[str, Any]:
+    """What any task takes over from a model that was trained on plain text: the network and the vocabulary."""
+    inherited = {"model": everything["model"], "text": everything["text"]}
+    inherited["data"] = {key: everything["data"][key] for key in ("max_length", "max_ratio")}
+    _check_fit(flat(make_experiment(inherited)), flat(make_experiment(tables, inherited)), parent, ("model.", "text."))
+    return inherited
+
+
+def _check_fit(old: Facts, new: Facts, parent: RunFolder, keys: tuple[str, ...]) -> None:
+    """Refuse other values of the keys that the parent's weights depend on."""
     for key, value in old.items():
-        if (key == "task" or key.startswith(("model.", "text."))) and key not in _FREE_KEYS and new[key] != value:
+        if key.startswith(keys) and key not in _FREE_KEYS and new[key] != value:
             raise ConfigError(
                 f"{key} is {new[key]}, but the model in {parent.path} has {value}, and its weights fit only that; "
                 "leave the key out, or train from scratch without --init"
             )
-    return inherited
 
 
 def inherit_languages(data: DataConfig, parent: RunFolder) -> tuple[DataConfig, str]:

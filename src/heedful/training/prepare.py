@@ -22,6 +22,7 @@ from heedful.data.pictures import (
     is_held_out,
     name_pictures,
 )
+from heedful.data.spans import SENTINELS, VALIDATION_EPOCH, CorruptedEpochs, CorruptedPassages, find_sentinels
 from heedful.data.text import TEXT_FILES, TextCorpus, TextSpan, measure_text, write_text_corpus
 from heedful.errors import ConfigError, DataError, FolderError, counted
 from heedful.progress import Reporter, report_progress
@@ -142,9 +143,25 @@ def prepare(run: RunFolder, experiment: Experiment, total: int, reporter: Report
         write_atomically(run.data / "valid.json", json.dumps([[p.source, p.target] for p in valid_pairs]))
         valid = _write_valid_corpus(run, [task.symbols(pair) for pair in valid_pairs], tokenizers, limits)
         write_manifest(run.data, [*_list_prepared_files(experiment), *(f"valid/{name}" for name in FILES if valid)])
-    reporter.say(_summarise(train[0], len(valid_pairs)))
+    reporter.say(_summarise(train[0], len(valid_pairs), "passage" if task.denoises else "pair"))
     facts = _describe_pairs(train[0], tokenizers, task, valid_pairs, data)
-    return Prepared(tokenizers, train, valid, valid_pairs, facts)
+    return _join_prepared(tokenizers, train, valid, valid_pairs, facts, experiment)
+
+
+def _join_prepared(
+    tokenizers: Tokenizers,
+    train: tuple[Corpus, ...],
+    valid: Corpus | None,
+    valid_pairs: tuple[Pair, ...],
+    facts: Mapping[str, object],
+    experiment: Experiment,
+) -> Prepared:
+    """The data as training reads it: pairs as they are, or passages without some of their spans."""
+    if not find_task(experiment.task).denoises:
+        return Prepared(tokenizers, train, valid, valid_pairs, facts)
+    sentinels, seed = find_sentinels(tokenizers.source), experiment.seed
+    corrupted = CorruptedPassages(valid, sentinels, seed, VALIDATION_EPOCH) if valid else None
+    return Prepared(tokenizers, CorruptedEpochs(train, sentinels, seed), corrupted, (), facts)
 
 
 def _prepare_text(run: RunFolder, experiment: Experiment, total: int, reporter: Reporter) -> Prepared:
@@ -331,7 +348,8 @@ def load_prepared(run: RunFolder, experiment: Experiment, reporter: Reporter) ->
         labelled = LabelledCorpus(run.data / "valid") if valid_pairs else None
         return Prepared(tokenizers, texts, labelled, valid_pairs, {})
     train = tuple(Corpus(run.data / f"train-{variant}") for variant in range(_count_variants(experiment)))
-    return Prepared(tokenizers, train, Corpus(run.data / "valid") if valid_pairs else None, valid_pairs, {})
+    valid = Corpus(run.data / "valid") if valid_pairs else None
+    return _join_prepared(tokenizers, train, valid, valid_pairs, {}, experiment)
 
 
 def count_examples(experiment: Experiment) -> int:
@@ -460,16 +478,21 @@ def _is_same_text(name: str, facts: object, run: RunFolder) -> bool:
     return True
 
 
+def _find_special_pieces(task: Task) -> tuple[str, ...]:
+    """The special pieces that a vocabulary for this task has beside PAD and EOS."""
+    if task.denoises:
+        return SENTINELS
+    return (CLS, MASK) if task.encoder else ()
+
+
 def _make_tokenizers(
     run: RunFolder, experiment: Experiment, pairs: Pairs, total: int, reporter: Reporter
 ) -> Tokenizers:
-    text = experiment.text
+    text, more = experiment.text, _find_special_pieces(find_task(experiment.task))
     if experiment.train.init:
         return run.parent().tokenizers()
     if text.tokenizer_file:
-        tokenizer = reuse_tokenizer(
-            Path(text.tokenizer_file), (CLS, MASK) if find_task(experiment.task).encoder else ()
-        )
+        tokenizer = reuse_tokenizer(Path(text.tokenizer_file), more)
         reporter.say(f"vocabulary: {tokenizer.vocabulary_size} pieces of {text.tokenizer_file}")
         return Tokenizers(tokenizer, tokenizer)
     source_kind, target_kind = find_task(experiment.task).tokenizer_kinds(text.kind)
@@ -483,7 +506,7 @@ def _make_tokenizers(
 
     if text.vocabularies == "joint":
         lines = chain.from_iterable((pair.source, pair.target) for pair in sample("reading for the vocabulary"))
-        joint = learn_tokenizer(lines, replace(text, kind=source_kind))
+        joint = learn_tokenizer(lines, replace(text, kind=source_kind), more)
         return Tokenizers(joint, joint)
     sources = (pair.source for pair in sample("reading for the source vocabulary"))
     source = learn_tokenizer(sources, replace(text, kind=source_kind))
@@ -536,7 +559,7 @@ def _write_valid_corpus(
 
 def _held_out_share(data: DataConfig, total: int, default: int, noun: str = "pair") -> float:
     """The share of the training pairs that is held out for validation; `default` pairs if the user does not say."""
-    if data.valid_source or data.valid_images or data.hold_out == 0 or not total:
+    if data.valid_source or data.valid_images or data.valid_text or data.hold_out == 0 or not total:
         return 0.0
     count = data.hold_out if data.hold_out > 0 else default
     if count >= total:
@@ -553,7 +576,7 @@ def _is_held_out(pair: Pair, share: float, seed: int) -> bool:
 
 
 def _read_validation_pairs(task: Task, data: DataConfig, share: float, seed: int) -> Iterable[Pair]:
-    if data.valid_source:
+    if data.valid_source or data.valid_text:
         return task.read_validation(data)
     return (pair for pair in task.read_pairs(data) if _is_held_out(pair, share, seed)) if share else ()
 
@@ -566,7 +589,7 @@ def _check_not_empty(corpus: Corpus, data: DataConfig) -> None:
         )
 
 
-def _summarise(corpus: Corpus, validation: int) -> str:
+def _summarise(corpus: Corpus, validation: int, what: str) -> str:
     dropped = corpus.dropped
     reasons = [
         f"{count} {why}"
@@ -574,7 +597,7 @@ def _summarise(corpus: Corpus, validation: int) -> str:
         if count
     ]
     left_out = f"; left out: {', '.join(reasons)}" if reasons else "; none left out"
-    return f"data: {counted(len(corpus), 'pair')} to train on, {validation} for validation{left_out}"
+    return f"data: {counted(len(corpus), what)} to train on, {validation} for validation{left_out}"
 
 
 def _summarise_text(written: Mapping[str, TextCorpus], data: DataConfig) -> str:

@@ -318,7 +318,7 @@ class TrainingRun:
         draw_curve(self.run)
         write_atomically(self.run.path / "README.md", make_model_card(self.run))
         task = find_task(self.experiment.task)
-        if task.continues_text or task.encoder:  # there is no source, or no target, to align words with
+        if task.continues_text or task.encoder or task.denoises:  # no two texts have words to align
             return
         try:
             save_best_aligner(self.run, Translator.on_device(self.run, self.device), self.prepared.valid_pairs)

@@ -21,10 +21,12 @@ from heedful.progress import LoggingReporter, Reporter, SilentReporter, report_p
 from heedful.storage.run_folder import RunFolder, check_free
 from heedful.tasks import Task, find_task, make_experiment
 from heedful.tasks.completion import COMPLETION
+from heedful.tasks.denoising import DENOISING
 from heedful.tasks.labelling import MASKED
-from heedful.tasks.pictures import PICTURES
+from heedful.tasks.picture_labelling import PICTURES
 from heedful.training.autoconfig import (
     CorpusStatistics,
+    choose_denoising_settings,
     choose_finetuning_settings,
     choose_label_settings,
     choose_masked_settings,
@@ -32,18 +34,21 @@ from heedful.training.autoconfig import (
     choose_settings,
     choose_text_settings,
     keep_network,
+    keep_pretrained_network,
     measure_corpus,
     warn_about_corpus,
     warn_about_labels,
     warn_about_text,
 )
 from heedful.training.events import Event, Finished, Validated
-from heedful.training.finetune import inherit_languages, inherit_settings, open_parent
+from heedful.training.finetune import inherit_languages, inherit_settings, is_pretrained, open_parent
 from heedful.training.prepare import check_evaluation_files, match_files, resolve_files
 from heedful.training.process_group import ProcessGroup, join_process_group
 from heedful.training.run import EventStream, StopRequested, join_run, resume_run, start_run
 
-Objective = Literal["next", "masked"]
+Objective = Literal["next", "masked", "spans"]
+_TASKS: Mapping[Objective, Task] = {"next": COMPLETION, "masked": MASKED, "spans": DENOISING}
+
 AnyPath = str | PathLike[str]
 Paths = AnyPath | Sequence[AnyPath]
 Settings = Mapping[str, Any]  # {"train": {"max_steps": 200}} or {"train.max_steps": 200}
@@ -101,7 +106,7 @@ def train(
         tsv: files with a source sentence, a tab and a target sentence on each line.
         text: files of plain text, from which a model learns to continue a text; each may be a pattern such as `*.txt`.
         valid_text: plain text to validate on; if you give none, the end of the text is held out.
-        objective: what a model learns from plain text: the "next" token, or tokens that are "masked".
+        objective: what a model learns from plain text: the "next" token, tokens that are "masked", or "spans" left out.
         labels: files of lines with a label, a tab and a text; or of words with tags, as CoNLL-U or in two columns.
         valid_labels: such files to validate on; if you give none, some of the texts are held out.
         images: folders with one sub-folder of PNG or JPEG pictures for each class, or IDX files such as MNIST's.
@@ -141,7 +146,7 @@ def train(
     if images:
         given = merge({"task": PICTURES.name}, given)
     if text:
-        given = merge({"task": (MASKED if objective == "masked" else COMPLETION).name}, given)
+        given = merge({"task": _TASKS[objective].name}, given)
     if recipe is None and not init and "task" not in given:
         _check_both_sides(files)
     folder = Path(out) if out is not None else _default_folder(recipe, files)
@@ -224,9 +229,9 @@ Statistics = CorpusStatistics | TextStatistics | LabelStatistics | PictureStatis
 
 def _measure(task: Task, data: DataConfig, reporter: Reporter) -> tuple[Statistics, int]:
     """The size of the data, and the number of its pairs or characters; warns about what teaches little."""
+    if (task.reads_stream or task.denoises) and not data.text:
+        raise ConfigError(f"task is '{task.name}', which learns from plain text; name it with text, or data.text")
     if task.reads_stream:
-        if not data.text:
-            raise ConfigError(f"task is '{task.name}', which learns from plain text; name it with text, or data.text")
         text = measure_text(data.text)
         for sentence in warn_about_text(text):
             reporter.say(sentence)
@@ -273,22 +278,28 @@ def _autoconfigure(
 ) -> Experiment:
     """Choose the settings that the tables leave open by the data, and report each choice with its reason."""
     given = tables.get("train", {})
+    before = parent.experiment() if parent else None
     if isinstance(corpus, PictureStatistics):
         chosen = choose_picture_settings(corpus, device, tables)
-        if parent:
-            chosen = keep_network(chosen, parent.experiment())
+        if before:
+            chosen = keep_network(chosen, before)
     elif isinstance(corpus, LabelStatistics):
         kind = find_encoder_kind(find_task(asked.task).encoder)
         chosen = choose_label_settings(corpus, kind, device, tables)
-        if parent:
-            chosen = keep_network(chosen, parent.experiment())
-    elif parent:
+        if before:
+            chosen = keep_network(chosen, before)
+    elif before and is_pretrained(before) and asked.task != before.task and isinstance(corpus, CorpusStatistics):
+        search = find_task(asked.task).translates and not {"alpha", "penalty"} & tables.get("search", {}).keys()
+        chosen = keep_pretrained_network(choose_settings(corpus, device, given, model=True, search=search))
+    elif before:
         validation = ("valid_source", "valid_text")
         hold_out = not any(tables.get("data", {}).get(key) for key in validation)
-        chosen = choose_finetuning_settings(corpus, parent.experiment(), device, given, hold_out=hold_out)
+        chosen = choose_finetuning_settings(corpus, before, device, given, hold_out=hold_out)
     elif isinstance(corpus, TextStatistics):
         masked = find_task(asked.task).encoder is not None
         chosen = (choose_masked_settings if masked else choose_text_settings)(corpus, device, tables)
+    elif find_task(asked.task).denoises:
+        chosen = choose_denoising_settings(corpus, device, tables)
     else:
         task = find_task(asked.task)
         symbols = set(task.tokenizer_kinds(asked.text.kind)) == {"symbols"}

@@ -303,8 +303,13 @@ class Translator:
 
 
 def _require_source(run: RunFolder) -> Experiment:
-    """The experiment of a model that turns a source into a target; refuses one that continues text."""
+    """The experiment of a model that turns a source into a target; refuses one that continues or restores text."""
     experiment = run.experiment()
+    if find_task(experiment.task).denoises:
+        raise ConfigError(
+            f"{run.path} has only learnt to restore text; teach it to translate with: "
+            f"heedful train --init {run.path} --source FILE --target FILE --out OUT"
+        )
     if find_task(experiment.task).continues_text:
         raise ConfigError(
             f'{run.path} is a model for completion, which cannot translate; use: heedful complete {run.path} "..."'
