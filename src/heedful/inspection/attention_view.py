@@ -12,6 +12,7 @@ from heedful.attention.head_names import KINDS
 from heedful.attention.record import START_PIECE, Attention, ForcedDecoding, HeadWeights
 from heedful.config import SearchConfig
 from heedful.errors import ConfigError
+from heedful.inspection.markup import visible
 from heedful.models.seq2seq import AnySeq2Seq
 from heedful.storage.run_folder import RunFolder
 from heedful.text.constraints import Constraints
@@ -188,7 +189,7 @@ def describe_tokens(inside: ForcedDecoding, target: Tokenizer) -> list[dict[str,
             "probability": _share(own),
             "alternatives": [
                 {"piece": piece, "probability": _share(log_prob)}
-                for piece, log_prob in zip(target.pieces(best.tolist()), log_probs, strict=True)
+                for piece, log_prob in zip(visible(target.pieces(best.tolist())), log_probs, strict=True)
             ],
         }
         for own, best, log_probs in zip(inside.log_probs, inside.best, inside.best_log_probs, strict=True)

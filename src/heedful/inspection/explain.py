@@ -24,6 +24,7 @@ from heedful.inspection.counterfactuals import (
     list_changes,
     search_by,
 )
+from heedful.inspection.markup import visible
 from heedful.inspection.measurements import (
     Gains,
     Reach,
@@ -396,7 +397,7 @@ def _likeliest(
     for place, row in enumerate(log_probs):
         best = np.argsort(-row)[:ranks].tolist()
         each: list[dict[str, object]] = []
-        for number, piece in zip(best, target.pieces(best), strict=True):
+        for number, piece in zip(best, visible(target.pieces(best)), strict=True):
             entry: dict[str, object] = {"piece": piece, "probability": round(float(np.exp(row[number])), 6)}
             if logits is not None:
                 entry["logit"] = round(float(logits[place, number]), 4)

@@ -22,6 +22,7 @@ from heedful.inspection.explain import (
     name_roles,
     read_train_config,
 )
+from heedful.inspection.markup import visible
 from heedful.inspection.measurements import (
     compare_alone_and_together,
     measure_gains,
@@ -48,12 +49,17 @@ class ExplainedText(ExplainedLayers):
     @property
     def source_pieces(self) -> tuple[str, ...]:
         """The pieces of the prompt."""
-        return tuple(self.source.pieces(self.prompt))
+        return tuple(visible(self.source.pieces(self.prompt)))
 
     @property
     def input_pieces(self) -> tuple[str, ...]:
         """All pieces that are read: the prompt, and the continuation without its last piece."""
-        return tuple(self.source.pieces(self.steps["target_in"].tolist()))
+        return tuple(visible(self.source.pieces(self.steps["target_in"].tolist())))
+
+    @property
+    def target_pieces(self) -> tuple[str, ...]:
+        """The piece that comes next at each position."""
+        return tuple(visible(self.target.pieces(self.steps["target"].tolist())))
 
     @property
     def first_written(self) -> int:

@@ -1,6 +1,7 @@
 """Mathematics as MathML, numbers and pieces, as the pages about a sentence write them."""
 
 import difflib
+from collections.abc import Iterable
 from html import escape
 from math import exp, log
 
@@ -62,9 +63,17 @@ def number(value: float) -> str:
     return f"{value:.{decimals}f}".replace("-", "−")
 
 
+_VISIBLE = str.maketrans({"\n": "↵", "\t": "⇥"})
+
+
+def visible(pieces: Iterable[str]) -> list[str]:
+    """Pieces as pages show them: new lines and tabs can be seen."""
+    return [text.translate(_VISIBLE) for text in pieces]
+
+
 def piece(text: str) -> str:
     """A piece as the page shows it, isolated from the direction of the text around it."""
-    return f'<bdi class="piece">{text_in_page(text)}</bdi>'
+    return f'<bdi class="piece">{text_in_page(text.translate(_VISIBLE))}</bdi>'
 
 
 def times_less_likely(cost: float) -> str:

@@ -7,7 +7,7 @@ import numpy as np
 from heedful.decoding.sampling import Draw
 from heedful.inspection.explain_text import ExplainedText
 from heedful.inspection.layer_sections import LayerSections
-from heedful.inspection.markup import equation, fraction, mi, mn, mo, space, sub
+from heedful.inspection.markup import equation, fraction, mi, mn, mo, space, sub, visible
 from heedful.pages.inline import text_in_page
 
 _SHOWN = 8  # candidates of a draw
@@ -134,7 +134,7 @@ it, and a test recomputes them all. Click a box of the figure, or use the arrow 
                 "noise": round(float(noise[token]), 4),
                 "won": token == draw.token,
             }
-            for token, name in zip(chosen, self.found.target.pieces(chosen), strict=True)
+            for token, name in zip(chosen, visible(self.found.target.pieces(chosen)), strict=True)
         ]
 
 

@@ -18,6 +18,7 @@ from heedful.inspection.attention_view import (
     rank_heads,
     read_roles,
 )
+from heedful.inspection.markup import visible
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ class TextViewer:
             page=make_page,
             plain=lambda: self._document(look, list_weights),
             arrays=lambda: pack_npz(look.inside[0], look.prompt_pieces, look.pieces[0]),
-            pieces=(look.prompt_pieces, look.pieces[0]),
+            pieces=(visible(look.prompt_pieces), visible(look.pieces[0])),
             attention=look.inside[0].attention,
         )
 
@@ -68,8 +69,8 @@ class TextViewer:
                 "text": continuation.text,
                 "log_prob": continuation.log_prob,
                 "finished": continuation.finished,
-                "pieces": list(pieces),
-                "read": [*look.prompt_pieces, *pieces[:-1]],
+                "pieces": visible(pieces),
+                "read": visible([*look.prompt_pieces, *pieces[:-1]]),
                 "tokens": describe_tokens(inside, self.completer.tokenizer),
                 "decoder": encode(inside.attention.decoder),
                 "cross": [],
@@ -81,7 +82,7 @@ class TextViewer:
         return {
             "format": 1,
             "model": self.name,
-            "source": {"text": look.completion.prompt, "pieces": list(look.prompt_pieces)},
+            "source": {"text": look.completion.prompt, "pieces": visible(look.prompt_pieces)},
             "encoder": [],
             "inputs_start": "",
             "hypotheses": hypotheses,

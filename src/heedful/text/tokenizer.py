@@ -154,7 +154,7 @@ class Tokenizer:
             return self._rust.decode_batch(kept, skip_special_tokens=True)
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
-        """Each id in readable form: "▁" for a space, "↵" for a new line, "<0xE4>" for a byte of a longer character."""
+        """Each id in readable form: "▁" for a space, "<0xE4>" for a byte that is only part of a character."""
         for number in ids:
             if number not in self._shown:
                 self._shown[number] = self._show(number)
@@ -243,7 +243,7 @@ def _last_word(text: str) -> int:
 
 
 # surrogateescape turns a stray byte b into U+DC00 + b, which no UTF-8 text contains.
-_SHOWN = {0x20: "▁", 0x09: "⇥", 0x0A: "↵"} | {0xDC00 + byte: f"<0x{byte:02X}>" for byte in range(0x80, 0x100)}
+_SHOWN = {0x20: "▁"} | {0xDC00 + byte: f"<0x{byte:02X}>" for byte in range(0x80, 0x100)}
 
 
 def _show_bytes(piece: str, byte_of: Mapping[str, int]) -> str:
