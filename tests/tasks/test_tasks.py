@@ -24,6 +24,10 @@ ANSWERS: dict[str, tuple[str, str]] = {
     "characters": ("gehen\tV;PST", "ging fort"),
     "completion": ("Once upon", "a time"),
     "denoising": ("Once <extra_id_0> a time", "<extra_id_0> upon"),
+    "classification": ("a good film", "good"),
+    "tagging": ("run", "VERB"),
+    "masked": ("a [MASK] film", "good"),
+    "pictures": ("cat.png", "cat"),
     "copy": ("a b c", "a b c"),
     "reverse": ("a b c", "c b a"),
 }

@@ -117,7 +117,10 @@ def test_choices_are_printed_with_their_reasons(images: Path, tmp_path: Path) ->
             "train --images {images} --out {out} --set model.patch_size=5",
             "which patches of 5 pixels do not divide",
         ),
-        ("train --images {images} --out {out} --set model.family=bert", "pictures need task = 'pictures'"),
+        (
+            "train --images {images} --out {out} --set model.family=bert",
+            "which reads no pictures; leave out model.family",
+        ),
         ("classify {run}", "labels pictures; name them: heedful classify"),
         ("classify {run} nowhere.png", "nowhere.png does not exist; name a PNG or JPEG picture"),
         ("evaluate {run} --images {images}/down", "holds no sub-folders"),

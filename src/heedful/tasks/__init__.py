@@ -56,10 +56,10 @@ def make_experiment(tables: Mapping[str, Any], under: Mapping[str, Any] | None =
             f"task is '{task.name}' but model.family is '{experiment.model.family}', which needs a source; "
             "leave out model.family, or set it to 'gpt'"
         )
-    if (experiment.model.family == "vit") != task.reads_pictures:
+    if task.reads_pictures and experiment.model.family != "vit":
         raise ConfigError(
-            f"task is '{task.name}' but model.family is '{experiment.model.family}'; pictures need task = 'pictures' "
-            "and model.family = 'vit': leave one of them out"
+            f"task is '{task.name}' but model.family is '{experiment.model.family}', which reads no pictures; "
+            "leave out model.family, or set it to 'vit'"
         )
     if bool(experiment.data.images) and not task.reads_pictures:
         raise ConfigError(f"data.images are pictures, but task is '{task.name}', which reads text; leave out one")

@@ -211,6 +211,10 @@ def _plan(
         reporter.say(warning or f"starting from {asked.train.init}: its weights, network and vocabulary are kept")
     device = group.device(asked.train.device)
     task = find_task(asked.task)
+    if asked.model.family == "vit" and not task.reads_pictures:
+        raise ConfigError(
+            f"model.family is 'vit', which reads pictures, but task is '{task.name}'; name pictures: images"
+        )
     check_evaluation_files(task, data)
     corpus, total = _measure(task, data, reporter)
     experiment = asked
