@@ -7,11 +7,12 @@ from heedful.errors import FolderError
 from heedful.formats.huggingface import prove_marian, read_marian
 from heedful.formats.huggingface_folder import read_object
 from heedful.formats.huggingface_gpt import prove_gpt, read_gpt
+from heedful.formats.huggingface_t5 import prove_t5, read_t5
 from heedful.formats.parity import Proof
 from heedful.storage.files import new_folder
 from heedful.storage.run_folder import RunFolder, software_versions
 
-_KINDS = ("marian", "gpt2")
+_KINDS = ("marian", "gpt2", "t5")
 
 
 def import_model(folder: Path, out: Path) -> Proof:
@@ -26,8 +27,10 @@ def import_model(folder: Path, out: Path) -> Proof:
             imported, prove = read_marian(folder, config), prove_marian
         case "gpt2":
             imported, prove = read_gpt(folder, config), prove_gpt
+        case "t5":
+            imported, prove = read_t5(folder, config), prove_t5
         case other:
-            raise FolderError(f"{folder} is a model of type {other}; heedful imports {' and '.join(_KINDS)}")
+            raise FolderError(f"{folder} is a model of type {other}; heedful imports {', '.join(_KINDS)}")
     with new_folder(out) as temporary:
         run = RunFolder(temporary)
         run.begin(imported.experiment)
