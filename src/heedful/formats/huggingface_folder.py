@@ -14,6 +14,10 @@ from heedful.models.build import build_model
 from heedful.models.size import Vocabulary, model_size
 from heedful.storage.files import load_tensors, read_json
 from heedful.storage.run_folder import Tokenizers, check_weights
+from heedful.untrusted_files import read_bytes
+
+_MOST_UNNAMED = 4096  # rows of the embedding beyond the pieces of the tokenizer, such as those up to a round number
+_MOST_TEXT_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +46,38 @@ def read_weights(folder: Path, architecture: str) -> dict[str, Tensor]:
             f"{architecture}.from_pretrained(FOLDER).save_pretrained(FOLDER)"
         )
     return load_tensors(folder / "model.safetensors")
+
+
+def read_utf8(path: Path) -> str:
+    """The text of a file of the folder."""
+    try:
+        return read_bytes(path, _MOST_TEXT_BYTES).decode()
+    except UnicodeDecodeError as error:
+        raise FolderError(f"{path} is damaged (it is not UTF-8); copy it again") from error
+
+
+def name_rows(folder: Path, path: Path, data: Mapping[str, Any], rows: int) -> dict[str, Any]:
+    """A checked tokenizer.json, with a name for each row of the embedding."""
+    pieces = data["model"]["vocab"]  # by name, or in the order of their ids
+    numbers = pieces.values() if isinstance(pieces, dict) else range(len(pieces))
+    found = max([*numbers, *(_token_id(token) for token in data["added_tokens"])]) + 1
+    if found > rows:
+        raise FolderError(
+            f"{path} has {found} pieces, but the embedding of {folder} has {rows} rows; it belongs to a different model"
+        )
+    if rows - found > _MOST_UNNAMED:
+        raise FolderError(
+            f"the embedding of {folder} has {rows} rows, but {path} has only {found} pieces; "
+            "it belongs to a different model"
+        )
+    flags = {**dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False), "special": True}
+    unnamed = [{"id": number, "content": f"<unused-{number}>", **flags} for number in range(found, rows)]
+    return {**data, "added_tokens": [*data["added_tokens"], *unnamed]}
+
+
+def _token_id(token: Mapping[str, Any]) -> int:
+    number = token.get("id")
+    return number if type(number) is int else -1
 
 
 def convert_weights(

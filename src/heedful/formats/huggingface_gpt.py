@@ -17,7 +17,14 @@ from heedful.config import Activation, Experiment, ModelConfig, SearchConfig
 from heedful.decoding.hypothesis import Hypothesis
 from heedful.decoding.torch_engine import TorchEngine
 from heedful.errors import ConfigError, FolderError
-from heedful.formats.huggingface_folder import Imported, convert_weights, read_object, read_weights
+from heedful.formats.huggingface_folder import (
+    Imported,
+    convert_weights,
+    name_rows,
+    read_object,
+    read_utf8,
+    read_weights,
+)
 from heedful.formats.parity import Proof, prove, random_sources
 from heedful.models.gpt import GPT
 from heedful.models.seq2seq import require_seq2seq
@@ -29,13 +36,10 @@ from heedful.tasks import make_experiment
 from heedful.text import Tokenizer
 from heedful.text.tokenizer_allowlist import check_tokenizer_json
 from heedful.text.tokenizer_training import complete_tokenizer
-from heedful.untrusted_files import read_bytes
 
 _TOLERANCE = 1e-3  # largest difference between log-probabilities of a token
 IMPOSSIBLE = -1e4  # the output bias of a piece that the original lacks; e to this power is 0
 LEAST_POSITIONS = 24  # so that the proof has room for a prompt and a continuation
-_MOST_UNNAMED = 4096  # rows of the embedding beyond the pieces of the tokenizer, such as those up to a round number
-_MOST_TOKENIZER_BYTES = 64 << 20
 _ACTIVATIONS: dict[str, Activation] = {
     **{"gelu_new": "gelu-tanh", "gelu_pytorch_tanh": "gelu-tanh", "gelu": "gelu", "relu": "relu"},
     **{"silu": "swish", "swish": "swish"},
@@ -117,34 +121,11 @@ def _read_tokenizer(folder: Path, rows: int) -> Tokenizer:
     path = folder / "tokenizer.json"
     with disk_errors(path):
         if path.exists():
-            data = check_tokenizer_json(_read_text(path), str(path))
+            data = check_tokenizer_json(read_utf8(path), str(path))
         else:
             path = folder / "vocab.json"
             data = check_tokenizer_json(json.dumps(_byte_level_bpe(folder)), str(path))
-    found = max([*data["model"]["vocab"].values(), *(_token_id(token) for token in data["added_tokens"])]) + 1
-    if found > rows:
-        raise FolderError(
-            f"{path} has {found} pieces, but the embedding of {folder} has {rows} rows; it belongs to a different model"
-        )
-    if rows - found > _MOST_UNNAMED:
-        raise FolderError(
-            f"the embedding of {folder} has {rows} rows, but {path} has only {found} pieces; "
-            "it belongs to a different model"
-        )
-    unnamed = [{"content": f"<unused-{number}>", "special": True} for number in range(found, rows)]
-    return complete_tokenizer(data | {"added_tokens": [*data["added_tokens"], *unnamed]}, str(path))
-
-
-def _token_id(token: Mapping[str, Any]) -> int:
-    number = token.get("id")
-    return number if type(number) is int else -1
-
-
-def _read_text(path: Path) -> str:
-    try:
-        return read_bytes(path, _MOST_TOKENIZER_BYTES).decode()
-    except UnicodeDecodeError as error:
-        raise FolderError(f"{path} is damaged (it is not UTF-8); copy it again") from error
+    return complete_tokenizer(name_rows(folder, path, data, rows), str(path))
 
 
 def _byte_level_bpe(folder: Path) -> dict[str, Any]:
@@ -153,7 +134,7 @@ def _byte_level_bpe(folder: Path) -> dict[str, Any]:
         if not (folder / name).exists():
             raise FolderError(f"{folder} has neither tokenizer.json nor {name}; copy it there")
     vocabulary = read_object(folder / "vocab.json")
-    lines = _read_text(folder / "merges.txt").split("\n")
+    lines = read_utf8(folder / "merges.txt").split("\n")
     merges = [line.rstrip("\r").split(" ") for line in lines if line.strip() and not line.startswith("#version")]
     for merge in merges:
         if len(merge) != 2 or not {*merge, "".join(merge)} <= vocabulary.keys():

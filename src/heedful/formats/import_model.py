@@ -7,12 +7,13 @@ from heedful.errors import FolderError
 from heedful.formats.huggingface import prove_marian, read_marian
 from heedful.formats.huggingface_folder import read_object
 from heedful.formats.huggingface_gpt import prove_gpt, read_gpt
+from heedful.formats.huggingface_t5 import prove_t5, read_t5
 from heedful.formats.huggingface_vit import prove_vit, read_vit
 from heedful.formats.parity import Proof
 from heedful.storage.files import new_folder
 from heedful.storage.run_folder import RunFolder, software_versions
 
-_KINDS = ("marian", "gpt2", "vit")
+_KINDS = ("marian", "gpt2", "vit", "t5")
 
 
 def import_model(folder: Path, out: Path) -> Proof:
@@ -27,6 +28,8 @@ def import_model(folder: Path, out: Path) -> Proof:
             imported, prove = read_marian(folder, config), prove_marian
         case "gpt2":
             imported, prove = read_gpt(folder, config), prove_gpt
+        case "t5":
+            imported, prove = read_t5(folder, config), prove_t5
         case "vit":
             imported, prove = read_vit(folder, config), prove_vit
         case other:
