@@ -623,5 +623,7 @@ def test_data_in_another_folder_is_found(tmp_path: Path) -> None:
     found = preparing.resolve_files(DataConfig(folder=str(tmp_path), source=("a.en",), target=("/x/b.de.gz",)))
     assert (found.source, found.target, found.folder) == ((str(tmp_path / "a.en"),), ("/x/b.de.gz",), "")
     assert (found.source_language, found.target_language) == ("en", "de")
-    with pytest.raises(ConfigError, match=r"^no training data; give source and target, tsv, text, or data\.source in"):
+    with pytest.raises(
+        ConfigError, match=r"^no training data; give source and target, tsv, text, labels, images, or data\.source in"
+    ):
         preparing.resolve_files(DataConfig())
