@@ -201,7 +201,7 @@ _DESCENDANTS |= {
             "average_checkpoints": 1,
         },
     },
-    # Small pictures on a CPU; see `docs/lab-log.md`.
+    # Small, for small pictures on a CPU. Its settings are those of "bert" and "modern"; they are not tuned for pictures.
     "vit": {
         "model": {
             **_VIT,
