@@ -201,7 +201,7 @@ _DESCENDANTS |= {
             "average_checkpoints": 1,
         },
     },
-    # Small, for small pictures on a CPU. Its settings are those of "bert" and "modern"; they are not tuned for pictures.
+    # Small, for small pictures on a CPU. Its settings are like those of "bert" and "modern", not tuned for pictures.
     "vit": {
         "model": {
             **_VIT,
