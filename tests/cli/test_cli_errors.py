@@ -72,7 +72,7 @@ OPTIONS = [
     (f"{DATA} --set seed=-1", "seed must be at least 0"),
     (f"{DATA} --set text.vocabulary_size=9999", "text.vocabulary_size is 9999 but this text has only"),
     (f"{DATA} --set text.vocabulary_size=9", "set it to at least 258"),
-    (f"{DATA} --set data.hold_out=30", "data.hold_out is 30, but the text has only 30 pairs"),
+    (f"{DATA} --set data.hold_out=30", "data.hold_out is 30, but there are only 30 pairs"),
     (f"{DATA} --set data.max_length=1", "no pairs are left to train on: 0 with an empty side and 2"),
     ("train --source {d}/few.en --out {d}/new", "source and target go together"),
     ("train --out {d}/new", "no training data; give source and target"),

@@ -344,7 +344,7 @@ def test_heads_are_ranked_by_what_the_sentence_loses_without_them(show: "Callabl
     page = show(document() | {"costs": {"cross.1.2": 0.5, "encoder.2.3": 2.25, "decoder.1.1": -0.125}})
     assert page.locator("#ranked").is_visible()  # there is room for it
     assert [text.split()[-1] for text in texts(page, "#ranked .weight")] == ["−2.25", "−0.50", "+0.13"]
-    assert texts(page, "#grid td:has(#open-cross\\.1\\.2) .role") == ["alignment · no. 2"]
+    assert texts(page, "#grid td:has(#open-cross\\.1\\.2) .role") == ["alignment · no.\xa02"]
     page.click("#ranked button >> nth=0")
     expect_text(page, "#head-title", "encoder layer 2 head 3")
     assert page.locator("#tab-encoder").get_attribute("aria-selected") == "true"
@@ -539,7 +539,7 @@ def test_a_new_sentence_is_requested_with_the_same_heads_off(
     page.click("[id='power-cross.1.2']")
     expect_text(page, "#some-off-title", "Without cross.1.2")
     page.fill("#text", "another <b>one</b>")
-    page.click("text=Translate")
+    page.click("button[type=submit]")
     expect_text(page, "#source-text", "another <b>one</b>")
     assert server.asked[-1] == {"text": "another <b>one</b>", "off": ["cross.1.2"], "n_best": 1}
     assert page.is_visible("#comparison")
@@ -574,10 +574,10 @@ def test_only_the_answer_to_the_newest_request_is_shown(served: "Callable[[Docum
 
     page.route("**/attention", hold_the_first)
     page.fill("#text", "slow")
-    page.click("text=Translate")
+    page.click("button[type=submit]")
     page.wait_for_function("() => document.body.ariaBusy === 'true'")
     page.fill("#text", "fast")
-    page.click("text=Translate")
+    page.click("button[type=submit]")
     expect_text(page, "#source-text", "fast")
     held[0].fulfill(json=document(["▁slow", "</s>"], live=True))
     expect_text(page, "#busy", "")
@@ -588,7 +588,7 @@ def test_only_the_answer_to_the_newest_request_is_shown(served: "Callable[[Docum
 def test_an_example_is_asked_for_at_a_click(served: "Callable[[Document], tuple[Watched, Server]]") -> None:
     seen, server = served(document(live=True) | {"examples": ["a <b>house</b>", "two dogs"]})
     seen.page.click("#examples button >> nth=0")
-    expect_text(seen.page, "#status", "Translated: das alte Haus brennt")
+    expect_text(seen.page, "#status", "Done: das alte Haus brennt")
     assert server.asked[-1]["text"] == "a <b>house</b>"
 
 
