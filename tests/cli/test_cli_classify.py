@@ -126,6 +126,7 @@ def test_a_resumed_training_is_the_same_to_the_bit(tmp_path: Path) -> None:
         (b"ham hello\n", "line 1: no tab; a line must be label, tab, text"),
         (b"\x89PNG\r\n\x1a\n\0\0\0", "line 1: not UTF-8"),
         (b"", "is empty"),
+        (b"\n\n", "the files hold no texts; give texts with at least two labels"),
     ],
 )
 def test_a_file_that_teaches_nothing_is_refused_in_one_sentence(tmp_path: Path, content: bytes, message: str) -> None:
@@ -161,7 +162,7 @@ def test_a_label_that_the_model_does_not_know_cannot_be_evaluated(run: Path, tmp
         ("complete {run} x", "is a model for classification, which cannot continue a text"),
         ("classify en-de x", "is a model for translation, which knows no labels; train one with"),
         ("classify {run} x --file y", "--file y and texts on the command line; leave out one of them"),
-        ("evaluate {run} --source x --labels y", "--source and --labels both name the test set"),
+        ("evaluate {run} --source x --labels y", "--source, --labels and --images all name the test set"),
         ("train --labels x --text y --out {run}/new", "text and labels are for different models"),
         ("train --valid-labels x --out {run}/new", "valid_labels needs labels"),
         ("train --labels nowhere --out {run}/new", "there is no file nowhere"),

@@ -107,6 +107,19 @@ def test_choices_are_printed_with_their_reasons(images: Path, tmp_path: Path) ->
         assert sentence in ran.err
 
 
+def test_other_classes_start_from_its_network_with_a_new_head(run: Path, tmp_path: Path) -> None:
+    images = picture_examples.write_pictures(tmp_path / "pictures", shape=(20, 20))
+    (images / "plain").rename(images / "empty")
+    short = ("--set", "train.max_steps=1", "--set", "train.warmup_steps=1")
+    ran = toy.run("train", "--images", images, "--init", run, "--out", tmp_path / "run", *short)
+    assert ran.code == 0, ran.err
+    assert "size: " not in ran.err  # the model's own, not the 20 pixels of these pictures
+    after = RunFolder.open(tmp_path / "run").experiment()
+    assert (after.model.image_size, after.model.patch_size, after.data.shift) == (12, 4, 1)
+    assert after.model.labels == ("across", "down", "empty")
+    assert f"batch: {after.train.batch_tokens // (12 * 12)} pictures" in ran.err
+
+
 @pytest.mark.parametrize(
     ("command", "message"),
     [

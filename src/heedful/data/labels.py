@@ -119,6 +119,8 @@ def measure_labels(pairs: Iterable[Pair], kind: LabelKind) -> LabelStatistics:
         distinct.update(found)
         labels.update(pair.target.split("\t") if kind == "tagging" else [pair.target])
     what, wanted = ("tag", "word") if kind == "tagging" else ("label", "text")
+    if not labels:
+        raise DataError(f"the files hold no {wanted}s; give {wanted}s with at least two {what}s")
     if len(labels) == 1:
         raise DataError(
             f"every {wanted} has the {what} {next(iter(labels))!r}, so there is nothing to tell apart; "

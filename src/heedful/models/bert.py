@@ -190,4 +190,4 @@ def make_head(config: ModelConfig, vocabulary: int) -> MaskedHead | TokenHead | 
 
 def is_of_head(name: str) -> bool:
     """Whether a weight of this name belongs to a head, which fine-tuning replaces."""
-    return name.startswith("head.")
+    return name.startswith(("head.", "head_"))

@@ -306,12 +306,18 @@ def choose_label_settings(labels: LabelStatistics, kind: LabelKind, device: str,
 
 
 def keep_network(chosen: ChosenSettings, before: Experiment) -> ChosenSettings:
-    """The choices for labelled texts without those that the model to start from has made."""
+    """The choices for labelled texts or pictures without those that the model to start from has made."""
     rate = float(f"{_LABELLING_RATE * before.train.learning_rate:.2g}")
-    text = {"bpe_dropout": 0.1, "bpe_variants": 8} if before.text.kind == "bpe" else {}
+    made = ("model.preset", "model.image_size", "model.patch_size", "text.vocabulary_size")
+    text = {key: value for key, value in chosen.tables.get("text", {}).items() if key != "vocabulary_size"}
     model = {"dropout": chosen.tables["model"]["dropout"]} if "dropout" in chosen.tables["model"] else {}
-    tables = {"model": model, "text": text, "train": {**chosen.tables["train"], "learning_rate": rate}}
-    kept = {key: why for key, why in chosen.reasons.items() if key not in ("model.preset", "text.vocabulary_size")}
+    tables = {
+        "model": model,
+        "text": text if before.text.kind == "bpe" else {},
+        "data": chosen.tables.get("data", {}),
+        "train": {**chosen.tables["train"], "learning_rate": rate},
+    }
+    kept = {key: why for key, why in chosen.reasons.items() if key not in made}
     return ChosenSettings(
         tables, kept | {"train.learning_rate": f"learning rate: {rate:g} at most, so that it forgets little"}
     )

@@ -10,6 +10,7 @@ from heedful.config import DataConfig, Experiment, flat
 from heedful.errors import ConfigError
 from heedful.models.bert import BERT, is_of_head
 from heedful.models.predictor import AnyPredictor
+from heedful.models.vit import ViT
 from heedful.storage.model_names import find_model
 from heedful.storage.run_folder import RunFolder, fill_model, read_valid_pairs
 from heedful.tasks import find_task, make_experiment
@@ -123,7 +124,9 @@ def load_parent_weights(model: AnyPredictor, run: RunFolder) -> None:
     parent = run.parent()
     before = parent.model()
     weights: dict[str, Tensor] = dict(before.named_parameters())
-    if isinstance(model, BERT) and isinstance(before, BERT) and not model.answers_like(before):
+    if (isinstance(model, BERT) and isinstance(before, BERT) and not model.answers_like(before)) or (
+        isinstance(model, ViT) and isinstance(before, ViT) and model.config.labels != before.config.labels
+    ):
         weights = {name: weight for name, weight in weights.items() if not is_of_head(name)}
         weights |= {name: weight for name, weight in model.named_parameters() if is_of_head(name)}
     fill_model(model, weights, str(parent.path))

@@ -224,7 +224,7 @@ def _plan(
         known = set(corpus.names) <= set(experiment.model.labels)  # as in a model that is trained on
         names = experiment.model.labels if known else corpus.names
         experiment = replace(experiment, model=replace(experiment.model, labels=names))
-    data = replace(data, hold_out=experiment.data.hold_out)
+    data = replace(data, hold_out=experiment.data.hold_out, shift=experiment.data.shift)
     return replace(experiment, data=data, name=experiment.name or folder.resolve().name), total
 
 
@@ -283,8 +283,12 @@ def _autoconfigure(
     """Choose the settings that the tables leave open by the data, and report each choice with its reason."""
     given = tables.get("train", {})
     before = parent.experiment() if parent else None
+    validation = ("valid_source", "valid_text", "valid_images")
+    hold_out = not any(tables.get("data", {}).get(key) for key in validation)
     if isinstance(corpus, PictureStatistics):
-        chosen = choose_picture_settings(corpus, device, tables)
+        sizes = ("image_size", "patch_size", "channels")
+        network = {"model": {key: getattr(before.model, key) for key in sizes}} if before else {}
+        chosen = choose_picture_settings(corpus, device, merge(network, tables))
         if before:
             chosen = keep_network(chosen, before)
     elif isinstance(corpus, LabelStatistics):
@@ -296,8 +300,6 @@ def _autoconfigure(
         search = find_task(asked.task).translates and not {"alpha", "penalty"} & tables.get("search", {}).keys()
         chosen = keep_pretrained_network(choose_settings(corpus, device, given, model=True, search=search))
     elif before:
-        validation = ("valid_source", "valid_text")
-        hold_out = not any(tables.get("data", {}).get(key) for key in validation)
         chosen = choose_finetuning_settings(corpus, before, device, given, hold_out=hold_out)
     elif isinstance(corpus, TextStatistics):
         masked = find_task(asked.task).encoder is not None
@@ -310,7 +312,7 @@ def _autoconfigure(
         model = "preset" not in tables.get("model", {})
         search = model and task.translates and not {"alpha", "penalty"} & tables.get("search", {}).keys()
         chosen = choose_settings(corpus, device, given, model=model, symbols=symbols, search=search)
-    if tables.get("data", {}).get("valid_source") or tables.get("data", {}).get("valid_images"):
+    if not hold_out:
         chosen.reasons.pop("data.hold_out", None)
     for key, reason in chosen.reasons.items():
         table, _, name = key.partition(".")
