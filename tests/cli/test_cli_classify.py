@@ -155,6 +155,14 @@ def test_a_label_that_the_model_does_not_know_cannot_be_evaluated(run: Path, tmp
     assert "has the label 'neu', which the model does not know; it knows Frage nach Geld, Lob, weg" in ran.err
 
 
+def test_a_file_without_texts_cannot_be_evaluated(run: Path, tmp_path: Path) -> None:
+    test = tmp_path / "test.tsv"
+    test.write_text("\n\n", encoding="utf-8")
+    ran = toy.run("evaluate", run, "--labels", test)
+    assert ran.code == 2
+    assert "holds no labelled texts, so there is nothing to score" in ran.err
+
+
 @pytest.mark.parametrize(
     ("command", "message"),
     [

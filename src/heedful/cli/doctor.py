@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from heedful.data.doctor import CleanedCorpus, Finding
+    from heedful.data.label_doctor import LabelDiagnosis
+    from heedful.data.picture_doctor import PictureDiagnosis
+    from heedful.data.text_doctor import TextDiagnosis
 
 _SHOWN_LABELS = 20
 
@@ -79,48 +82,41 @@ def _examine_text(files: list[str], as_json: bool) -> None:
     from heedful.data.text_doctor import doctor_text
 
     diagnosis = doctor_text(files)
-    if as_json:
-        console.out(json.dumps(dataclasses.asdict(diagnosis), ensure_ascii=False))
-    else:
-        console.out(
-            f"{counted(diagnosis.texts, 'text')} of {counted(diagnosis.lines, 'line', ',')}, "
-            f"{counted(diagnosis.words, 'word', ',')} and {counted(diagnosis.characters, 'character', ',')}"
-        )
-        _print_findings(diagnosis.findings)
-    _exit_if_error(diagnosis.findings)
+    size = (
+        f"{counted(diagnosis.texts, 'text')} of {counted(diagnosis.lines, 'line', ',')}, "
+        f"{counted(diagnosis.words, 'word', ',')} and {counted(diagnosis.characters, 'character', ',')}"
+    )
+    _report(diagnosis, size, as_json)
 
 
 def _examine_labels(files: list[str], as_json: bool) -> None:
     from heedful.data.label_doctor import doctor_labels
 
     diagnosis = doctor_labels(files)
-    if as_json:
-        console.out(json.dumps(dataclasses.asdict(diagnosis), ensure_ascii=False))
-    else:
-        shown = ", ".join(f"{label} {count:,}" for label, count in diagnosis.labels[:_SHOWN_LABELS])
-        more = ", ..." if len(diagnosis.labels) > _SHOWN_LABELS else ""
-        console.out(
-            f"{counted(diagnosis.texts, 'text', ',')}, {counted(diagnosis.words, 'word', ',')}, "
-            f"{counted(len(diagnosis.labels), 'label')}: {shown}{more}"
-        )
-        _print_findings(diagnosis.findings)
-    _exit_if_error(diagnosis.findings)
+    size = f"{counted(diagnosis.texts, 'text', ',')}, {counted(diagnosis.words, 'word', ',')}"
+    _report(diagnosis, f"{size}, {_format_labels(diagnosis.labels)}", as_json)
 
 
 def _examine_pictures(places: list[str], as_json: bool) -> None:
     from heedful.data.picture_doctor import doctor_pictures
 
     diagnosis = doctor_pictures(places)
+    size = counted(diagnosis.pictures, "picture", ",")
+    _report(diagnosis, f"{size}, {_format_labels(diagnosis.labels)}", as_json)
+
+
+def _report(diagnosis: "TextDiagnosis | LabelDiagnosis | PictureDiagnosis", size: str, as_json: bool) -> None:
     if as_json:
         console.out(json.dumps(dataclasses.asdict(diagnosis), ensure_ascii=False))
     else:
-        shown = ", ".join(f"{label} {count:,}" for label, count in diagnosis.labels[:_SHOWN_LABELS])
-        more = ", ..." if len(diagnosis.labels) > _SHOWN_LABELS else ""
-        console.out(
-            f"{counted(diagnosis.pictures, 'picture', ',')}, {counted(len(diagnosis.labels), 'label')}: {shown}{more}"
-        )
+        console.out(size)
         _print_findings(diagnosis.findings)
     _exit_if_error(diagnosis.findings)
+
+
+def _format_labels(labels: "Sequence[tuple[str, int]]") -> str:
+    shown = ", ".join(f"{label} {count:,}" for label, count in labels[:_SHOWN_LABELS])
+    return f"{counted(len(labels), 'label')}: {shown}{', ...' if len(labels) > _SHOWN_LABELS else ''}"
 
 
 def _print_findings(findings: "Sequence[Finding]") -> None:

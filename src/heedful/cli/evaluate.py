@@ -37,12 +37,12 @@ def evaluate(
     ] = None,
     reference: Annotated[list[Path] | None, typer.Option(help="Its human translation. Can be repeated.")] = None,
     labels: Annotated[
-        Path | None, typer.Option(help="Labelled texts, for a model that labels texts or tags words; as --source.")
+        Path | None, typer.Option(help="Labelled texts, or tagged words, for a model that learnt from such files.")
     ] = None,
     images: Annotated[
-        Path | None, typer.Option(help="Pictures in folders of classes, or IDX files, for a model of pictures.")
+        Path | None, typer.Option(help="Pictures in folders of classes, or IDX files, for a model that labels them.")
     ] = None,
-    output: Annotated[Path | None, typer.Option(help="Write the translations here.")] = None,
+    output: Annotated[Path | None, typer.Option(help="Write the outputs here: translations, or labels.")] = None,
     others: WithOption = None,
     beam: BeamOption = None,
     settings: SearchOption = None,

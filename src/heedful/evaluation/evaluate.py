@@ -1,6 +1,6 @@
 """Translate a test set with a model, and score the outputs; or score how well a model predicts a text."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -61,8 +61,8 @@ def evaluate(
 ) -> Evaluation:
     """Translate a test set, score the outputs, and store the scores in the model's run folder.
 
-    A model that continues text is scored by how well it predicts the text `source`, and a classifier or tagger by its
-    labels of the texts in `source`, a file like those that it learnt from.
+    A model that continues text is scored by how well it predicts the text `source`. A model of labels is scored by
+    those that it finds in `source`, a file or folder like those that it learnt from.
 
     `model` is a run folder or the name of a built-in model; with `others`, they form an ensemble. Without `source`, the
     test set is the experiment's (`data.test_source`). Several references are several right answers for each line.
@@ -147,12 +147,9 @@ def _evaluate_labels(
         use_threads(threads)
     pairs = [pair for pair in find_task(run.experiment().task).read_files(files.sources, ()) if pair.source.strip()]
     gold = [pair.target.split("\t") for pair in pairs]
-    numbers = {label: number for number, label in enumerate(classifier.labels)}
-    if unknown := next((label for labels in gold for label in labels if label not in numbers), None):
-        raise DataError(
-            f"{files.sources[0]} has the label {unknown!r}, which the model does not know; it knows "
-            f"{', '.join(classifier.labels[:_NAMED_LABELS])}{', ...' if len(numbers) > _NAMED_LABELS else ''}"
-        )
+    if not pairs:
+        raise DataError(f"{files.sources[0]} holds no labelled texts, so there is nothing to score")
+    numbers = _number_labels(classifier.labels, ((files.sources[0], label) for labels in gold for label in labels))
     found = list[list[int]]()
     for first in range(0, len(pairs), _TEXTS_AT_A_TIME):
         some = pairs[first : first + _TEXTS_AT_A_TIME]
@@ -178,12 +175,7 @@ def _evaluate_pictures(
     if threads is not None:
         use_threads(threads)
     pictures = list(name_pictures(files.sources, test=True))
-    numbers = {label: number for number, label in enumerate(classifier.labels)}
-    if unknown := next((one for one in pictures if one.label not in numbers), None):
-        raise DataError(
-            f"{unknown.name} has the label {unknown.label!r}, which the model does not know; it knows "
-            f"{', '.join(classifier.labels[:_NAMED_LABELS])}{', ...' if len(numbers) > _NAMED_LABELS else ''}"
-        )
+    numbers = _number_labels(classifier.labels, ((one.name, one.label) for one in pictures))
     config, found = classifier.model.config, list[int]()
     for first in range(0, len(pictures), _PICTURES_AT_A_TIME):
         some = pictures[first : first + _PICTURES_AT_A_TIME]
@@ -193,6 +185,18 @@ def _evaluate_pictures(
     answers = [([numbers[one.label]], [ours]) for one, ours in zip(pictures, found, strict=True)]
     outputs = tuple(classifier.labels[number] for number in found)
     return _report_labels(run, files, outputs, report_labels(answers, classifier.labels), reporter)
+
+
+def _number_labels(known: Sequence[str], used: Iterable[tuple[str, str]]) -> dict[str, int]:
+    """The number of each label; `used` has the labels of the test set, each with the name of its file."""
+    numbers = {label: number for number, label in enumerate(known)}
+    for name, label in used:
+        if label not in numbers:
+            raise DataError(
+                f"{name} has the label {label!r}, which the model does not know; it knows "
+                f"{', '.join(known[:_NAMED_LABELS])}{', ...' if len(known) > _NAMED_LABELS else ''}"
+            )
+    return numbers
 
 
 def _report_labels(
