@@ -47,9 +47,9 @@ app = typer.Typer(
 _SHORT: dict[Callable[..., None], str] = {  # one line each in the list of commands
     translate: "Translate texts, files of lines, documents.",
     complete: "Continue a text with a model of plain text.",
-    classify: "Label texts, or tag their words.",
+    classify: "Label texts or pictures, or tag words.",
     models: "List the models: built-in ones and run folders.",
-    train: "Train from text files or a recipe, or resume.",
+    train: "Train from files or a recipe, or resume.",
     evaluate: "Translate a test set and score it.",
     compare: "Test whether one system is better than another.",
     score: "Score given translations by their probability.",
@@ -60,7 +60,7 @@ _SHORT: dict[Callable[..., None], str] = {  # one line each in the list of comma
     export: "Write a model in another program's format.",
     serve: "Translate over HTTP, with a web page.",
     key: "Create an API key for `heedful serve`.",
-    doctor: "Find problems in text to learn from.",
+    doctor: "Find problems in text or pictures to learn from.",
     info: "Describe a model or a preset.",
 }
 

@@ -35,7 +35,7 @@ def train(
     tsv: Annotated[list[str] | None, typer.Option(help="File with one pair a line: source TAB target.")] = None,
     text: Annotated[
         list[str] | None,
-        typer.Option(help="Plain text to learn to continue; a file or a pattern such as '*.txt'. Can be repeated."),
+        typer.Option(help="Plain text to learn from; a file or a pattern such as '*.txt'. Can be repeated."),
     ] = None,
     labels: Annotated[
         list[str] | None,
