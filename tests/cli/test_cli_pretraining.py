@@ -59,6 +59,7 @@ def test_labels_start_from_its_encoder_with_a_new_head(pretrained: Path, tmp_pat
 def test_a_model_of_hidden_tokens_answers_nothing(pretrained: Path) -> None:
     for command in ("classify", "translate", "complete"):
         assert toy.run(command, pretrained, "x").code == 2
-    refused = toy.run("train", "--text", "x", "--objective", "spans", "--out", "y")
+    refused = toy.run("train", "--text", "x", "--objective", "span", "--out", "y")
     assert refused.code == 2
-    assert "--objective must be one of next, masked, but is spans" in refused.err
+    assert "--objective must be one of" in refused.err
+    assert "but is span; did you mean 'spans'?" in refused.err

@@ -1,6 +1,7 @@
 """schemathesis makes requests from the OpenAPI document: the document describes every answer, and none is a 500."""
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -63,3 +64,10 @@ def named(body: dict[str, Any], ending: str) -> dict[str, Any]:
     if "glossary" in body:
         fields["glossary"] = json.dumps({"a": str(body["glossary"])})
     return {"files": {"file": (f"a{ending}", f"a b {body['file']}".encode("utf-8", "replace"))}, "data": fields}
+
+
+def test_every_schema_that_the_document_names_is_in_it(schema: Any) -> None:
+    document = schema.raw_schema
+    named = set(re.findall(r'"#/components/schemas/(\w+)"', json.dumps(document)))
+    assert named <= document["components"]["schemas"].keys()
+    assert {"ClassifyRequest", "CompleteRequest", "TranslateRequest"} <= named

@@ -4,7 +4,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -423,10 +423,10 @@ def test_a_vocabulary_is_learnt_from_lines_spread_over_all_files(
 ) -> None:
     seen: list[str] = []
 
-    def watched(given: Iterator[str], config: Any) -> Any:
+    def watched(given: Iterator[str], config: Any, more: Sequence[str] = ()) -> Any:
         kept = list(given)
         seen.extend(kept)
-        return learn_tokenizer(iter(kept), config)
+        return learn_tokenizer(iter(kept), config, more)
 
     monkeypatch.setattr(preparing, "learn_tokenizer", watched)
     monkeypatch.setattr(preparing, "SAMPLE_LINES", 40)

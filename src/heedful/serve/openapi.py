@@ -19,6 +19,7 @@ _REQUESTS = (
     schemas.ScoreRequest,
     schemas.AttentionRequest,
     schemas.CompleteRequest,
+    schemas.ClassifyRequest,
 )
 _ERRORS = {
     400: "the request is invalid",
