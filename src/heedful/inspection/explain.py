@@ -71,7 +71,7 @@ class Reordered:
 
 @dataclass(frozen=True, kw_only=True)
 class Explained:
-    """What the page tells about a text and what a model of any kind made of it."""
+    """What every page shows: the text, and the output of a model of any kind."""
 
     noun: ClassVar[str] = "translation"  # what the model writes
     whole: ClassVar[str] = "translation"  # what its decoder reads at once in training

@@ -187,15 +187,7 @@ def choose_text_settings(text: TextStatistics, device: str, asked: Given) -> Cho
     tables: dict[str, Any] = {
         "model": {"preset": "gpt", **size} if model else {},
         "text": {"kind": kind, "vocabulary_size": pieces},
-        "train": {
-            "batch_tokens": batch,
-            "max_steps": steps,
-            "warmup_steps": max(1, min(200, steps // 10)),
-            "ema_decay": _choose_ema_decay(steps),
-            "validate_every": every,
-            "save_every": every,
-            "patience": 10,
-        },
+        "train": _plan_updates(batch, steps, every),
     }
     context = size["max_positions"]
     reasons = {
@@ -239,15 +231,7 @@ def choose_masked_settings(text: TextStatistics, device: str, asked: Given) -> C
     tables: dict[str, Any] = {
         "model": {"preset": "bert", **size} if "preset" not in network else {},
         "text": {"vocabulary_size": pieces},
-        "train": {
-            "batch_tokens": batch,
-            "max_steps": steps,
-            "warmup_steps": max(1, min(200, steps // 10)),
-            "ema_decay": _choose_ema_decay(steps),
-            "validate_every": every,
-            "save_every": every,
-            "patience": 10,
-        },
+        "train": _plan_updates(batch, steps, every),
     }
     reasons = {
         "task": "objective: 15 % of the tokens are hidden, other ones in each epoch, and the model finds them",
@@ -279,15 +263,7 @@ def choose_label_settings(labels: LabelStatistics, kind: LabelKind, device: str,
     tables: dict[str, Any] = {
         "model": {"preset": "bert", **size} if "preset" not in network else {},
         "text": {"vocabulary_size": pieces, "bpe_dropout": 0.1, "bpe_variants": 8},
-        "train": {
-            "batch_tokens": batch,
-            "max_steps": steps,
-            "warmup_steps": max(1, min(200, steps // 10)),
-            "ema_decay": _choose_ema_decay(steps),
-            "validate_every": every,
-            "save_every": every,
-            "patience": 10,
-        },
+        "train": _plan_updates(batch, steps, every),
     }
     what = "tags" if kind == "tagging" else "labels"
     rarest, most = labels.labels[-1], labels.labels[0]
@@ -345,15 +321,7 @@ def choose_picture_settings(pictures: PictureStatistics, device: str, asked: Giv
     tables: dict[str, Any] = {
         "model": {"preset": "vit", **chosen} if "preset" not in network else {},
         "data": {"shift": shift},
-        "train": {
-            "batch_tokens": batch,
-            "max_steps": steps,
-            "warmup_steps": max(1, min(200, steps // 10)),
-            "ema_decay": _choose_ema_decay(steps),
-            "validate_every": every,
-            "save_every": every,
-            "patience": 10,
-        },
+        "train": _plan_updates(batch, steps, every),
     }
     rarest, most = pictures.labels[-1], pictures.labels[0]
     patches = (size // patch) ** 2
@@ -528,6 +496,19 @@ def choose_finetuning_settings(
 def default_hold_out(pairs: int) -> int:
     """The number of pairs to validate on: 2 %, at most 1000; 10 % of small corpora, up to 200 pairs."""
     return min(1000, max(round(0.02 * pairs), min(200, pairs // 10)))
+
+
+def _plan_updates(batch: int, steps: int, every: int) -> dict[str, Any]:
+    """The table [train] of a model that learns from plain text, labels or pictures."""
+    return {
+        "batch_tokens": batch,
+        "max_steps": steps,
+        "warmup_steps": max(1, min(200, steps // 10)),
+        "ema_decay": _choose_ema_decay(steps),
+        "validate_every": every,
+        "save_every": every,
+        "patience": 10,
+    }
 
 
 def _choose_ema_decay(steps: int) -> float:
