@@ -16,7 +16,7 @@ from heedful.decoding.sampling import trace_draws
 PROMPTS = ["the cat", "the dog sat on the mät and", "", "o"]
 
 
-LEARNT = ("train.max_steps=200", "train.learning_rate=0.02", "train.batch_tokens=320", "train.validate_every=200")
+LEARNT = ("train.max_steps=300", "train.learning_rate=0.02", "train.batch_tokens=320", "train.validate_every=200")
 
 
 @pytest.fixture(scope="module")

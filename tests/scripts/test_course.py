@@ -62,7 +62,7 @@ def test_the_notebook_runs_from_its_first_cell_to_its_last() -> None:
     notebook = json.loads((course.FOLDER / course.NOTEBOOK).read_text(encoding="utf-8"))
     assert (notebook["nbformat"], len({cell["id"] for cell in notebook["cells"]})) == (4, len(notebook["cells"]))
     code = "\n".join("".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code")
-    assert code.count("translator.explain") >= 8
+    assert code.count("translator.look") >= 8
     said = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, encoding="utf-8")
     assert "True" in said.stdout.splitlines()  # the share that chapter 2 computes is the recorded one
 
