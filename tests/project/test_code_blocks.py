@@ -49,6 +49,9 @@ NOT_RUN = {
     r"tail -f|^tensorboard ": "never ends",
     r"^heedful study (?!.*--dry-run)": "takes minutes; tests/studies runs the studies",
     r"heedful train recipes/paper-": "trains a large model",
+    r"heedful (import|complete|evaluate|export|classify) (gpt2|vit-folder|runs/(gpt2|vit cat))\b": "needs a model of "
+    "another program or a picture; tests/formats and tests/cli run them",
+    r"^heedful .*(--images|--resume runs/vit)\b": "needs pictures; tests/training and tests/cli run them",
     r"^\.venv/bin/python (bench/|scripts/builtin)": "takes minutes; tests/bench and tests/scripts run them",
 }
 
