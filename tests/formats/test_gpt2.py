@@ -12,7 +12,7 @@ import pytest
 import text_examples
 import torch
 import toy
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers_examples import END, gpt2_folder, learnt_bpe
 
 from heedful.completion.completer import Completer
 from heedful.errors import DataError, FolderError
@@ -22,43 +22,11 @@ from heedful.storage.files import load_tensors, save_tensors
 from heedful.storage.run_folder import RunFolder
 
 TEXTS = ["the cat sat", "The  Mät,\n\n it's 2024!", " ran off", "ß 🙂 <|endof", "don't\t stop   "]
-END = "<|endoftext|>"
 CHANGES: dict[str, dict[str, Any]] = {
     "usual": {},
     "wide and named": {"n_inner": 56, "activation_function": "gelu", "vocab_size": 330},
     "relu": {"activation_function": "relu", "n_head": 1, "reorder_and_upcast_attn": True},
 }
-
-
-def learnt_bpe() -> Any:
-    """Byte-level BPE as GPT-2 has it, with the end of a text as its last piece."""
-    rust = Tokenizer(models.BPE())
-    rust.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    rust.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=280, initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()), show_progress=False
-    )
-    rust.train_from_iterator([text_examples.rhymes(50)], trainer)
-    rust.add_special_tokens([END])
-    return rust
-
-
-def gpt2_folder(folder: Path, **changes: Any) -> Path:
-    """A folder as transformers writes it, with random weights large enough for clear differences."""
-    from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
-
-    rust = learnt_bpe()
-    end = rust.token_to_id(END)
-    sizes = {"vocab_size": end + 1, "n_positions": 64, "n_embd": 24, "n_layer": 3, "n_head": 4}
-    config = GPT2Config(**{**sizes, "eos_token_id": end, "bos_token_id": end, **changes})
-    torch.manual_seed(4)
-    model = GPT2LMHeadModel(config)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(0.2 * torch.randn_like(parameter))
-    model.save_pretrained(folder)
-    PreTrainedTokenizerFast(tokenizer_object=rust, eos_token=END, bos_token=END, unk_token=END).save_pretrained(folder)
-    return folder
 
 
 @pytest.fixture(scope="module")

@@ -10,27 +10,12 @@ import pytest
 import torch
 import toy
 from PIL import Image
+from transformers_examples import LABELS, vit_folder
 
 from heedful.classification.picture_classifier import PictureClassifier
 from heedful.errors import FolderError
 from heedful.formats.import_model import import_model
 from heedful.storage.files import load_tensors, save_tensors
-
-LABELS = {0: "cat", 1: "dog", 2: "plane"}
-
-
-def vit_folder(folder: Path, **changes: Any) -> Path:
-    from transformers import ViTConfig, ViTForImageClassification
-
-    sizes = {"hidden_size": 24, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 40}
-    config = ViTConfig(**{**sizes, "image_size": 16, "patch_size": 4, "id2label": LABELS, **changes})
-    torch.manual_seed(4)
-    model = ViTForImageClassification(config)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(0.1 * torch.randn_like(parameter))
-    model.save_pretrained(folder)
-    return folder
 
 
 @pytest.fixture(scope="module")

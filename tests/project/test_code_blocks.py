@@ -22,6 +22,8 @@ from unittest import mock
 import pytest
 import toy
 from opus_examples import opus_folder
+from picture_examples import write_mnist, write_pictures
+from transformers_examples import gpt2_folder, vit_folder
 
 from heedful.config import Experiment
 from heedful.studies.synthetic import trees
@@ -49,9 +51,6 @@ NOT_RUN = {
     r"tail -f|^tensorboard ": "never ends",
     r"^heedful study (?!.*--dry-run)": "takes minutes; tests/studies runs the studies",
     r"heedful train recipes/paper-": "trains a large model",
-    r"heedful (import|complete|evaluate|export|classify) (gpt2|vit-folder|runs/(gpt2|vit cat))\b": "needs a model of "
-    "another program or a picture; tests/formats and tests/cli run them",
-    r"^heedful .*(--images|--resume runs/vit)\b": "needs pictures; tests/training and tests/cli run them",
     r"^\.venv/bin/python (bench/|scripts/builtin)": "takes minutes; tests/bench and tests/scripts run them",
 }
 
@@ -150,6 +149,14 @@ def write_files(folder: Path) -> None:
     letter.save(str(folder / "letter.docx"))
 
 
+def write_images(folder: Path) -> None:
+    for seed, name in enumerate(("pictures", "others")):
+        write_pictures(folder / name, 6, seed)
+    write_mnist(folder / "mnist")
+    shutil.copy(folder / "pictures/across/1.png", folder / "cat.png")
+    shutil.copy(folder / "pictures/down/0.jpg", folder / "dog.jpg")
+
+
 def write_corpora(folder: Path) -> None:
     """Corpora in the places that recipes and pages name."""
     for place in (folder / "data" / "multi30k", folder / "PATH" / "TO" / "multi30k"):
@@ -174,6 +181,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with all files, run folders and recipes that the pages name; tests copy it."""
     folder = tmp_path_factory.mktemp("reader")
     write_files(folder)
+    write_images(folder)
     write_corpora(folder)
     shutil.copytree(ROOT / "recipes", folder / "recipes")
     run = folder / "runs" / "en-de"
@@ -201,6 +209,8 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("en-de-2", "en-de-3", "base", "big", "old", "new", "mine"):
         shutil.copytree(run, folder / "runs" / name)
     opus_folder(folder / "opus-mt-en-de", init_std=0.1)  # int8 is too coarse for larger ones
+    gpt2_folder(folder / "gpt2")
+    vit_folder(folder / "vit-folder")
     return folder
 
 

@@ -67,9 +67,18 @@ def evaluate(
     from heedful.evaluation.evaluate import evaluate as score
     from heedful.storage.model_names import find_model
     from heedful.storage.run_folder import RunFolder
+    from heedful.tasks import find_task
 
     references = reference or []
-    files = find_test_files(RunFolder.open(find_model(run)), source, references)
+    opened = RunFolder.open(find_model(run))
+    task = find_task(opened.experiment().task)
+    if labels and not task.encoder:
+        raise ConfigError(
+            f"--labels {labels} is for a model that labels texts, which {run} does not; name it with --source"
+        )
+    if images and not task.reads_pictures:
+        raise ConfigError(f"--images {images} is for a model that labels pictures, which {run} does not")
+    files = find_test_files(opened, source, references)
     check_output(output, read=[Path(name) for names in (files.sources, *files.references) for name in names])
     with console.display() as shown:
         found = score(
