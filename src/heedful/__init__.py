@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from heedful.classification.classifier import Classification, Classifier, TaggedText, TaggedWord
     from heedful.classification.picture_classifier import PictureClassification, PictureClassifier
     from heedful.completion.completer import Completer, Completion, Continuation, TextLook
+    from heedful.data.caption_doctor import CaptionDiagnosis, doctor_captions
     from heedful.data.doctor import CleanedCorpus, Diagnosis, clean_corpus, doctor
     from heedful.data.label_doctor import LabelDiagnosis, doctor_labels
     from heedful.data.picture_doctor import PictureDiagnosis, doctor_pictures
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from heedful.formats.parity import Proof
     from heedful.metrics import Score
     from heedful.metrics.comparison import Comparison
+    from heedful.retrieval.finder import Finder, FoundPicture, PictureIndex
     from heedful.text import Tokenizer
     from heedful.text.constraints import Constraints
     from heedful.training.train import TrainingResult, resume, train
@@ -61,6 +63,7 @@ __all__ = [
     "Alternative",
     "Attention",
     "AttentionRecord",
+    "CaptionDiagnosis",
     "Classification",
     "Classifier",
     "CleanedCorpus",
@@ -75,7 +78,9 @@ __all__ = [
     "Diverged",
     "Evaluation",
     "Experiment",
+    "Finder",
     "FolderError",
+    "FoundPicture",
     "Head",
     "HeedfulError",
     "LabelDiagnosis",
@@ -84,6 +89,7 @@ __all__ = [
     "PictureClassification",
     "PictureClassifier",
     "PictureDiagnosis",
+    "PictureIndex",
     "PivotTranslator",
     "Proof",
     "Score",
@@ -101,6 +107,7 @@ __all__ = [
     "compare",
     "comparison_page",
     "doctor",
+    "doctor_captions",
     "doctor_labels",
     "doctor_pictures",
     "doctor_text",
@@ -116,6 +123,7 @@ _LAZY = {
     "Alternative": "heedful.translation.result",
     "Attention": "heedful.attention.record",
     "AttentionRecord": "heedful.attention.record",
+    "CaptionDiagnosis": "heedful.data.caption_doctor",
     "Classification": "heedful.classification.classifier",
     "Classifier": "heedful.classification.classifier",
     "CleanedCorpus": "heedful.data.doctor",
@@ -126,12 +134,15 @@ _LAZY = {
     "Continuation": "heedful.completion.completer",
     "Diagnosis": "heedful.data.doctor",
     "Evaluation": "heedful.evaluation.evaluate",
+    "Finder": "heedful.retrieval.finder",
+    "FoundPicture": "heedful.retrieval.finder",
     "Head": "heedful.attention.head_names",
     "LabelDiagnosis": "heedful.data.label_doctor",
     "Look": "heedful.translation.result",
     "PictureClassification": "heedful.classification.picture_classifier",
     "PictureClassifier": "heedful.classification.picture_classifier",
     "PictureDiagnosis": "heedful.data.picture_doctor",
+    "PictureIndex": "heedful.retrieval.finder",
     "PivotTranslator": "heedful.translation.pivot",
     "Proof": "heedful.formats.parity",
     "Score": "heedful.metrics",
@@ -147,6 +158,7 @@ _LAZY = {
     "compare": "heedful.evaluation.compare",
     "comparison_page": "heedful.evaluation.comparison_page",
     "doctor": "heedful.data.doctor",
+    "doctor_captions": "heedful.data.caption_doctor",
     "doctor_labels": "heedful.data.label_doctor",
     "doctor_pictures": "heedful.data.picture_doctor",
     "doctor_text": "heedful.data.text_doctor",

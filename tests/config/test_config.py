@@ -442,12 +442,12 @@ def experiments(draw: st.DrawFn) -> Experiment:
             d_model=2 * heads * draw(st.integers(1, 64)),
             encoder_layers=layers,
             encoder_heads=tuple(draw(st.lists(st.integers(1, 99), min_size=layers, max_size=layers))),
-            activation="swish" if model.activation == "gated-gelu-tanh" else model.activation,  # only for T5
+            activation="swish" if model.activation in ("gated-gelu-tanh", "quick-gelu") else model.activation,
             sharing="target" if text.vocabularies == "separate" or model.sharing == "inputs" else model.sharing,
         ),
         text=text if text.kind == "bpe" else dataclasses.replace(text, bpe_dropout=0.0),
         # The others are for other tasks.
-        data=dataclasses.replace(draw(tables_of(page.DataConfig)), text=(), valid_text=(), images=(), valid_images=()),
+        data=dataclasses.replace(draw(tables_of(page.DataConfig)), text=(), valid_text=(), images=(), captions=()),
         train=dataclasses.replace(draw(tables_of(TrainConfig)), accumulate=draw(st.integers(1, 5)), parallel="copies"),
         search=dataclasses.replace(draw(tables_of(page.SearchConfig)), groups=1),
         evaluate=draw(tables_of(page.EvaluateConfig)),

@@ -68,6 +68,10 @@ COUNTS = {
     "t5": 37_000 * 128 + 4 * (131_072 + 256) + 256 + 4 * (196_608 + 384) + 256,
     # The map of patches, the class token and 197 positions, the same blocks and norm; there are no labels yet.
     "vit-base": 769 * 768 + 198 * 768 + 12 * 7_087_872 + 1536,
+    # Patches of 32 pixels without a bias, 50 positions, the class token, two norms, and 768 x 512; then 77 positions, a
+    # norm, 512 x 512 and the scale. The published 151 277 313 have 49 408 pieces.
+    "clip-vit-b-32": (3072 + 51 + 4 + 512) * 768 + 12 * 7_087_872 + (37_000 + 77 + 2 + 512) * 512 + 12 * 3_152_384 + 1,
+    "clip": (48 + 66 + 4 + 128) * 128 + 8 * 132_480 + (37_000 + 77 + 2 + 128) * 128 + 1,
     "vit": 17 * 128 + 51 * 128 + 4 * 132_480 + 256,
 }
 
@@ -236,8 +240,8 @@ def test_an_unknown_preset_is_named_with_the_nearest() -> None:
         experiment("qqq")
     assert str(caught.value) == (
         "unknown preset: qqq; there are paper, base, tiny, small, restricted, big, modern, lstm, gru, bahdanau, "
-        "luong, convs2s, gpt-2, gpt, bert-base, bert, t5-small, t5-v1.1-small, t5, vit-base, vit and the rows of Table "
-        "3"
+        "luong, convs2s, gpt-2, gpt, bert-base, bert, t5-small, t5-v1.1-small, t5, vit-base, vit, clip-vit-b-32, "
+        "clip and the rows of Table 3"
     )
 
 

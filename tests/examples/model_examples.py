@@ -29,7 +29,7 @@ VARIANTS = [
     for norm, activation, positions, sharing in itertools.product(
         *map(get_args, (Norm, Activation, Positions, Sharing))
     )
-    if activation != "gated-gelu-tanh" and sharing != "inputs"  # which only T5 has
+    if activation not in ("gated-gelu-tanh", "quick-gelu") and sharing != "inputs"  # which only T5 or CLIP has
 ]
 
 

@@ -1,5 +1,6 @@
-"""Folders of GPT-2 and ViT as transformers writes them, with random weights large enough for clear differences."""
+"""Folders of GPT-2, ViT and CLIP as transformers writes them; random weights are large, so that results differ."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 END = "<|endoftext|>"
+START = "<|startoftext|>"
 LABELS = {0: "cat", 1: "dog", 2: "plane"}
 
 
@@ -52,4 +54,49 @@ def vit_folder(folder: Path, **changes: Any) -> Path:
         for parameter in model.parameters():
             parameter.add_(0.1 * torch.randn_like(parameter))
     model.save_pretrained(folder)
+    return folder
+
+
+def learnt_clip_bpe() -> Any:
+    """CLIP's byte-pair encoding: in lower case, with pieces that end a word."""
+    from transformers import CLIPTokenizer
+
+    rust = CLIPTokenizer().backend_tokenizer
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    # OpenAI's vocabulary has each byte twice: inside a word, and at its end.
+    learner = Tokenizer(models.BPE(end_of_word_suffix="</w>"))
+    learner.normalizer, learner.pre_tokenizer = rust.normalizer, rust.pre_tokenizer
+    trainer = trainers.BpeTrainer(
+        vocab_size=600, initial_alphabet=alphabet, end_of_word_suffix="</w>", show_progress=False,
+        special_tokens=[*alphabet, *(byte + "</w>" for byte in alphabet)],
+    )  # fmt: skip
+    learner.train_from_iterator([text_examples.rhymes(50)], trainer)
+    learnt = json.loads(learner.to_str())["model"]
+    vocabulary = {**learnt["vocab"], START: len(learnt["vocab"]), END: len(learnt["vocab"]) + 1}
+    merges: Any = [tuple(merge) for merge in learnt["merges"]]
+    return CLIPTokenizer(vocab=vocabulary, merges=merges)
+
+
+def clip_folder(folder: Path, text: dict[str, Any] | None = None, vision: dict[str, Any] | None = None) -> Path:
+    from transformers import CLIPConfig, CLIPImageProcessorPil, CLIPModel
+
+    tokenizer = learnt_clip_bpe()
+    sizes = {"hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 40}
+    ends = {"bos_token_id": tokenizer.bos_token_id, "eos_token_id": tokenizer.eos_token_id, "pad_token_id": 1}
+    config = CLIPConfig(
+        text_config={**sizes, **ends, "vocab_size": len(tokenizer), "max_position_embeddings": 20, **(text or {})},
+        vision_config={**sizes, "hidden_size": 32, "image_size": 16, "patch_size": 4, **(vision or {})},
+        projection_dim=28,
+    )
+    torch.manual_seed(4)
+    model = CLIPModel(config)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name != "logit_scale":
+                parameter.add_(0.1 * torch.randn_like(parameter))
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    size = (vision or {}).get("image_size", 16)
+    processor = CLIPImageProcessorPil(size={"shortest_edge": size}, crop_size={"height": size, "width": size})
+    processor.save_pretrained(folder)
     return folder

@@ -331,7 +331,13 @@ class TestFeedForward:
 
     @pytest.mark.parametrize(
         ("activation", "at_minus_one"),
-        [("relu", 0.0), ("gelu", -0.15865525), ("gelu-tanh", -0.15880801), ("swish", -0.26894143)],
+        [
+            ("relu", 0.0),
+            ("gelu", -0.15865525),
+            ("gelu-tanh", -0.15880801),
+            ("swish", -0.26894143),
+            ("quick-gelu", -0.15420423),
+        ],
     )
     def test_the_named_activation_is_used(self, activation: Activation, at_minus_one: float) -> None:
         """GELU is x times the normal distribution function, which at -1 is 0.15865525; Swish times the logistic."""

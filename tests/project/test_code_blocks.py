@@ -21,9 +21,10 @@ from unittest import mock
 
 import pytest
 import toy
+from caption_examples import write_captioned
 from opus_examples import opus_folder
 from picture_examples import write_mnist, write_pictures
-from transformers_examples import gpt2_folder, vit_folder
+from transformers_examples import clip_folder, gpt2_folder, vit_folder
 
 from heedful.config import Experiment
 from heedful.studies.synthetic import trees
@@ -153,6 +154,8 @@ def write_images(folder: Path) -> None:
     for seed, name in enumerate(("pictures", "others")):
         write_pictures(folder / name, 6, seed)
     write_mnist(folder / "mnist")
+    write_captioned(folder, names=("captions.tsv", "photos"))
+    write_captioned(folder, each=2, seed=2, names=("new-captions.tsv", "new-photos"))
     shutil.copy(folder / "pictures/across/1.png", folder / "cat.png")
     shutil.copy(folder / "pictures/down/0.jpg", folder / "dog.jpg")
 
@@ -211,6 +214,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     opus_folder(folder / "opus-mt-en-de", init_std=0.1)  # int8 is too coarse for larger ones
     gpt2_folder(folder / "gpt2")
     vit_folder(folder / "vit-folder")
+    clip_folder(folder / "clip-folder")
     return folder
 
 

@@ -20,6 +20,7 @@ from heedful.cli.doctor import doctor
 from heedful.cli.evaluate import evaluate
 from heedful.cli.explain import explain
 from heedful.cli.export import export
+from heedful.cli.find import find
 from heedful.cli.heads import heads
 from heedful.cli.import_model import import_model
 from heedful.cli.info import info
@@ -48,6 +49,7 @@ _SHORT: dict[Callable[..., None], str] = {  # one line each in the list of comma
     translate: "Translate texts, files of lines, documents.",
     complete: "Continue a text with a model of plain text.",
     classify: "Label texts or pictures, or tag words.",
+    find: "Find pictures by words or by a picture.",
     models: "List the models: built-in ones and run folders.",
     train: "Train from files or a recipe, or resume.",
     evaluate: "Translate a test set and score it.",

@@ -14,6 +14,7 @@ from heedful.errors import ConfigError, counted
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from heedful.data.caption_doctor import CaptionDiagnosis
     from heedful.data.doctor import CleanedCorpus, Finding
     from heedful.data.label_doctor import LabelDiagnosis
     from heedful.data.picture_doctor import PictureDiagnosis
@@ -32,30 +33,30 @@ def doctor(
     images: Annotated[
         list[str] | None, typer.Option(help="Pictures instead: a folder of classes, or IDX files. Can be repeated.")
     ] = None,
+    captions: Annotated[
+        list[str] | None, typer.Option(help="Lines of PICTURE TAB CAPTION instead. Can be repeated.")
+    ] = None,
     test: Annotated[
         tuple[str, str] | None, typer.Option(help="Source and reference of a test set, to find overlap with it.")
     ] = None,
     clean: Annotated[Path | None, typer.Option(help="Write cleaned copies into this folder.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Find problems in parallel, plain or labelled text, or in pictures; clean parallel text on request."""
-    if images:
-        if source or target or text or labels or test or clean:
-            raise ConfigError("--images are examined alone; leave out the other files and --clean")
-        _examine_pictures(images, as_json)
-        return
-    if labels:
-        if source or target or text or test or clean:
-            raise ConfigError("--labels is examined alone; leave out the other files and --clean")
-        _examine_labels(labels, as_json)
-        return
-    if text:
-        if source or target or test or clean:
-            raise ConfigError("--text is examined alone; leave out --source, --target, --test and --clean")
-        _examine_text(text, as_json)
-        return
+    """Find problems in parallel, plain or labelled text, in pictures or captions; clean parallel text on request."""
+    alone = (
+        *(("--captions", captions, _examine_captions), ("--images", images, _examine_pictures)),
+        *(("--labels", labels, _examine_labels), ("--text", text, _examine_text)),
+    )
+    for name, files, look_at in alone:
+        if files:
+            if source or target or test or clean or sum(bool(others) for _, others, _ in alone) > 1:
+                raise ConfigError(f"{name} is examined alone; leave out the other files and --clean")
+            look_at(files, as_json)
+            return
     if not source or not target:
-        raise ConfigError("there is nothing to examine; give --source and --target, --text, --labels, or --images")
+        raise ConfigError(
+            "there is nothing to examine; give --source and --target, --text, --labels, --images or --captions"
+        )
     from heedful.data.doctor import clean_corpus
     from heedful.data.doctor import doctor as examine
 
@@ -105,7 +106,17 @@ def _examine_pictures(places: list[str], as_json: bool) -> None:
     _report(diagnosis, f"{size}, {_format_labels(diagnosis.labels)}", as_json)
 
 
-def _report(diagnosis: "TextDiagnosis | LabelDiagnosis | PictureDiagnosis", size: str, as_json: bool) -> None:
+def _examine_captions(files: list[str], as_json: bool) -> None:
+    from heedful.data.caption_doctor import doctor_captions
+
+    diagnosis = doctor_captions(files)
+    pictures, captions = counted(diagnosis.pictures, "picture", ","), counted(diagnosis.captions, "caption", ",")
+    _report(diagnosis, f"{pictures} and {captions} of {counted(diagnosis.words, 'word', ',')}", as_json)
+
+
+def _report(
+    diagnosis: "TextDiagnosis | LabelDiagnosis | PictureDiagnosis | CaptionDiagnosis", size: str, as_json: bool
+) -> None:
     if as_json:
         console.out(json.dumps(dataclasses.asdict(diagnosis), ensure_ascii=False))
     else:

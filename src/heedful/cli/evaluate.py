@@ -26,6 +26,8 @@ from heedful.cli.common import (
 from heedful.errors import ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from heedful.metrics import Score
     from heedful.metrics.label_scores import LabelScore
 
@@ -42,6 +44,9 @@ def evaluate(
     images: Annotated[
         Path | None, typer.Option(help="Pictures in folders of classes, or IDX files, for a model that labels them.")
     ] = None,
+    captions: Annotated[
+        Path | None, typer.Option(help="Lines of PICTURE TAB CAPTION, for a model that learnt from such files.")
+    ] = None,
     output: Annotated[Path | None, typer.Option(help="Write the outputs here: translations, or labels.")] = None,
     others: WithOption = None,
     beam: BeamOption = None,
@@ -57,11 +62,12 @@ def evaluate(
     For translation the scores are BLEU, chrF, TER and the paper's BLEU; for other tasks F1 of brackets, error rates of
     words and symbols, or accuracy. A model that continues text gets the loss, the perplexity and the bits per character
     of the text --source. A model that labels texts or pictures, or tags words, gets accuracy, macro F1, the scores
-    of each label and the confusion matrix as a picture in its folder.
+    of each label and the confusion matrix as a picture in its folder. A model of captions gets recall at 1, 5 and 10,
+    with that of chance.
     """
-    if sum(each is not None for each in (source, labels, images)) > 1:
-        raise ConfigError("--source, --labels and --images all name the test set; leave one")
-    source = source or labels or images
+    if sum(each is not None for each in (source, labels, images, captions)) > 1:
+        raise ConfigError("--source, --labels, --images and --captions all name the test set; leave one")
+    source = source or labels or images or captions
     from heedful.cli.translate import one_line
     from heedful.evaluation.evaluate import CONFUSION_FILE, find_test_files
     from heedful.evaluation.evaluate import evaluate as score
@@ -78,6 +84,8 @@ def evaluate(
         )
     if images and not task.reads_pictures:
         raise ConfigError(f"--images {images} is for a model that labels pictures, which {run} does not")
+    if captions and not task.matches_pictures:
+        raise ConfigError(f"--captions {captions} is for a model that finds pictures, which {run} does not")
     files = find_test_files(opened, source, references)
     check_output(output, read=[Path(name) for names in (files.sources, *files.references) for name in names])
     with console.display() as shown:
@@ -101,11 +109,8 @@ def evaluate(
             facts |= {key: report[key] for key in ("labels", "confusion", "by_label")}
         console.out(json.dumps(facts, ensure_ascii=False))
     else:
-        console.out(
-            console.table(
-                [("metric", "value", "95 % interval", "brevity penalty", "signature"), *map(_row, found.scores)]
-            )
-        )
+        titles = ("metric", "value", "95 % interval", _last_column(found.scores), "signature")
+        console.out(console.table([titles, *map(_row, found.scores)]))
     if found.labels and not as_json:
         console.out("")
         console.out(
@@ -122,8 +127,19 @@ def _label_row(score: "LabelScore") -> tuple[str, ...]:
     return score.label, f"{score.precision:.2f}", f"{score.recall:.2f}", f"{score.f1:.2f}", f"{score.count}"
 
 
+def _last_column(scores: "Sequence[Score]") -> str:
+    """What stands beside the intervals."""
+    from heedful.metrics.recall import RetrievalScore
+
+    return "chance" if any(isinstance(score, RetrievalScore) for score in scores) else "brevity penalty"
+
+
 def _row(score: "Score") -> tuple[str, ...]:
-    brevity = "" if score.brevity_penalty is None else f"{score.brevity_penalty:.3f}"
+    from heedful.metrics.recall import RetrievalScore
+
+    beside = "" if score.brevity_penalty is None else f"{score.brevity_penalty:.3f}"
+    if isinstance(score, RetrievalScore):
+        beside = f"{score.chance:.2f}"
     digits = 4 if score.metric in ("loss", "bits per character") else 2
     low, high = f"{score.low:.{digits}f}", f"{score.high:.{digits}f}"
-    return score.metric, f"{score.value:.{digits}f}", f"{low} to {high}", brevity, score.signature
+    return score.metric, f"{score.value:.{digits}f}", f"{low} to {high}", beside, score.signature

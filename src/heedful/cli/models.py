@@ -38,7 +38,7 @@ def _row(one: "ModelSummary") -> tuple[str, ...]:
     from heedful.tasks import find_task
 
     task = find_task(one.task)
-    unknown = "" if task.continues_text or task.encoder else "?"  # a model of text has no languages to name
+    unknown = "" if task.continues_text or not task.writes_text else "?"  # a model of text has no languages to name
     kind = one.about if task.translates else ", ".join(part for part in (one.task, one.about) if part)
     size = f"{one.bytes / 2**20:.1f}"
     return one.name, one.kind, one.source or unknown, one.target or unknown, size, score, kind

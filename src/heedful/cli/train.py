@@ -51,6 +51,13 @@ def train(
             "to classify pictures. Can be repeated."
         ),
     ] = None,
+    captions: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Lines of PICTURE TAB CAPTION, to learn to find pictures by words; a name is relative to its file. "
+            "Can be repeated."
+        ),
+    ] = None,
     objective: Annotated[
         str,
         typer.Option(
@@ -74,6 +81,9 @@ def train(
     valid_images: Annotated[
         list[str] | None, typer.Option(help="Such pictures to validate on; by default some are held out.")
     ] = None,
+    valid_captions: Annotated[
+        list[str] | None, typer.Option(help="Such lines to validate on; by default some pictures are held out.")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="The run folder to make; default: runs/NAME.")] = None,
     resume: Annotated[Path | None, typer.Option(help="Continue the training in this run folder.")] = None,
     init: Annotated[
@@ -84,7 +94,7 @@ def train(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print every event as a line of JSON.")] = False,
 ) -> None:
-    """Train a model from two text files, plain text, labelled texts, pictures or a recipe; fine-tune one; resume."""
+    """Train a model from two text files, plain text, labels, pictures, captions or a recipe; fine-tune one; resume."""
     given = merge(*map(parse_setting, settings or []))
     if corpus:
         parts = corpus.split(",")
@@ -102,6 +112,8 @@ def train(
         valid_labels,
         images,
         valid_images,
+        captions,
+        valid_captions,
         recipe,
         source,
         target,
@@ -140,6 +152,8 @@ def train(
                     valid_labels=valid_labels or (),
                     images=images or (),
                     valid_images=valid_images or (),
+                    captions=captions or (),
+                    valid_captions=valid_captions or (),
                     valid_source=valid_source or (),
                     valid_target=valid_target or (),
                     out=out,
@@ -181,6 +195,8 @@ def _next_step(result: "TrainingResult") -> str:
         return f"teach it your labels with: heedful train --init {result.folder} --labels FILE --out OUT"
     if task.reads_pictures:
         return f"classify with: heedful classify {result.folder} picture.png"
+    if task.matches_pictures:
+        return f'find pictures with: heedful find {result.folder} "..." FOLDER'
     if task.encoder:
         return f'classify with: heedful classify {result.folder} "..."'
     return f'translate with: heedful translate {result.folder} "..."'

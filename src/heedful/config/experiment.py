@@ -1,15 +1,15 @@
 """Every option of an experiment on one page. Where the paper gives a value, it is the default."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
-Family = Literal["transformer", "recurrent", "convolutional", "gpt", "bert", "t5", "vit"]
+Family = Literal["transformer", "recurrent", "convolutional", "gpt", "bert", "t5", "vit", "clip"]
 Cell = Literal["lstm", "gru"]
 AttentionKind = Literal["none", "additive", "multiplicative"]
 Head = Literal["masked", "sequence", "tokens"]
 Pooling = Literal["cls", "mean"]
 Norm = Literal["post", "pre"]
-Activation = Literal["relu", "gelu", "gelu-tanh", "gated-gelu-tanh", "swish"]
+Activation = Literal["relu", "gelu", "gelu-tanh", "gated-gelu-tanh", "quick-gelu", "swish"]
 Positions = Literal["sinusoidal", "learned", "relative"]
 Sharing = Literal["all", "target", "inputs", "none"]
 TokenizerKind = Literal["bpe", "unigram", "wordpiece", "characters", "words", "symbols", "bytes"]
@@ -59,14 +59,30 @@ class ModelConfig:
     head: Head = "masked"  # of BERT: what it is asked about, hidden tokens, a whole text or each word; set by the task
     pooling: Pooling = "cls"  # what BERT's sequence head and ViT's head read: the first position, or the mean of all
     labels: tuple[str, ...] = ()  # of a model that classifies, in the order of the outputs; set by the data
-    image_size: int = 224  # of ViT: pictures have this many pixels on each side
-    patch_size: int = 16  # of ViT: pixels on each side of a patch
+    image_size: int = 224  # of ViT and CLIP: pictures have this many pixels on each side
+    patch_size: int = 16  # of ViT and CLIP: pixels on each side of a patch
     channels: int = 3  # of ViT: 3 for colour, 1 for grey
-    norm_epsilon: float = 1e-6  # of ViT's norms; set by `heedful import`
+    norm_epsilon: float = 1e-6  # of ViT's and CLIP's norms; set by `heedful import`
+    text_d_model: int = 0  # of CLIP: the width of the stack that reads texts; 0: d_model
+    text_d_ff: int = 0  # of CLIP: the same for its feed-forward networks; 0: d_ff
+    text_heads: int = 0  # of CLIP: its heads in each of `decoder_layers`; 0: num_heads
+    projection: int = 0  # of CLIP: the width in which pictures and texts are compared; 0: d_model
     window: int = 0  # self-attention sees this many positions to either side (section 4); 0: all
     cell: Cell = "gru"  # recurrent family only
     attention: AttentionKind = "additive"  # recurrent family only: Bahdanau's, Luong's or none
     kernel_width: int = 3  # convolutional family only
+
+    @property
+    def text_tower(self) -> "ModelConfig":
+        """CLIP's stack that reads texts, as an encoder with its own sizes."""
+        return replace(
+            self,
+            d_model=self.text_d_model or self.d_model,
+            d_ff=self.text_d_ff or self.d_ff,
+            num_heads=self.text_heads or self.num_heads,
+            encoder_layers=self.decoder_layers,
+            encoder_heads=self.decoder_heads,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +113,8 @@ class DataConfig:
     valid_text: tuple[str, ...] = ()
     images: tuple[str, ...] = ()  # folders with one sub-folder of pictures a class, or IDX files (task "pictures")
     valid_images: tuple[str, ...] = ()
+    captions: tuple[str, ...] = ()  # lines of picture, tab, caption; a picture is named relative to its file
+    valid_captions: tuple[str, ...] = ()
     shift: int = 0  # of pictures: in training, each is moved by up to this many pixels
     flip: bool = False  # of pictures: in training, half of them are mirrored
     valid_source: tuple[str, ...] = ()
@@ -104,7 +122,7 @@ class DataConfig:
     test_source: tuple[str, ...] = ()  # default test set of `heedful evaluate` and of studies
     test_target: tuple[str, ...] = ()
     # Pairs held out for validation if none are given; -1: 2 %, at most 1000; 10 % of small corpora. Of plain text these
-    # are its last characters; -1: 10 %, at most 200 000. Of labelled texts and pictures -1 is 10 %, at most 2000.
+    # are its last characters; -1: 10 %, at most 200 000. Of labelled texts and of pictures -1 is 10 %, at most 2000.
     hold_out: int = -1
     source_language: str = ""  # two letters; empty: from the file's suffix
     target_language: str = ""

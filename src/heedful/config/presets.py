@@ -224,6 +224,48 @@ _DESCENDANTS |= {
     },
 }
 
+# CLIP. The first is OpenAI's ViT-B/32, with the settings that their paper names for it. The second is small, for
+# thousands of small pictures on a CPU.
+_CLIP = {
+    **{"family": "clip", "norm": "pre", "activation": "quick-gelu", "positions": "learned", "norm_epsilon": 1e-5},
+    "max_positions": 77,
+}
+_DESCENDANTS |= {
+    "clip-vit-b-32": {
+        "model": {
+            **{**_CLIP, "d_model": 768, "d_ff": 3072, "num_heads": 12, "encoder_layers": 12, "decoder_layers": 12},
+            **{"text_d_model": 512, "text_d_ff": 2048, "text_heads": 8, "projection": 512, "patch_size": 32},
+            "dropout": 0.0,
+        },
+        "text": {"vocabulary_size": 49_408},
+        "train": {
+            **{"max_steps": 390_000, "batch_tokens": 32_768 * 224 * 224 * 3, "label_smoothing": 0.0},
+            **{"schedule": "cosine", "learning_rate": 5e-4, "warmup_steps": 2000, "weight_decay": 0.2},
+            "average_checkpoints": 1,
+        },
+    },
+    "clip": {
+        "model": {
+            **{**_CLIP, "d_model": 128, "d_ff": 256, "num_heads": 4, "encoder_layers": 4, "decoder_layers": 4},
+            **{"image_size": 32, "patch_size": 4, "dropout": 0.1},
+        },
+        "text": {"vocabulary_size": 2000},
+        "train": {
+            "max_steps": 4000,
+            "batch_tokens": 128 * 32 * 32 * 3,
+            "label_smoothing": 0.0,
+            "schedule": "cosine",
+            "optimizer": "muon",
+            "learning_rate": 0.003,
+            "warmup_steps": 200,
+            "clip_norm": 1.0,
+            "ema_decay": 0.99,
+            "average_checkpoints": 1,
+            "best_by": "bleu",
+        },
+    },
+}
+
 
 RIVAL_RATE = 0.002  # half that of a small Transformer; not tuned for each rival
 

@@ -222,6 +222,10 @@ _LEAST = {
         "max_distance": 1,
         "image_size": 1,
         "patch_size": 1,
+        "text_d_model": 0,
+        "text_d_ff": 0,
+        "text_heads": 0,
+        "projection": 0,
         "window": 0,
         "kernel_width": 1,
     },
@@ -287,10 +291,12 @@ def _check_experiment(experiment: Experiment) -> None:
 
 def _check_model(model: ModelConfig) -> None:
     """Refuse sizes that do not fit together, and keys that the model family does not use."""
-    for key, only in (("activation", "gated-gelu-tanh"), ("sharing", "inputs")):
-        if model.family != "t5" and getattr(model, key) == only:
+    for key, only, family in (
+        *(("activation", "gated-gelu-tanh", "t5"), ("sharing", "inputs", "t5"), ("activation", "quick-gelu", "clip")),
+    ):
+        if model.family != family and getattr(model, key) == only:
             raise ConfigError(
-                f"model.{key} is '{only}' but model.family is '{model.family}'; only 't5' has it: choose another"
+                f"model.{key} is '{only}' but model.family is '{model.family}'; only '{family}' has it: choose another"
             )
     match model.family:
         case "transformer":
@@ -307,6 +313,8 @@ def _check_model(model: ModelConfig) -> None:
             _check_t5(model)
         case "vit":
             _check_vit(model)
+        case "clip":
+            _check_clip(model)
         case _:
             assert_never(model.family)
 
@@ -365,16 +373,40 @@ def _check_t5(model: ModelConfig) -> None:
 
 
 def _check_vit(model: ModelConfig) -> None:
+    _check_patches(model)
+    if model.channels not in (1, 3):
+        raise ConfigError(f"model.channels must be 1 for grey or 3 for colour, but is {model.channels} instead")
+    if len(set(model.labels)) < len(model.labels) or "" in model.labels:
+        raise ConfigError("model.labels must be different names, none of them empty; leave the key out")
+
+
+def _check_clip(model: ModelConfig) -> None:
+    _check_patches(model)
+    if model.channels != 3:
+        raise ConfigError(
+            f"model.channels is {model.channels} but model.family is 'clip', which reads colours; leave the key out"
+        )
+    if model.labels:
+        raise ConfigError("model.labels are set but model.family is 'clip', which has none; leave them out")
+    tower = model.text_tower
+    if (model.d_k == 0 or model.d_v == 0) and tower.d_model % tower.num_heads:
+        raise ConfigError(
+            f"CLIP reads texts in a width of {tower.d_model}, which {tower.num_heads} heads do not divide; "
+            "change model.text_heads or model.text_d_model"
+        )
+
+
+def _check_patches(model: ModelConfig) -> None:
+    """What ViT and CLIP have in common."""
     _check_transformer(model)
     for key, wanted in (
         *(("norm", "pre"), ("sharing", "all"), ("positions", "learned"), ("window", 0), ("output_bias", False)),
     ):
         if (value := getattr(model, key)) != wanted:
             raise ConfigError(
-                f"model.{key} is {value!r} but model.family is 'vit', which has {wanted!r}; leave the key out"
+                f"model.{key} is {value!r} but model.family is '{model.family}', which has {wanted!r}; "
+                "leave the key out"
             )
-    if model.channels not in (1, 3):
-        raise ConfigError(f"model.channels must be 1 for grey or 3 for colour, but is {model.channels} instead")
     if model.image_size % model.patch_size:
         raise ConfigError(
             f"model.image_size is {model.image_size}, which patches of {model.patch_size} pixels do not divide; "
@@ -382,8 +414,6 @@ def _check_vit(model: ModelConfig) -> None:
         )
     if not model.norm_epsilon > 0.0:
         raise ConfigError(f"model.norm_epsilon must be above 0, but is {model.norm_epsilon} instead")
-    if len(set(model.labels)) < len(model.labels) or "" in model.labels:
-        raise ConfigError("model.labels must be different names, none of them empty; leave the key out")
 
 
 # Keys that only a Transformer uses. Its sizes are not listed: presets of other families leave them at their defaults.

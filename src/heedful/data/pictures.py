@@ -137,6 +137,23 @@ def _list_idx(path: Path) -> Sequence[LabelledPicture]:
     ]
 
 
+def list_picture_files(places: Iterable[str | os.PathLike[str]]) -> list[Path]:
+    """PNG and JPEG files: those that are named, and all in the named folders and their sub-folders, without hidden."""
+    found = list[Path]()
+    for place in map(Path, places):
+        if not place.exists():
+            raise DataError(f"{place} does not exist; name a folder of pictures, or PNG and JPEG files")
+        if not place.is_dir():
+            found.append(place)
+            continue
+        inside = (path for path in sorted(place.rglob("*")) if path.suffix.lower() in _SUFFIXES and path.is_file())
+        pictures = [path for path in inside if not any(part[0] == "." for part in path.relative_to(place).parts)]
+        if not pictures:
+            raise DataError(f"{place} holds no PNG or JPEG pictures; name a folder that does")
+        found += pictures
+    return list(dict.fromkeys(found))
+
+
 def read_idx(path: Path, axes: int) -> NDArray[np.uint8]:
     """The bytes of an IDX file with so many axes, unpacked if it ends in .gz."""
     try:
@@ -200,6 +217,48 @@ class open_picture:  # noqa: N801 (used like a function)
 
 def resize_picture(image: "Image", size: int, channels: int) -> Pixels:
     """The picture upright on white, in grey or colour, stretched to a square."""
+    from PIL import Image
+
+    image = _flatten(image, channels)
+    if image.size != (size, size):
+        image = image.resize((size, size), Image.Resampling.BILINEAR)
+    return np.asarray(image, dtype=np.uint8).reshape(size, size, channels)
+
+
+def read_cropped(path: Path, size: int) -> Pixels:
+    """The middle of a PNG or JPEG picture, as large as its shorter side, at this size and in colour."""
+    with open_picture(path) as image:
+        return crop_picture(image, size)
+
+
+def crop_picture(image: "Image", size: int) -> Pixels:
+    """The square in the middle of a picture, upright on white, as CLIP reads it: by cubic interpolation."""
+    from PIL import Image
+
+    image = _flatten(image, 3)
+    width, height = image.size
+    shorter = min(width, height)
+    # What resizing the whole picture and cropping it afterwards gives, without the memory that a long one would take.
+    across, down = size * width // shorter, size * height // shorter
+    left, top = (across - size) // 2, (down - size) // 2
+    box = (left * width / across, top * height / down, (left + size) * width / across, (top + size) * height / down)
+    if image.size != (size, size):
+        image = image.resize((size, size), Image.Resampling.BICUBIC, box=box)
+    return np.asarray(image, dtype=np.uint8)
+
+
+def make_thumbnail(path: Path, side: int) -> bytes:
+    """A small JPEG copy of a PNG or JPEG picture, with at most so many pixels on either side."""
+    with open_picture(path) as image:
+        small = _flatten(image, 3)
+        small.thumbnail((side, side))
+        content = io.BytesIO()
+        small.save(content, "JPEG", quality=85)
+        return content.getvalue()
+
+
+def _flatten(image: "Image", channels: int) -> "Image":
+    """The picture upright on white, in grey or colour."""
     from PIL import Image, ImageOps
 
     image = ImageOps.exif_transpose(image)
@@ -208,10 +267,7 @@ def resize_picture(image: "Image", size: int, channels: int) -> Pixels:
     if "A" in image.mode or "transparency" in image.info:
         image = image.convert("RGBA")
         image = Image.alpha_composite(Image.new("RGBA", image.size, (*_WHITE, 255)), image)
-    image = image.convert("L" if channels == 1 else "RGB")
-    if image.size != (size, size):
-        image = image.resize((size, size), Image.Resampling.BILINEAR)
-    return np.asarray(image, dtype=np.uint8).reshape(size, size, channels)
+    return image.convert("L" if channels == 1 else "RGB")
 
 
 def _from_array(pixels: NDArray[np.uint8]) -> "Image":
@@ -335,15 +391,32 @@ def make_picture_batch(
     )
 
 
+class Augmentation:
+    """How each picture of one epoch is moved and mirrored, by chance; the same epoch always gives the same."""
+
+    def __init__(self, pictures: int, shift: int, flip: bool, epoch: int) -> None:
+        random = np.random.Generator(np.random.Philox(key=epoch))
+        self._shift = shift
+        self._moves = random.integers(0, 2 * shift + 1, (pictures, 2))
+        self._mirrored = random.random(pictures) < (0.5 if flip else 0.0)
+
+    def apply(self, pixels: NDArray[np.uint8], numbers: NDArray[np.int64]) -> NDArray[np.uint8]:
+        """The pictures with these numbers, moved and mirrored; what a move leaves free repeats the edge."""
+        margin, size = self._shift, pixels.shape[1]
+        pixels = np.where(self._mirrored[numbers][:, None, None, None], pixels[:, :, ::-1], pixels)
+        padded = np.pad(pixels, ((0, 0), (margin, margin), (margin, margin), (0, 0)), mode="edge")
+        rows = self._moves[numbers, 0][:, None] + np.arange(size)
+        columns = self._moves[numbers, 1][:, None] + np.arange(size)
+        moved: NDArray[np.uint8] = padded[np.arange(len(numbers))[:, None, None], rows[:, :, None], columns[:, None, :]]
+        return moved
+
+
 class AugmentedPictures:
-    """The pictures of one epoch, each moved and mirrored by chance; the same epoch always gives the same pictures."""
+    """The pictures of one epoch, each moved and mirrored by chance."""
 
     def __init__(self, corpus: PictureCorpus, shift: int, flip: bool, epoch: int) -> None:
-        random = np.random.Generator(np.random.Philox(key=epoch))
         self._corpus = corpus
-        self._shift = shift
-        self._moves = random.integers(0, 2 * shift + 1, (len(corpus), 2))
-        self._mirrored = random.random(len(corpus)) < (0.5 if flip else 0.0)
+        self._augmentation = Augmentation(len(corpus), shift, flip, epoch)
 
     def __len__(self) -> int:
         return len(self._corpus)
@@ -353,15 +426,9 @@ class AugmentedPictures:
         return self._corpus.lengths()
 
     def batch(self, indices: Sequence[int] | NDArray[np.int64], start_id: int) -> Batch:
-        """The pictures at these places; what a move leaves free repeats the edge."""
+        """The pictures at these places."""
         numbers = np.asarray(indices)
-        pixels, margin = self._corpus.pixels[numbers], self._shift
-        pixels = np.where(self._mirrored[numbers][:, None, None, None], pixels[:, :, ::-1], pixels)
-        size = pixels.shape[1]
-        padded = np.pad(pixels, ((0, 0), (margin, margin), (margin, margin), (0, 0)), mode="edge")
-        rows = self._moves[numbers, 0][:, None] + np.arange(size)
-        columns = self._moves[numbers, 1][:, None] + np.arange(size)
-        moved = padded[np.arange(len(numbers))[:, None, None], rows[:, :, None], columns[:, None, :]]
+        moved = self._augmentation.apply(self._corpus.pixels[numbers], numbers)
         return make_picture_batch(moved, self._corpus.labels[numbers], indices)
 
 

@@ -9,7 +9,7 @@ from heedful.config import BleuTokens, Device, SearchConfig, change_search
 from heedful.data.pairs import AnyPath, Paths, guess_language, list_files
 from heedful.errors import ConfigError, DataError, HeedfulError, require_library
 from heedful.metrics import Score
-from heedful.progress import LoggingReporter, Reporter
+from heedful.progress import LoggingReporter, Reporter, report_progress
 from heedful.storage.files import write_atomically
 from heedful.storage.model_names import find_model, is_built_in
 from heedful.storage.run_folder import RunFolder
@@ -62,7 +62,8 @@ def evaluate(
     """Translate a test set, score the outputs, and store the scores in the model's run folder.
 
     A model that continues text is scored by how well it predicts the text `source`. A model of labels is scored by
-    those that it finds in `source`, a file or folder like those that it learnt from.
+    those that it finds in `source`, a file or folder like those that it learnt from; a model of captions by how often
+    it finds the right picture for a caption of the file `source` among all of its pictures, and the other way round.
 
     `model` is a run folder or the name of a built-in model; with `others`, they form an ensemble. Without `source`, the
     test set is the experiment's (`data.test_source`). Several references are several right answers for each line.
@@ -80,6 +81,8 @@ def evaluate(
         return _evaluate_text(run, find_test_files(run, source, reference), device, threads, reporter)
     if task.reads_pictures:
         return _evaluate_pictures(run, find_test_files(run, source, reference), device, threads, reporter)
+    if task.matches_pictures:
+        return _evaluate_captions(run, find_test_files(run, source, reference), device, threads, reporter)
     if task.encoder:
         return _evaluate_labels(run, find_test_files(run, source, reference), device, threads, reporter)
     require_library("scoring translations", "sacrebleu")  # and do not find out after translating
@@ -185,6 +188,32 @@ def _evaluate_pictures(
     answers = [([numbers[one.label]], [ours]) for one, ours in zip(pictures, found, strict=True)]
     outputs = tuple(classifier.labels[number] for number in found)
     return _report_labels(run, files, outputs, report_labels(answers, classifier.labels), reporter)
+
+
+def _evaluate_captions(
+    run: RunFolder, files: EvaluationFiles, device: Device, threads: int | None, reporter: Reporter
+) -> Evaluation:
+    """Recall at 1, 5 and 10 of pictures for a caption and of captions for a picture, with that of chance."""
+    from heedful.data.captions import read_captioned
+    from heedful.device import use_threads
+    from heedful.metrics.recall import score_ranks
+    from heedful.retrieval.finder import Finder
+    from heedful.retrieval.vectors import rank_both_ways
+
+    finder = Finder.from_run(run, device)
+    if files.references:
+        raise ConfigError(f"{files.references[0][0]}: captions stand beside the pictures; leave out --reference")
+    if threads is not None:
+        use_threads(threads)
+    pictures, size = read_captioned(files.sources), finder.model.config.image_size
+    counted_pictures = report_progress(iter(pictures), "reading pictures", len(pictures), reporter, every=100)
+    pixels = [each.read(size) for each in counted_pictures]
+    captions = [finder.encoder(each.captions) for each in pictures]
+    by_text, by_picture = rank_both_ways(finder.model, pixels, captions)
+    scores = (*score_ranks(by_text, "text to picture"), *score_ranks(by_picture, "picture to text"))
+    evaluation = Evaluation((), scores)
+    _store_scores(run, files, {}, evaluation, reporter)
+    return evaluation
 
 
 def _number_labels(known: Sequence[str], used: Iterable[tuple[str, str]]) -> dict[str, int]:

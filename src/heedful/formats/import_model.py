@@ -5,6 +5,7 @@ from pathlib import Path
 
 from heedful.errors import FolderError
 from heedful.formats.huggingface import prove_marian, read_marian
+from heedful.formats.huggingface_clip import prove_clip, read_clip
 from heedful.formats.huggingface_folder import read_object
 from heedful.formats.huggingface_gpt import prove_gpt, read_gpt
 from heedful.formats.huggingface_t5 import prove_t5, read_t5
@@ -13,7 +14,7 @@ from heedful.formats.parity import Proof
 from heedful.storage.files import new_folder
 from heedful.storage.run_folder import RunFolder, software_versions
 
-_KINDS = ("marian", "gpt2", "vit", "t5")
+_KINDS = ("marian", "gpt2", "vit", "t5", "clip")
 
 
 def import_model(folder: Path, out: Path) -> Proof:
@@ -32,6 +33,8 @@ def import_model(folder: Path, out: Path) -> Proof:
             imported, prove = read_t5(folder, config), prove_t5
         case "vit":
             imported, prove = read_vit(folder, config), prove_vit
+        case "clip":
+            imported, prove = read_clip(folder, config), prove_clip
         case other:
             raise FolderError(f"{folder} is a model of type {other}; heedful imports {', '.join(_KINDS)}")
     with new_folder(out) as temporary:

@@ -392,8 +392,8 @@ def _activate(graph: Graph, x: str, activation: Activation) -> str:
             half = graph.node("Erf", graph.node("Mul", x, graph.scalar(0.5**0.5)))
             share = graph.node("Mul", graph.node("Add", half, graph.scalar(1.0)), graph.scalar(0.5))
             return graph.node("Mul", x, share)
-        case "gated-gelu-tanh":
-            raise ConfigError("gated activations, which only T5 has, are not exported to ONNX")
+        case "gated-gelu-tanh" | "quick-gelu":
+            raise ConfigError(f"activation '{activation}', which only T5 or CLIP has, is not exported to ONNX")
         case "gelu-tanh":
             cube = graph.node("Mul", graph.node("Mul", x, graph.node("Mul", x, x)), graph.scalar(0.044715))
             half = graph.node("Tanh", graph.node("Mul", graph.node("Add", x, cube), graph.scalar((2 / math.pi) ** 0.5)))

@@ -4,6 +4,7 @@ from typing import assert_never
 
 from heedful.config import ModelConfig
 from heedful.models.bert import BERT
+from heedful.models.clip import CLIP
 from heedful.models.convolutional import Convolutional
 from heedful.models.gpt import GPT
 from heedful.models.predictor import AnyPredictor
@@ -32,6 +33,8 @@ def build_model(config: ModelConfig, vocabulary: Vocabulary) -> AnyPredictor:
             return T5(config, vocabulary.source, vocabulary.target, vocabulary.pad_id)
         case "vit":
             return ViT(config)
+        case "clip":
+            return CLIP(config, vocabulary.target, vocabulary.pad_id)
         case _:
             assert_never(config.family)
 

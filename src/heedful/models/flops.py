@@ -47,6 +47,8 @@ def forward_flops(config: ModelConfig, target_vocabulary: int, source_lengths: L
             return 2 * _bert(config, counts, target_vocabulary)
         case "vit":
             return 2 * _vit(config, len(source_lengths))
+        case "clip":
+            return 2 * _clip(config, source_lengths, target_lengths)
         case _:
             assert_never(config.family)
 
@@ -133,6 +135,20 @@ def _vit(config: ModelConfig, pictures: int) -> int:
     first = pictures * patches * config.patch_size**2 * config.channels * config.d_model
     encoder = _transformer(replace(config, decoder_layers=0), _Counts.of(lengths, 0 * lengths, 0))
     return first + encoder + pictures * config.d_model * len(config.labels)
+
+
+def _clip(config: ModelConfig, source: Lengths, target: Lengths) -> int:
+    """Both towers with their projections, without the comparison of pictures with texts, which depends on the batch."""
+    text, projection = config.text_tower, config.projection or config.d_model
+    pictures = _vit(replace(config, labels=()), len(source)) + len(source) * config.d_model * projection
+    heads, rows = sum(text.encoder_heads) or text.num_heads * text.encoder_layers, int(target.sum(dtype=np.int64))
+    d, widths = (
+        text.d_model,
+        (text.d_k or text.d_model // text.num_heads) + (text.d_v or text.d_model // text.num_heads),
+    )
+    texts = heads * (rows * 2 * d + count_attention_pairs(target, causal=True)) * widths
+    inner = 2 * d * text.d_ff * rows * text.encoder_layers
+    return pictures + texts + inner + len(target) * d * projection
 
 
 def _recurrent(config: ModelConfig, counts: _Counts) -> int:

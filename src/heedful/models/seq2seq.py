@@ -51,7 +51,9 @@ AnySeq2Seq = Seq2Seq[Any, Any]
 def require_seq2seq(model: AnyPredictor, origin: str) -> AnySeq2Seq:
     """The model itself, if it writes text token by token; `origin` names it in the error."""
     if not isinstance(model, Seq2Seq):
-        raise ConfigError(f"{origin} is a {type(model).__name__}, which writes no text; use it with: heedful classify")
+        kind = type(model).__name__
+        verb = "find" if kind == "CLIP" else "classify"
+        raise ConfigError(f"{origin} is a {kind}, which writes no text; use it with: heedful {verb}")
     return model
 
 

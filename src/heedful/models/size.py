@@ -72,6 +72,8 @@ def model_size(config: ModelConfig, source_vocabulary: int, target_vocabulary: i
             first = _linear(config.patch_size**2 * config.channels, config.d_model) + (patches + 2) * config.d_model
             plain = replace(config, positions="learned", norm="pre")
             return Size(first, _transformer(plain)[0], _linear(config.d_model, len(config.labels)))
+        case "clip":
+            return _clip(config, target_vocabulary)
         case _:
             assert_never(config.family)
 
@@ -81,7 +83,7 @@ def match_size(config: ModelConfig, source_vocabulary: int, target_vocabulary: i
 
     `d_model` is a multiple of 8, and of the number of heads if their width follows from it; `d_ff` stays in proportion.
     """
-    divided = config.family in ("transformer", "gpt", "bert", "t5", "vit") and not (config.d_k and config.d_v)
+    divided = config.family in ("transformer", "gpt", "bert", "t5", "vit", "clip") and not (config.d_k and config.d_v)
     step = math.lcm(_STEP, config.num_heads) if divided else _STEP
 
     def widen(d_model: int) -> ModelConfig:
@@ -147,6 +149,16 @@ def _t5(config: ModelConfig) -> tuple[int, int]:
         config.encoder_layers * (attention + feed_forward + 2 * d) + once,
         config.decoder_layers * (2 * attention + feed_forward + 3 * d) + once,
     )
+
+
+def _clip(config: ModelConfig, vocabulary: int) -> Size:
+    """The stack of pictures as the encoder, that of texts as the decoder, each with its projection; the scale."""
+    text, projection = config.text_tower, config.projection or config.d_model
+    patches = (config.image_size // config.patch_size) ** 2
+    first = (config.patch_size**2 * config.channels + patches + 2) * config.d_model
+    pictures = _transformer(config)[0] + 2 * config.d_model + config.d_model * projection
+    texts = _transformer(text)[0] + text.d_model * projection + 1
+    return Size(first + (vocabulary + config.max_positions) * text.d_model, pictures, texts)
 
 
 def count_inner_matrices(config: ModelConfig) -> int:

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, assert_never
 
+import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -47,6 +48,8 @@ def activate(x: Float[Tensor, "*shape inner"], activation: Activation) -> Float[
         case "gated-gelu-tanh":  # Shazeer (2020)
             gates, inputs = x.chunk(2, dim=-1)
             return F.gelu(gates, approximate="tanh") * inputs
+        case "quick-gelu":  # of CLIP (Radford et al., 2021)
+            return x * torch.sigmoid(1.702 * x)
         case "swish":
             return F.silu(x)
         case _:

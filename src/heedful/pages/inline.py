@@ -80,10 +80,11 @@ def text_in_page(text: str) -> str:
     return escape(text.encode("utf-8", "replace").decode())
 
 
-def whole_page(title: str, style: str, script: str, main: str) -> str:
-    """A page whose policy allows only this style and script, and loads nothing."""
+def whole_page(title: str, style: str, script: str, main: str, pictures: str = "'none'") -> str:
+    """A page whose policy allows only this style and script, and loads nothing but pictures from where it says."""
     policy = (
         f"default-src 'none'; style-src '{digest(style)}'; script-src '{digest(script)}'; "
+        f"img-src {pictures}; "
         "base-uri 'none'; form-action 'none'"
     )
     return f"""<!doctype html>

@@ -22,6 +22,7 @@ _KINDS: Mapping[Family, str] = {
     "bert": "BERT",
     "t5": "T5",
     "vit": "ViT",
+    "clip": "CLIP",
 }
 
 
@@ -42,7 +43,7 @@ def make_model_card(folder: RunFolder, place: Path | None = None, ending: str = 
     languages = "".join(f"- {code}\n" for code in (source, target) if code not in ("source", "target"))
     validation, task = folder.validation(), find_task(experiment.task)
     continues = task.continues_text
-    alone = continues or bool(task.encoder)  # one language, no source and target
+    alone = continues or not task.writes_text  # one language, no source and target
     match about.get("parent"):
         case {"model": str(parent), "weights": str(weights)}:
             origin = [f"- started from the weights of {Path(parent).name} ({weights})"]
@@ -84,6 +85,8 @@ def _describe_use(task: Task, model: str) -> str:
     """The command that uses the model."""
     if task.encoder == "masked":
         return f"heedful train --init {model} --labels FILE --out OUT"
+    if task.matches_pictures:
+        return f'heedful find {model} "..." FOLDER'
     verb = "complete" if task.continues_text else "classify" if task.encoder else "translate"
     return f"heedful {verb} {model} picture.png" if task.reads_pictures else f'heedful {verb} {model} "..."'
 
@@ -91,6 +94,10 @@ def _describe_use(task: Task, model: str) -> str:
 def _describe_data(facts: Mapping[str, Any], model: ModelConfig, task: Task) -> str:
     if task.reads_stream:
         return _describe_text(facts, model.max_positions)
+    if task.matches_pictures:
+        pictures = counted(facts.get("pictures", 0), "picture", ",")
+        captions = counted(facts.get("captions", 0), "caption", ",")
+        return f"- data: {pictures} with {captions}, {facts.get('validation_pictures', 0):,} pictures for validation"
     return _describe_labels(facts, model.labels) if task.encoder else _describe_pairs(facts)
 
 
@@ -120,7 +127,7 @@ def _describe_text(facts: Mapping[str, Any], context: int) -> str:
 def _describe_validation(validation: WeightsValidation | None, task: Task) -> list[str]:
     if not validation or validation.score is None:
         return []
-    if task.encoder:
+    if not task.writes_text:
         return [f"- validation {validation.metric} of these weights: {validation.score:.2f}"]
     if task.continues_text:
         loss = math.log(validation.perplexity)

@@ -488,7 +488,7 @@ def _check_format(path: Path) -> None:
         case {"heedful_format": int(found)}:
             if found != FORMAT:
                 raise FolderError(f"{path} has format {found}, but this heedful reads format {FORMAT}; update heedful")
-        case {"model_type": "marian" | "gpt2" | "t5" | "vit"}:
+        case {"model_type": "marian" | "gpt2" | "t5" | "vit" | "clip"}:
             raise FolderError(f"{path} holds a Hugging Face model; convert it with: heedful import {path} OUT")
         case _:
             raise FolderError(f"{path}/config.json was not written by heedful: it has no heedful_format")
@@ -534,7 +534,7 @@ def _config_json(experiment: Experiment, tokenizers: Tokenizers) -> str:
         "heedful_format": FORMAT,
         "model_type": f"heedful-{experiment.model.family}",
         "architectures": [experiment.model.family.capitalize()],
-        "is_encoder_decoder": not (task.continues_text or task.encoder),
+        "is_encoder_decoder": task.writes_text and not task.continues_text,
         "vocab_size": vocabulary.target,
         "source_vocab_size": vocabulary.source,
         "pad_token_id": vocabulary.pad_id,

@@ -14,6 +14,7 @@ from heedful.tasks import (
     labelling,
     parsing,
     picture_labelling,
+    picture_matching,
     pronunciation,
     translation,
 )
@@ -31,6 +32,7 @@ TASKS: tuple[Task, ...] = (
     labelling.TAGGING,
     labelling.MASKED,
     picture_labelling.PICTURES,
+    picture_matching.CAPTIONS,
     denoising.DENOISING,
     copying.COPY,
     copying.REVERSE,
@@ -61,6 +63,10 @@ def make_experiment(tables: Mapping[str, Any], under: Mapping[str, Any] | None =
             f"task is '{task.name}' but model.family is '{experiment.model.family}', which reads no pictures; "
             "leave out model.family, or set it to 'vit'"
         )
+    if task.matches_pictures:
+        _check_captions(experiment)
+    if experiment.data.captions and not task.matches_pictures:
+        raise ConfigError(f"data.captions are of pictures, but task is '{task.name}'; leave out one")
     if bool(experiment.data.images) and not task.reads_pictures:
         raise ConfigError(f"data.images are pictures, but task is '{task.name}', which reads text; leave out one")
     if (
@@ -81,3 +87,24 @@ def make_experiment(tables: Mapping[str, Any], under: Mapping[str, Any] | None =
             "text.vocabularies is 'joint'; set text.vocabularies = 'separate' and model.sharing = 'target'"
         )
     return experiment
+
+
+def _check_captions(experiment: Experiment) -> None:
+    """Refuse what a model that compares the pairs of a batch with each other does not use."""
+    if experiment.model.family != "clip":
+        raise ConfigError(
+            f"task is 'captions' but model.family is '{experiment.model.family}', which does not read both pictures "
+            "and captions; leave out model.family, or set it to 'clip'"
+        )
+    unused = {"accumulate": 1, "label_smoothing": 0.0, "r_drop": 0.0, "word_dropout": 0.0, "parallel": "copies"}
+    for key, wanted in unused.items():
+        if (value := getattr(experiment.train, key)) != wanted:
+            raise ConfigError(
+                f"train.{key} is {value!r} but task is 'captions', whose loss compares all pairs of an update at once; "
+                "leave the key out"
+            )
+    if experiment.text.bpe_dropout:
+        raise ConfigError(
+            f"text.bpe_dropout is {experiment.text.bpe_dropout} but task is 'captions', which splits each caption in "
+            "one way; leave the key out"
+        )

@@ -80,8 +80,14 @@ class Task:
     continues_text: bool = False  # files are plain text, read as one stream of tokens and not as pairs
     encoder: Head | None = None  # what an encoder alone is asked about; None: the model writes text
     reads_pictures: bool = False  # files are pictures in folders of classes, and not pairs
+    matches_pictures: bool = False  # files are pictures with captions, and the model writes no text
     denoises: bool = False  # files are plain text, and the model restores spans that are left out of its passages
     searches_trees: bool = False  # the search allows only matching brackets around the words of the source
+
+    @property
+    def writes_text(self) -> bool:
+        """Whether the model writes text token by token, and does not only answer about what it reads."""
+        return self.encoder is None and not self.matches_pictures
 
     @property
     def reads_stream(self) -> bool:

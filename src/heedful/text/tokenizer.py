@@ -29,6 +29,7 @@ EOS_NAMES = (EOS, "<eos>", "[EOS]", "<EOS>", "[SEP]", "<|endoftext|>", "<|end_of
 CLS, MASK = "[CLS]", "[MASK]"  # in front of a text that an encoder reads, and in place of a hidden token
 CLS_NAMES = (CLS, "<s>", "<cls>")
 MASK_NAMES = (MASK, "<mask>")
+START = "<|startoftext|>"  # in front of a caption
 
 # A suffix of pieces that no text is split into, because they belong to another language. On its own it stands before
 # the pieces that text is split into but for which the model has no ids. See `heedful.text.sentencepiece`. This code
@@ -103,6 +104,11 @@ class Tokenizer:
     def mask_id(self) -> int:
         """The id in place of a hidden token; only vocabularies of encoders have it."""
         return _id_of_one(self._rust, MASK_NAMES, "mask", "the vocabulary")
+
+    @property
+    def start_id(self) -> int:
+        """The id in front of a caption; only vocabularies of captions have it."""
+        return _id_of_one(self._rust, (START,), "start", "the vocabulary")
 
     @property
     def kind(self) -> str:

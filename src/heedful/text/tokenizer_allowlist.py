@@ -46,8 +46,10 @@ _MODELS = ("BPE", "Unigram", "WordLevel", "WordPiece")
 
 _CONTRACTIONS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 _REST = r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+_CLIP = r"'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+"
 _PATTERNS = frozenset(
     {
+        *(_CLIP, r"<\|startoftext\|>|<\|endoftext\|>|" + _CLIP),
         ANY_CHARACTER,
         SYMBOL,
         STRETCH,

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from heedful.config import DataConfig, Experiment, TokenizerKind
+from heedful.data.captions import CaptionStatistics
 from heedful.data.labels import LabelKind, LabelStatistics
 from heedful.data.pairs import Pair
 from heedful.data.pictures import PictureStatistics
@@ -33,6 +34,9 @@ _NAMED_LABELS = 5  # in a warning
 _LARGEST_PICTURE = 56  # pixels on a side, on a CPU
 _FEW_PICTURES = 5000
 _PICTURE_EPOCHS = ((1000, 100), (5000, 50), (20_000, 20))  # by the number of pictures
+_CAPTION_EPOCHS = ((1000, 200), (5000, 100), (20_000, 40), (100_000, 20))  # by the number of pictures
+_MANY_PICTURES = 50_000
+_FEW_CAPTIONED = 100
 _LITTLE_TEXT = 10_000  # characters
 _DENOISING_EPOCHS = 20
 _DENOISING_DROPOUT = 0.1
@@ -343,6 +347,86 @@ def choose_picture_settings(pictures: PictureStatistics, device: str, asked: Giv
         "however rare it is",
     }
     return ChosenSettings(tables, reasons)
+
+
+def choose_caption_settings(captions: CaptionStatistics, device: str, asked: Given) -> ChosenSettings:
+    """Choose size, patches, network, vocabulary, batch and schedule for captioned pictures by their number and size.
+
+    `asked` holds the settings of the user; the others are chosen to go with them.
+    """
+    given, network, data = asked.get("train", {}), asked.get("model", {}), asked.get("data", {})
+    many, texts = counted(captions.pictures, "picture", ","), counted(captions.captions, "caption", ",")
+    largest = _LARGEST_PICTURE if device == "cpu" else 224
+    patch = network.get("patch_size", _choose_patch(min(captions.usual, largest)))
+    size = network.get("image_size", max(patch, min(captions.usual, largest) // patch * patch))
+    sizes, why = _choose_clip_size(captions, device)
+    sizes = {key: network.get(key, value) for key, value in sizes.items()}
+    pieces = default_caption_vocabulary(captions)
+    epochs = next((epochs for limit, epochs in _CAPTION_EPOCHS if captions.pictures < limit), 10)
+    bytes_each = size * size * 3
+    batch = given.get("batch_tokens", bytes_each * max(8, min(256, captions.pictures // 16)))
+    steps = given.get("max_steps", max(200, round(epochs * captions.pictures * bytes_each / batch)))
+    every = max(20, min(1000, steps // 20))
+    shift = data.get("shift", max(1, size // 14))
+    tables: dict[str, Any] = {
+        "model": {"preset": "clip", **sizes, "image_size": size, "patch_size": patch}
+        if "preset" not in network
+        else {},
+        "text": {"vocabulary_size": pieces},
+        "data": {"shift": shift},
+        "train": _plan_updates(batch, steps, every),
+    }
+    usual = "" if size == captions.usual else f"; their shorter side has {captions.usual} pixels in the median"
+    reasons = {
+        "task": f"captions: {texts} of {many}, {captions.distinct:,} of them different",
+        "model.image_size": f"size: the square in the middle of each picture, as {size} x {size} pixels{usual}",
+        "model.patch_size": f"patches: {(size // patch) ** 2}, each of {patch} x {patch} pixels: more of "
+        "them show more detail, but take longer",
+        "model.preset": f"model: CLIP, for pictures and texts {sizes['encoder_layers']} layers each, "
+        f"{sizes['d_model']} wide, {why}",
+        "text.vocabulary_size": f"vocabulary: {pieces} pieces, for {counted(captions.words, 'word', ',')}",
+        "data.shift": f"augmentation: in training, each picture is moved by up to {counted(shift, 'pixel')}; mirror "
+        "half of them with: --set data.flip=true, if no caption says left or right",
+        "train.batch_tokens": f"batch: {counted(batch // bytes_each, 'picture')}; each is told apart from all others "
+        "of its batch",
+        "train.max_steps": f"schedule: {counted(steps, 'update')}, about {epochs} passes over {many}",
+        "data.hold_out": f"held out: about {counted(default_label_hold_out(captions.pictures), 'picture', ',')} with "
+        "all their captions to validate on; equal pictures are on the same side",
+        "train.best_by": "model: the moving average with the best recall@5, the mean of both directions: of pictures "
+        "for a caption and of captions for a picture",
+    }
+    return ChosenSettings(tables, reasons)
+
+
+def _choose_clip_size(captions: CaptionStatistics, device: str) -> tuple[dict[str, Any], str]:
+    """Changes to the preset's sizes, and the reason."""
+    many = counted(captions.pictures, "picture", ",")
+    if device != "cpu" and captions.pictures >= _MANY_PICTURES:
+        wide = {"d_model": 512, "d_ff": 2048, "num_heads": 8, "encoder_layers": 8, "decoder_layers": 8}
+        return wide | {"dropout": 0.1}, f"dropout 0.1: {many} on {device}"
+    small = {"d_model": 128, "d_ff": 256, "num_heads": 4, "encoder_layers": 4, "decoder_layers": 4}
+    if captions.pictures < _FEW_PICTURES:
+        return small | {"dropout": 0.2}, f"dropout 0.2: {many} would soon be memorised"
+    if captions.pictures < _MANY_PICTURES:
+        return small | {"dropout": 0.1}, f"dropout 0.1: {many}"
+    wide = {"d_model": 256, "d_ff": 512, "num_heads": 8, "encoder_layers": 6, "decoder_layers": 6}
+    return wide | {"dropout": 0.1}, f"dropout 0.1: {many} on {device}"
+
+
+def default_caption_vocabulary(captions: CaptionStatistics) -> int:
+    """The number of pieces for captions of this size."""
+    sizes = ((20_000, 1000), (100_000, 2000), (1_000_000, 4000), (10_000_000, 8000))
+    wanted = next((size for limit, size in sizes if captions.words < limit), 16_000)
+    return min(wanted, _ALPHABET + captions.distinct_words // 2)
+
+
+def warn_about_captions(captions: CaptionStatistics) -> Iterator[str]:
+    """Sentences about pictures that are too few to learn from."""
+    if captions.pictures < _FEW_CAPTIONED:
+        yield (
+            f"warning: {counted(captions.pictures, 'picture')} are too few to learn what words mean, the model will "
+            "only know them by heart; give thousands"
+        )
 
 
 def _choose_patch(side: int) -> int:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeVar, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -19,6 +19,8 @@ from heedful.nn.noise import sentence_keys
 from heedful.process_memory import keep_freed_memory
 from heedful.training.precision import Precision
 from heedful.training.schedule import dropout_share
+
+P = TypeVar("P", bound=AnyPredictor)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +125,7 @@ class ThreadedGradients:
     def __init__(self, model: AnyPredictor, objective: Objective, workers: int) -> None:
         self._model = model
         self._objective = objective
-        self._models = [model, *(_share_weights(model) for _ in range(workers - 1))]
+        self._models = [model, *(share_weights(model) for _ in range(workers - 1))]
         self._threads = ThreadPoolExecutor(workers, thread_name_prefix="worker")
 
     def __call__(self, update: Update, step: int) -> float:
@@ -138,19 +140,20 @@ class ThreadedGradients:
 
         with divide_threads(workers):
             losses = list(self._threads.map(work, range(workers)))
-        self._add_up()
+        add_up_gradients(self._models)
         return sum(losses)
 
-    def _add_up(self) -> None:
-        """Add the gradients of all workers to the model's."""
-        for own, *others in zip(*(model.parameters() for model in self._models), strict=True):
-            for other in others:
-                if other.grad is not None:
-                    own.grad = other.grad if own.grad is None else own.grad.add_(other.grad)
-                    other.grad = None
+
+def add_up_gradients(models: Sequence[AnyPredictor]) -> None:
+    """Add the gradients of models with the same weights to those of the first."""
+    for own, *others in zip(*(model.parameters() for model in models), strict=True):
+        for other in others:
+            if other.grad is not None:
+                own.grad = other.grad if own.grad is None else own.grad.add_(other.grad)
+                other.grad = None
 
 
-def _share_weights(model: AnyPredictor) -> AnyPredictor:
+def share_weights(model: P) -> P:
     """A copy of the model with the same weights in the same memory, and its own gradients."""
     copy = deepcopy(model)
     for own, shared in zip(copy.parameters(), model.parameters(), strict=True):

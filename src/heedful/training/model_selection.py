@@ -19,18 +19,22 @@ from torch import Tensor, nn
 
 from heedful.config import Experiment
 from heedful.data.batch import Batching, Examples, epoch_batches
+from heedful.data.captions import CaptionCorpus, find_matches
 from heedful.data.labelled_corpus import LabelledCorpus
 from heedful.data.pictures import PictureCorpus
 from heedful.data.text import TextWindows
 from heedful.errors import Diverged, FolderError
 from heedful.metrics import Score
 from heedful.metrics.label_scores import count_confusions, macro_f1
+from heedful.metrics.recall import mean_recall
 from heedful.metrics.text_loss import BITS_PER_CHARACTER, bits_per_character
 from heedful.models.build import build_model
+from heedful.models.clip import CLIP, contrastive_loss
 from heedful.models.predictor import AnyPredictor
 from heedful.models.seq2seq import require_seq2seq
 from heedful.nn.loss import smoothed_loss
 from heedful.progress import Reporter
+from heedful.retrieval.vectors import rank_both_ways
 from heedful.storage.checkpoint import Checkpoints
 from heedful.storage.run_folder import RunFolder, WeightsValidation, fill_model
 from heedful.storage.sharded_tensors import gather_tensor, is_sharded
@@ -68,6 +72,10 @@ class Validator:
         """
         config, valid = self._experiment.train, self._prepared.valid
         with self._model_with(weights) as model:
+            if isinstance(valid, CaptionCorpus) and isinstance(model, CLIP):
+                captions = [valid.captions(number) for number in range(len(valid))]
+                recall = mean_recall(rank_both_ways(model, valid.pixels, captions))
+                return compute_contrastive_loss(model, valid, config.batch_tokens), recall, None
             loss = compute_validation_loss(model, valid, config.batch_tokens) if valid else 0.0
             if isinstance(valid, LabelledCorpus | PictureCorpus):
                 gold, found = predict_labels(model, valid, config.batch_tokens)
@@ -128,6 +136,18 @@ def compute_validation_loss(model: AnyPredictor, corpus: Examples, batch_tokens:
         total += loss.plain.item()
         tokens += loss.tokens
     return total / tokens
+
+
+@torch.no_grad()
+def compute_contrastive_loss(model: CLIP, corpus: CaptionCorpus, batch_tokens: int) -> float:
+    """The loss per pair, each told apart from those of its batch."""
+    device, total = next(model.parameters()).device, 0.0
+    for indices in epoch_batches(*corpus.lengths(), Batching(batch_tokens, 0), 0):
+        batch = corpus.batch(indices, model.pad_id).to(device)
+        pictures = model.encode(batch.source, batch.source_lengths)
+        logits = model.compare(pictures, model.encode_texts(batch.target_in, batch.target_lengths))
+        total += contrastive_loss(logits, find_matches([batch])).item()
+    return total / len(corpus)
 
 
 @torch.no_grad()

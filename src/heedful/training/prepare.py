@@ -10,6 +10,7 @@ from pathlib import Path
 
 from heedful.config import DataConfig, Experiment
 from heedful.data.batch import Examples
+from heedful.data.captions import CAPTION_FILES, CaptionCorpus, CaptionEncoder, CaptionWriter, read_captioned
 from heedful.data.corpus import FILES, Corpus, DroppedPairs, Encode, PairLimits, write_corpus
 from heedful.data.labelled_corpus import LABELLED_FILES, LabelledCorpus, TextEncoder, write_labelled_corpus
 from heedful.data.labels import find_encoder_kind
@@ -38,7 +39,7 @@ from heedful.storage.run_folder import RunFolder, Tokenizers, read_valid_pairs
 from heedful.tasks import Task, find_task
 from heedful.text import Tokenizer
 from heedful.text.bpe_dropout import BpeDropout
-from heedful.text.tokenizer import CLS, MASK
+from heedful.text.tokenizer import CLS, MASK, START
 from heedful.text.tokenizer_training import SAMPLE_LINES, learn_tokenizer, reuse_tokenizer
 from heedful.training.autoconfig import default_hold_out, default_label_hold_out, default_text_hold_out
 
@@ -62,9 +63,9 @@ class Prepared:
 
 def resolve_files(data: DataConfig) -> DataConfig:
     """The data with complete paths and languages; refuses files that can be read only once."""
-    if not data.source and not data.tsv and not data.text and not data.images:
+    if not any((data.source, data.tsv, data.text, data.images, data.captions)):
         raise ConfigError(
-            "no training data; give source and target, tsv, text, labels, images, or data.source in a recipe"
+            "no training data; give source and target, tsv, text, labels, images, captions, or data.source in a recipe"
         )
 
     def find(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -85,6 +86,8 @@ def resolve_files(data: DataConfig) -> DataConfig:
         text=find(data.text),
         images=find(data.images),
         valid_images=find(data.valid_images),
+        captions=find(data.captions),
+        valid_captions=find(data.valid_captions),
         valid_text=find(data.valid_text),
         valid_source=find(data.valid_source),
         valid_target=find(data.valid_target),
@@ -125,6 +128,8 @@ def prepare(run: RunFolder, experiment: Experiment, total: int, reporter: Report
         return _prepare_text(run, experiment, total, reporter)
     if task.reads_pictures:
         return _prepare_pictures(run, experiment, total, reporter)
+    if task.matches_pictures:
+        return _prepare_captions(run, experiment, total, reporter)
     if task.encoder:
         return _prepare_labels(run, experiment, total, reporter)
     share = _held_out_share(data, total, default_hold_out(total))
@@ -283,6 +288,45 @@ def _load_pictures(run: RunFolder, experiment: Experiment, tokenizers: Tokenizer
     return Prepared(tokenizers, epochs, valid if len(valid) else None, (), facts)
 
 
+def _prepare_captions(run: RunFolder, experiment: Experiment, total: int, reporter: Reporter) -> Prepared:
+    """Learn the tokenizer, and write pictures of one size with their captions: to train on and to validate on."""
+    data, size, seed = experiment.data, experiment.model.image_size, experiment.seed
+    share = _held_out_share(data, total, default_label_hold_out(total), "picture")
+    pictures = read_captioned(data.captions)
+    if experiment.train.init or experiment.text.tokenizer_file:
+        tokenizers = _make_tokenizers(run, experiment, lambda: iter(()), total, reporter)
+    else:
+        learnt = learn_tokenizer((text for each in pictures for text in each.captions), experiment.text, (START,))
+        tokenizers = Tokenizers(learnt, learnt)
+    run.describe(experiment, tokenizers)
+    encode = CaptionEncoder(tokenizers.source, experiment.model.max_positions)
+    vocabulary = tokenizers.source.vocabulary_size
+    with disk_errors(run.data):
+        train, valid = (CaptionWriter(run.data / part, size, vocabulary) for part in ("train", "valid"))
+        for each in report_progress(iter(pictures), "reading pictures", total, reporter):
+            pixels = each.read(size)
+            (valid if is_held_out(pixels, share, seed) else train).add(pixels, encode(each.captions))
+        for each in read_captioned(data.valid_captions) if data.valid_captions else ():
+            valid.add(each.read(size), encode(each.captions))
+        corpora = {"train": train.close(), "valid": valid.close()}
+        write_manifest(run.data, [f"{part}/{name}" for part in corpora for name in CAPTION_FILES])
+    if len(corpora["train"]) < 2:
+        raise DataError("fewer than two pictures are left to train on; give more, or change data.hold_out")
+    reporter.say(
+        f"data: {counted(len(corpora['train']), 'picture', ',')} with {corpora['train'].count_captions().sum():,} "
+        f"captions to train on, {len(corpora['valid']):,} for validation"
+    )
+    return _load_captions(run, experiment, tokenizers)
+
+
+def _load_captions(run: RunFolder, experiment: Experiment, tokenizers: Tokenizers) -> Prepared:
+    train, valid = CaptionCorpus(run.data / "train"), CaptionCorpus(run.data / "valid")
+    facts: dict[str, object] = {"pictures": len(train), "validation_pictures": len(valid)}
+    facts["captions"] = int(train.count_captions().sum())
+    epochs = train.epochs(experiment.seed, experiment.data.shift, experiment.data.flip)
+    return Prepared(tokenizers, epochs, valid if len(valid) else None, (), facts)
+
+
 def make_text_encoder(experiment: Experiment, tokenizer: Tokenizer) -> TextEncoder:
     """How the models of this experiment read texts."""
     kind = find_encoder_kind(find_task(experiment.task).encoder)
@@ -342,6 +386,8 @@ def load_prepared(run: RunFolder, experiment: Experiment, reporter: Reporter) ->
         return _load_text(run, experiment, tokenizers)
     if task.reads_pictures:
         return _load_pictures(run, experiment, tokenizers)
+    if task.matches_pictures:
+        return _load_captions(run, experiment, tokenizers)
     valid_pairs = read_valid_pairs(run)
     if task.encoder:
         texts = tuple(LabelledCorpus(run.data / f"train-{number}") for number in range(_count_variants(experiment)))
@@ -359,6 +405,8 @@ def count_examples(experiment: Experiment) -> int:
         return measure_text(experiment.data.text).characters
     if task.reads_pictures:
         return sum(1 for _ in name_pictures(experiment.data.images))
+    if task.matches_pictures:
+        return len(read_captioned(experiment.data.captions))
     return sum(1 for _ in task.read_pairs(experiment.data))
 
 
@@ -369,7 +417,15 @@ def describe_data(run: RunFolder, experiment: Experiment, prepared: Prepared) ->
     return {
         "files": {
             name: _describe_text(name, run)
-            for name in (*pairs, *data.text, *data.valid_text, *data.images, *data.valid_images)
+            for name in (
+                *pairs,
+                *data.text,
+                *data.valid_text,
+                *data.images,
+                *data.valid_images,
+                *data.captions,
+                *data.valid_captions,
+            )
             if not Path(name).is_dir()  # a folder of pictures may change: the run folder has all that training needs
         },
         **prepared.facts,
@@ -424,6 +480,8 @@ def _list_prepared_files(experiment: Experiment) -> list[str]:
         return [f"train/{name}" for name in TEXT_FILES]
     if task.reads_pictures:
         return [f"train/{name}" for name in PICTURE_FILES]
+    if task.matches_pictures:
+        return [f"train/{name}" for name in CAPTION_FILES]
     corpora = [f"train-{variant}" for variant in range(_count_variants(experiment))]
     files = LABELLED_FILES if task.encoder else FILES
     return ["valid.json", *(f"{corpus}/{name}" for corpus in corpora for name in files)]
@@ -482,6 +540,8 @@ def _find_special_pieces(task: Task) -> tuple[str, ...]:
     """The special pieces that a vocabulary for this task has beside PAD and EOS."""
     if task.denoises:
         return SENTINELS
+    if task.matches_pictures:
+        return (START,)
     return (CLS, MASK) if task.encoder else ()
 
 
@@ -559,7 +619,8 @@ def _write_valid_corpus(
 
 def _held_out_share(data: DataConfig, total: int, default: int, noun: str = "pair") -> float:
     """The share of the training pairs that is held out for validation; `default` pairs if the user does not say."""
-    if data.valid_source or data.valid_images or data.valid_text or data.hold_out == 0 or not total:
+    given = data.valid_source or data.valid_images or data.valid_captions or data.valid_text
+    if given or data.hold_out == 0 or not total:
         return 0.0
     count = data.hold_out if data.hold_out > 0 else default
     if count >= total:

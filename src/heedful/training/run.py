@@ -19,6 +19,7 @@ from heedful.device import measure_memory, use_threads
 from heedful.errors import ConfigError, FolderError, counted, out_of_memory
 from heedful.kernels.threads import count_workers
 from heedful.models.build import build_model
+from heedful.models.clip import CLIP
 from heedful.models.size import model_size
 from heedful.progress import Reporter
 from heedful.storage.files import clear_folder, remove_temporaries, write_atomically
@@ -27,6 +28,7 @@ from heedful.storage.model_card import make_model_card
 from heedful.storage.run_folder import RunFolder, refuse_checkpoint, software_versions
 from heedful.tasks import find_task, make_experiment
 from heedful.training.checkpointing import Checkpointing, RunProgress
+from heedful.training.contrast import ContrastiveGradients
 from heedful.training.distributed import make_distributed_gradients
 from heedful.training.events import STOP_SIGNALS, Event, EventLog, Finished, Started, StepDone, draw_curve
 from heedful.training.finetune import (
@@ -36,7 +38,7 @@ from heedful.training.finetune import (
     load_parent_weights,
     warn_about_vocabulary,
 )
-from heedful.training.gradients import Objective, make_gradients
+from heedful.training.gradients import Gradients, Objective, make_gradients
 from heedful.training.loop import (
     TrainingState,
     UpdateSplit,
@@ -216,7 +218,14 @@ class TrainingRun:
             config.word_dropout,
         )
         self.workers = count_workers(self.device) if group.world_size == 1 else 1
-        if group.world_size > 1:
+        if isinstance(model, CLIP):
+            if group.world_size > 1:
+                raise ConfigError(
+                    f"{group.world_size} processes train together, but CLIP compares all pairs of an update with each "
+                    "other, which one process does; start heedful without torchrun"
+                )
+            self.gradients: Gradients = ContrastiveGradients(model, objective, self.workers)
+        elif group.world_size > 1:
             self.gradients = make_distributed_gradients(
                 model, objective, group, self.device, config.accumulate, config.parallel
             )
@@ -318,7 +327,7 @@ class TrainingRun:
         draw_curve(self.run)
         write_atomically(self.run.path / "README.md", make_model_card(self.run))
         task = find_task(self.experiment.task)
-        if task.continues_text or task.encoder or task.denoises:  # no two texts have words to align
+        if task.continues_text or not task.writes_text or task.denoises:  # no two texts have words to align
             return
         try:
             save_best_aligner(self.run, Translator.on_device(self.run, self.device), self.prepared.valid_pairs)

@@ -11,11 +11,13 @@ from types import FrameType
 from typing import Any, Literal
 
 from heedful.config import DataConfig, Experiment, load_recipe, merge
+from heedful.data.captions import CaptionStatistics, measure_captions, read_captioned
 from heedful.data.labels import LabelStatistics, find_encoder_kind, find_label_kind, measure_labels
 from heedful.data.pictures import PictureStatistics, measure_pictures, name_pictures
 from heedful.data.text import TextStatistics, measure_text
 from heedful.errors import ConfigError, counted
 from heedful.metrics.label_scores import MACRO_F1
+from heedful.metrics.recall import RECALL
 from heedful.metrics.text_loss import BITS_PER_CHARACTER
 from heedful.progress import LoggingReporter, Reporter, SilentReporter, report_progress
 from heedful.storage.run_folder import RunFolder, check_free
@@ -24,8 +26,11 @@ from heedful.tasks.completion import COMPLETION
 from heedful.tasks.denoising import DENOISING
 from heedful.tasks.labelling import MASKED
 from heedful.tasks.picture_labelling import PICTURES
+from heedful.tasks.picture_matching import CAPTIONS
 from heedful.training.autoconfig import (
+    ChosenSettings,
     CorpusStatistics,
+    choose_caption_settings,
     choose_denoising_settings,
     choose_finetuning_settings,
     choose_label_settings,
@@ -36,6 +41,7 @@ from heedful.training.autoconfig import (
     keep_network,
     keep_pretrained_network,
     measure_corpus,
+    warn_about_captions,
     warn_about_corpus,
     warn_about_labels,
     warn_about_text,
@@ -47,6 +53,7 @@ from heedful.training.process_group import ProcessGroup, join_process_group
 from heedful.training.run import EventStream, StopRequested, join_run, resume_run, start_run
 
 Objective = Literal["next", "masked", "spans"]
+_PICTURE_SIZES = ("image_size", "patch_size", "channels")
 _TASKS: Mapping[Objective, Task] = {"next": COMPLETION, "masked": MASKED, "spans": DENOISING}
 
 AnyPath = str | PathLike[str]
@@ -83,6 +90,8 @@ def train(
     valid_labels: Paths = (),
     images: Paths = (),
     valid_images: Paths = (),
+    captions: Paths = (),
+    valid_captions: Paths = (),
     valid_source: Paths = (),
     valid_target: Paths = (),
     out: AnyPath | None = None,
@@ -111,6 +120,8 @@ def train(
         valid_labels: such files to validate on; if you give none, some of the texts are held out.
         images: folders with one sub-folder of PNG or JPEG pictures for each class, or IDX files such as MNIST's.
         valid_images: the same to validate on; if you give none, some of the pictures are held out.
+        captions: files of lines with the name of a picture, a tab and a caption; names are relative to the file.
+        valid_captions: such files to validate on; if you give none, some of the pictures are held out.
         valid_source: text files to validate on; if you give none, some training pairs are held out.
         valid_target: their translations.
         out: the run folder to make; the default is `runs/` and the name of the recipe or of the first file.
@@ -132,6 +143,10 @@ def train(
         **{"source": source, "target": target, "tsv": tsv, "text": text, "valid_text": valid_text},
         **{"valid_source": valid_source, "valid_target": valid_target},
     }
+    if captions or valid_captions:
+        others = {**paths, "labels": labels, "valid_labels": valid_labels, "images": images}
+        _check_alone("captions", captions, {**others, "valid_images": valid_images})
+        paths |= {"captions": captions, "valid_captions": valid_captions}
     if images or valid_images:
         _check_alone("images", images, {**paths, "labels": labels, "valid_labels": valid_labels})
         paths |= {"images": images, "valid_images": valid_images}
@@ -145,6 +160,8 @@ def train(
         given = merge({"task": find_label_kind(found)}, given)
     if images:
         given = merge({"task": PICTURES.name}, given)
+    if captions:
+        given = merge({"task": CAPTIONS.name}, given)
     if text:
         given = merge({"task": _TASKS[objective].name}, given)
     if recipe is None and not init and "task" not in given:
@@ -215,6 +232,10 @@ def _plan(
         raise ConfigError(
             f"model.family is 'vit', which reads pictures, but task is '{task.name}'; name pictures: images"
         )
+    if asked.model.family == "clip" and not task.matches_pictures:
+        raise ConfigError(
+            f"model.family is 'clip', which reads captioned pictures, but task is '{task.name}'; name them: captions"
+        )
     check_evaluation_files(task, data)
     corpus, total = _measure(task, data, reporter)
     experiment = asked
@@ -228,7 +249,7 @@ def _plan(
     return replace(experiment, data=data, name=experiment.name or folder.resolve().name), total
 
 
-Statistics = CorpusStatistics | TextStatistics | LabelStatistics | PictureStatistics
+Statistics = CorpusStatistics | TextStatistics | LabelStatistics | PictureStatistics | CaptionStatistics
 
 
 def _measure(task: Task, data: DataConfig, reporter: Reporter) -> tuple[Statistics, int]:
@@ -241,12 +262,9 @@ def _measure(task: Task, data: DataConfig, reporter: Reporter) -> tuple[Statisti
             reporter.say(sentence)
         return text, text.characters
     if task.reads_pictures:
-        if not data.images:
-            raise ConfigError("task is 'pictures', which learns from pictures; name them with images, or data.images")
-        pictures = measure_pictures(report_progress(name_pictures(data.images), "reading", 0, reporter))
-        for sentence in warn_about_labels(pictures.labels):
-            reporter.say(sentence)
-        return pictures, pictures.pictures
+        return _measure_pictures(data, reporter)
+    if task.matches_pictures:
+        return _measure_captions(data, reporter)
     if task.encoder:
         counted_pairs = report_progress(task.read_pairs(data), "reading", 0, reporter)
         labels = measure_labels(counted_pairs, find_encoder_kind(task.encoder))
@@ -259,6 +277,25 @@ def _measure(task: Task, data: DataConfig, reporter: Reporter) -> tuple[Statisti
         for sentence in warn_about_corpus(corpus, data):
             reporter.say(sentence)
     return corpus, corpus.pairs
+
+
+def _measure_pictures(data: DataConfig, reporter: Reporter) -> tuple[PictureStatistics, int]:
+    if not data.images:
+        raise ConfigError("task is 'pictures', which learns from pictures; name them with images, or data.images")
+    pictures = measure_pictures(report_progress(name_pictures(data.images), "reading", 0, reporter))
+    for sentence in warn_about_labels(pictures.labels):
+        reporter.say(sentence)
+    return pictures, pictures.pictures
+
+
+def _measure_captions(data: DataConfig, reporter: Reporter) -> tuple[CaptionStatistics, int]:
+    if not data.captions:
+        raise ConfigError("task is 'captions', which needs captioned pictures; name them: captions, or data.captions")
+    captioned = read_captioned(data.captions)
+    captions = measure_captions(report_progress(iter(captioned), "reading", len(captioned), reporter))
+    for sentence in warn_about_captions(captions):
+        reporter.say(sentence)
+    return captions, captions.pictures
 
 
 def _find_parent(tables: Settings) -> tuple[RunFolder | None, dict[str, Any]]:
@@ -283,14 +320,10 @@ def _autoconfigure(
     """Choose the settings that the tables leave open by the data, and report each choice with its reason."""
     given = tables.get("train", {})
     before = parent.experiment() if parent else None
-    validation = ("valid_source", "valid_text", "valid_images")
+    validation = ("valid_source", "valid_text", "valid_images", "valid_captions")
     hold_out = not any(tables.get("data", {}).get(key) for key in validation)
-    if isinstance(corpus, PictureStatistics):
-        sizes = ("image_size", "patch_size", "channels")
-        network = {"model": {key: getattr(before.model, key) for key in sizes}} if before else {}
-        chosen = choose_picture_settings(corpus, device, merge(network, tables))
-        if before:
-            chosen = keep_network(chosen, before)
+    if isinstance(corpus, PictureStatistics | CaptionStatistics):
+        chosen = _choose_for_pictures(corpus, before, device, tables)
     elif isinstance(corpus, LabelStatistics):
         kind = find_encoder_kind(find_task(asked.task).encoder)
         chosen = choose_label_settings(corpus, kind, device, tables)
@@ -319,6 +352,19 @@ def _autoconfigure(
         if not name or name not in tables.get(table, {}):
             reporter.say(reason)
     return make_experiment(tables, merge(inherited, chosen.tables))
+
+
+def _choose_for_pictures(
+    corpus: PictureStatistics | CaptionStatistics, before: Experiment | None, device: str, tables: Settings
+) -> ChosenSettings:
+    """The choices for labelled or captioned pictures; a model to start from keeps its sizes."""
+    network = {"model": {key: getattr(before.model, key) for key in _PICTURE_SIZES}} if before else {}
+    asked = merge(network, tables)
+    if isinstance(corpus, PictureStatistics):
+        chosen = choose_picture_settings(corpus, device, asked)
+    else:
+        chosen = choose_caption_settings(corpus, device, asked)
+    return keep_network(chosen, before) if before else chosen
 
 
 def _run(
@@ -369,8 +415,8 @@ def _describe_validation(event: Validated) -> str:
             f"{when}: validation loss {event.loss:.4f} nats a token, perplexity {event.perplexity:.2f}, "
             f"{event.score:.3f} bits per character{best}"
         )
-    if event.metric == MACRO_F1:
-        return f"{when}: validation loss {event.loss:.4f}, macro F1 {event.score:.2f}{best}"
+    if event.metric in (MACRO_F1, RECALL):
+        return f"{when}: validation loss {event.loss:.4f}, {event.metric} {event.score:.2f}{best}"
     score = "" if event.score is None else f", {event.metric} {event.score:.2f}"
     if event.brevity_penalty is not None:
         score += f" (brevity penalty {event.brevity_penalty:.3f})"
@@ -460,6 +506,7 @@ def _check_both_sides(files: Mapping[str, list[str]]) -> None:
 def _default_folder(recipe: AnyPath | None, files: Mapping[str, list[str]]) -> Path:
     if recipe:
         return Path("runs") / Path(recipe).stem
-    first = (files.get("source") or files.get("tsv") or files.get("text") or files.get("images") or ["model"])[0]
+    kinds = ("source", "tsv", "text", "images", "captions")
+    first = next((files[kind][0] for kind in kinds if files.get(kind)), "model")
     name = Path(first).name.split(".")[0]
     return Path("runs") / ("".join(letter for letter in name if letter not in "*?[]") or "model")

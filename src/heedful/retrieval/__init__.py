@@ -1,0 +1,1 @@
+"""A text or a picture in, the pictures that fit it best out."""
