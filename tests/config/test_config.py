@@ -75,7 +75,8 @@ class TestKeys:
             ),
             (
                 "[model]\nactivation = 'q'",
-                "model.activation must be one of relu, gelu, gelu-tanh, gated-gelu-tanh, swish, but is 'q' instead",
+                "model.activation must be one of relu, gelu, gelu-tanh, gated-gelu-tanh, quick-gelu, swish, but is 'q' "
+                "instead",
             ),
             ("[model]\nsharing = true", "model.sharing must be one of all, target, inputs, none, but is True instead"),
             ("[train.best_by]\nx = 1", "train.best_by must be one of loss, bleu, but is {'x': 1} instead"),
@@ -99,6 +100,7 @@ class TestRanges:
         "model.d_model": 2, "model.d_ff": 1, "model.num_heads": 1, "model.d_k": 0, "model.d_v": 0,
         "model.encoder_layers": 1, "model.decoder_layers": 1, "model.max_positions": 1,
         "model.max_distance": 1, "model.image_size": 1, "model.patch_size": 1,
+        "model.text_d_model": 0, "model.text_d_ff": 0, "model.text_heads": 0, "model.projection": 0,
         "model.window": 0, "model.kernel_width": 1,
         "text.bpe_variants": 1,
         "data.shift": 0, "data.hold_out": -1, "data.max_length": 1, "data.max_ratio": 0,

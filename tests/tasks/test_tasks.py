@@ -28,6 +28,7 @@ ANSWERS: dict[str, tuple[str, str]] = {
     "tagging": ("run", "VERB"),
     "masked": ("a [MASK] film", "good"),
     "pictures": ("cat.png", "cat"),
+    "captions": ("cat.png", "a cat"),
     "copy": ("a b c", "a b c"),
     "reverse": ("a b c", "c b a"),
 }

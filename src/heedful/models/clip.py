@@ -38,9 +38,12 @@ from heedful.nn.multi_head import Kind, MultiHeadAttention
 from heedful.nn.positions import LearnedPositions
 from heedful.nn.residual import layer_norm
 
-FIRST_SCALE, MOST_SCALE = 1.0 / 0.07, 100.0
-PIXEL_MEANS, PIXEL_STDS = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
-TOKEN_STD, POSITION_STD = 0.02, 0.01
+FIRST_SCALE = 1.0 / 0.07
+MOST_SCALE = 100.0
+PIXEL_MEANS = (0.48145466, 0.4578275, 0.40821073)
+PIXEL_STDS = (0.26862954, 0.26130258, 0.27577711)
+TOKEN_STD = 0.02
+POSITION_STD = 0.01
 
 Pictures = Float[Tensor, "pictures space"]  # unit vectors
 Texts = Float[Tensor, "texts space"]
