@@ -19,6 +19,10 @@ LanguagesOption = Annotated[
     list[str] | None,
     typer.Option(help="Languages of a model that does not say them, such as en-de. Once per model."),
 ]
+PicturesOption = Annotated[
+    list[Path] | None,
+    typer.Option(help="A folder of pictures for /v1/find, read at the start, with its sub-folders. Repeatable."),
+]
 KeysOption = Annotated[Path | None, typer.Option(help="Require API keys, from a file written by heedful key.")]
 AnyoneOption = Annotated[bool, typer.Option("--anyone", help="Serve other machines without API keys.")]
 CorsOption = Annotated[
@@ -35,6 +39,7 @@ def serve(
     host: Annotated[str, typer.Option(help="Address to listen on; default: this machine only.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes any free port.")] = 5000,
     languages: LanguagesOption = None,
+    pictures: PicturesOption = None,
     keys: KeysOption = None,
     anyone: AnyoneOption = False,
     cors: CorsOption = None,
@@ -68,6 +73,7 @@ def serve(
     from heedful.serve.batcher import SHARED_LANES
     from heedful.serve.classification_routes import load_classifiers
     from heedful.serve.completion_routes import load_completers
+    from heedful.serve.finder_routes import load_finders
     from heedful.serve.middleware import check_origin, own_hosts
     from heedful.serve.model_registry import ModelRegistry, locate_models, split_by_task
     from heedful.serve.server import Server
@@ -88,13 +94,19 @@ def serve(
     # The page and most routes translate, so there are always models for that.
     locations = locate_models(split.translators or _find_built_in_models(), languages or ())
     completions, classifications = load_completers(split.completers, where), load_classifiers(split.classifiers, where)
+    findings = load_finders(split.finders, pictures or (), where)
     log_to_stderr(json_log)
     with worker.listener if worker else listen(host, port) as listener:
         limits = ServiceLimits(characters=characters, seconds=seconds)
         service = Service(ModelRegistry(locations, load), limits, api_keys)
         hosts = own_hosts(host) if is_local else ()
         app = create_app(
-            service, hosts=hosts, origins=origins, completions=completions, classifications=classifications
+            service,
+            hosts=hosts,
+            origins=origins,
+            completions=completions,
+            classifications=classifications,
+            findings=findings,
         )
         server = Server(app, service.reload)
         for location in locations:
@@ -103,6 +115,8 @@ def serve(
             console.say(f"{name}: continues texts, at /v1/complete")
         for name in split.classifiers:
             console.say(f"{name}: labels texts, at /v1/classify")
+        for name in split.finders:
+            console.say(f"{name}: finds pictures, at /v1/find")
         console.say(f"{url_of(listener)} is ready; stop it with Ctrl-C")
         if worker:
             worker.report_ready()

@@ -244,6 +244,7 @@ class ModelsAnswer(BaseModel):
     pivots: list[PivotAnswer]
     classification: list[str] = Field([], description="names of the models that label texts, for /v1/classify")
     completion: list[str] = Field([], description="names of the models that continue texts, for /v1/complete")
+    finding: list[str] = Field([], description="names of the models that find pictures, for /v1/find")
 
 
 class CompleteRequest(_StrictModel):
@@ -322,6 +323,29 @@ class ClassifyAnswer(BaseModel):
 
     model: str
     texts: list[LabelledTextAnswer]
+
+
+class FindRequest(_StrictModel):
+    """What pictures should show, in words, or the served picture that they should be like; one of the two."""
+
+    model: Text | None = Field(None, description="a name from /v1/models, under finding")
+    text: Text | None = Field(None, description="what the pictures should show", examples=["a red car"])
+    like: Text | None = Field(None, description="the name of a served picture, as an answer has it")
+    n: int = Field(10, ge=1, le=100, description="how many pictures")
+
+
+class FoundPictureAnswer(BaseModel):
+    """A served picture, and the cosine of the angle between its vector and that of the query."""
+
+    picture: str
+    score: float
+
+
+class FindAnswer(BaseModel):
+    """The pictures that fit best, the best first."""
+
+    model: str
+    pictures: list[FoundPictureAnswer]
 
 
 class AttentionRequest(ModelSelector):

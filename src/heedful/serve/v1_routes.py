@@ -13,6 +13,7 @@ from heedful.serve import schemas
 from heedful.serve.batcher import JobItem, PendingJob
 from heedful.serve.classification_routes import ClassificationDependency
 from heedful.serve.completion_routes import DeskDependency
+from heedful.serve.finder_routes import FindingDependency
 from heedful.serve.http_errors import RequestError
 from heedful.serve.jobs import AttentionJob, ScoringJob, TranslationJob
 from heedful.serve.model_registry import PivotModel, ServedModel
@@ -114,7 +115,7 @@ async def attention(
 
 @router.get("/models", responses=describe_errors())
 async def models(
-    service: ServiceDependency, desk: DeskDependency, labels: ClassificationDependency
+    service: ServiceDependency, desk: DeskDependency, labels: ClassificationDependency, pictures: FindingDependency
 ) -> schemas.ModelsAnswer:
     """List the loaded models, and the languages between which two of them translate, one after the other."""
     return schemas.ModelsAnswer(
@@ -136,6 +137,7 @@ async def models(
         ],
         classification=labels.names,
         completion=desk.names,
+        finding=pictures.names,
     )
 
 
