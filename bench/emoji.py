@@ -2,7 +2,7 @@
 
 ::
 
-    python bench/emoji.py FOLDER                     # with no more than one thread: OMP_NUM_THREADS=1
+    .venv/bin/python bench/emoji.py FOLDER
 
 gets the drawings and captions with npm into FOLDER, writes them as PNG files with a file of captions, trains a CLIP on
 three of the styles, and measures recall@5 of captions for pictures

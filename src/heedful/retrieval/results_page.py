@@ -23,9 +23,8 @@ def make_results_page(query: str, found: Sequence[FoundPicture], searched: int, 
     main = f"""<h1>{"Similar pictures" if picture else text_in_page(query)}</h1>
 {shown}<p>The best {counted(len(found), "picture")} of {searched:,}.</p>
 <ol class="found">{items}</ol>
-<p class="method">The score is the cosine between the vector of the query and that of the picture: 1 is the most, and
-two that have nothing in common are near 0. Scores of different models, and of texts and pictures, cannot be compared.
-</p>"""
+<p class="method">The score is the cosine of the angle between the vectors of the query and of the picture; 1 is the
+most. Scores of different models, and of texts and of pictures, cannot be compared.</p>"""
     style = asset("theme.css") + asset("plain.css") + asset("found.css", "retrieval")
     return whole_page(f"{query}: pictures", style, "", main, pictures="data:")
 
