@@ -138,7 +138,7 @@ def read_bert(folder: Path, config: Mapping[str, Any]) -> Imported:
         return own_bert_weights(folder, theirs, model, task, config["max_position_embeddings"])
 
     own = convert_weights(folder, weights, experiment.model, tokenizers.vocabulary, convert)
-    return Imported(experiment, tokenizers, own)
+    return Imported(experiment, tokenizers, own, {"compares_texts": True} if is_sentence_model else {})
 
 
 def _modern_name(name: str) -> str:

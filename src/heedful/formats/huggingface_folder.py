@@ -1,7 +1,7 @@
 """What all folders of Hugging Face models share: JSON objects, weights without pickles, a checked conversion."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ class Imported:
     experiment: Experiment
     tokenizers: Tokenizers
     weights: Mapping[str, Tensor]
+    about: Mapping[str, object] = field(default_factory=dict)  # more facts for about.json
 
 
 def read_object(path: Path) -> dict[str, Any]:

@@ -44,6 +44,9 @@ def import_model(folder: Path, out: Path) -> Proof:
         run.write_weights(imported.weights, f"imported from {folder.resolve().name}")
         proof = prove(folder, run)
         run.write_about(
-            {"versions": software_versions(), "imported": {"from": str(folder), **dataclasses.asdict(proof)}}
+            {
+                "versions": software_versions(),
+                "imported": {"from": str(folder), **imported.about, **dataclasses.asdict(proof)},
+            }
         )
     return proof
