@@ -95,8 +95,8 @@ def take_report(browser: "Browser") -> None:
         text, report = Path(folder) / "phrases.en", Path(folder) / "report.html"
         lines = PHRASES.read_text(encoding="utf-8").splitlines()
         text.write_text("".join(line.split("\t")[0] + "\n" for line in lines), encoding="utf-8")
-        command = [sys.executable, "-m", "heedful", "heads", "en-de", "--input", text, "--report", report]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        command: list[str | Path] = [sys.executable, "-m", "heedful", "heads", "en-de"]
+        subprocess.run([*command, "--input", text, "--report", report], check=True, stdout=subprocess.DEVNULL)
         page = browser.new_page(viewport=TALL, reduced_motion="reduce")
         page.goto(report.as_uri())
         page.screenshot(path=PICTURES / "heads-report.png")
