@@ -523,6 +523,19 @@ def test_print_leaves_out_the_map_and_the_buttons(show: "Callable[..., Page]") -
     assert page.locator(".step.current").is_visible()
 
 
+def test_paper_is_light_in_the_dark_theme_too(show: "Callable[..., Page]") -> None:
+    page = show("encoder.1.attention.head.1.softmax")
+    picture = "document.querySelector('.step.current .heatmap canvas').toDataURL()"
+    light = page.evaluate(picture)
+    page.emulate_media(color_scheme="dark", reduced_motion="reduce")
+    page.wait_for_function(f"(light) => {picture} !== light", arg=light)
+    dark = page.evaluate(picture)
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert page.evaluate(picture) == light
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert page.evaluate(picture) == dark
+
+
 def test_an_unknown_address_shows_the_start_and_the_theme_changes(show: "Callable[..., Page]") -> None:
     page = show("nothing.like.this")
     assert title(page) == "One sentence through the Transformer"
