@@ -219,6 +219,15 @@ def test_the_beam_says_how_it_ends(html: str, found: ExplainedSentence) -> None:
     assert f"at the latest after {longest} pieces" in text_of(html, "beam")
 
 
+def test_neighbours_that_are_bytes_are_explained(found: ExplainedSentence) -> None:
+    plain = replace(found.neighbours[0], nearest=(("▁near", 0.5),))
+    for nearest in (("▁near", 0.5), ("<0x9F>", 0.4)):
+        both = replace(found, neighbours=(plain, replace(plain, nearest=(nearest,))))
+        page = make_explanation_page(both)
+        for step in ("encoder.embedding", "experiments.neighbours"):
+            assert ("&lt;0x9F&gt; is one byte" in text_of(page, step)) == (nearest[0] == "<0x9F>")
+
+
 def test_label_smoothing_pushes_down_what_is_too_sure(html: str, found: ExplainedSentence) -> None:
     surer = sum(np.exp(-loss) > found.training.gold for loss in found.training.plain)
     assert f"surer than that of {surer} of {len(found.training.plain)} pieces" in text_of(html, "training")

@@ -239,7 +239,8 @@ works if x and p keep to different directions, of which there are {d_model}.{mea
             ),
             "scaled": (
                 "Divide by the root of d_k",
-                "A sum of many products is large, and the softmax of large numbers picks one key and ignores the rest. "
+                "A sum of many products is large, and the softmax of large numbers picks one key and ignores the rest: "
+                "its gradient is almost zero, and the head could not learn to look elsewhere. "
                 f"Dividing by √{d_k} = {sqrt(d_k):.2f} keeps it soft.",
                 equation(fraction(mn(score), root(mn(d_k))), mo("="), mn(scaled)),
                 self.without(

@@ -78,7 +78,7 @@ class PieceSections(SectionWriter):
             body += f"""
 <h3>Nearest neighbours in the matrix, and the cosine of the angle</h3>
 <div class="scroll"><table><thead><tr><th scope="col">piece</th><th scope="col">neighbours</th></tr></thead>
-<tbody>{rows}</tbody></table></div>"""
+<tbody>{rows}</tbody></table></div>{self.explain_bytes()}"""
             if "scale-of-embeddings" in found.without:
                 rows_of = self.steps[f"{stack}.embedding"]
                 body += (

@@ -394,7 +394,7 @@ cosine between their vectors is <strong>{alike.alike:.2f}</strong>, between rand
         both = " If both languages share one matrix, a neighbour may be a translation." if self.is_translated else ""
         body = f"""{spelled}<h3>The nearest neighbours of the pieces of this text</h3>
 <div class="scroll"><table><thead><tr><th scope="col">piece</th><th scope="col">neighbours</th></tr></thead>
-<tbody>{nearest}</tbody></table></div>
+<tbody>{nearest}</tbody></table></div>{self.explain_bytes()}
 <p>A cosine of 1 means the same direction, 0 means nothing in common.{both}</p>"""
         return self.section(
             "experiments.neighbours", "experiments", self._count(), "Do similar words lie close together?",

@@ -1,5 +1,6 @@
 """What all sections of an explanation have in common: a title, its place in the paper, and "what if ...?"."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from html import escape
@@ -133,6 +134,17 @@ class SectionWriter:
 <p>This is what the model writes in the experiments, with all its parts. {why}. Every step of this page is about the
 {self.noun} above, and so is every “times less likely”. What the model writes without a part is compared with what it
 writes here.</p></aside>"""
+
+    def explain_bytes(self) -> str:
+        """What the byte pieces among the neighbours are, if there are any."""
+        near = (piece for each in self.found.neighbours for piece, _ in each.nearest)
+        byte = next((piece for piece in near if re.fullmatch(r"<0x[0-9A-F]{2}>", piece)), "")
+        return (
+            f'<p class="muted">{escape(byte)} is one byte, for characters that have no piece of their own. Training '
+            "meets most bytes hardly ever, so it means little what they lie close to.</p>"
+            if byte
+            else ""
+        )
 
     def reordered(self, name: str) -> str:
         """The words in another order and what the model makes of them, as two lines."""
