@@ -6,7 +6,6 @@ import numpy as np
 
 from heedful.decoding.beam_tree import BeamTree
 from heedful.decoding.hypothesis import length_penalty
-from heedful.inspection.counterfactuals import Counterfactual
 from heedful.inspection.figure_one import draw_beam
 from heedful.inspection.markup import (
     equation,
@@ -184,8 +183,8 @@ class PieceSections(SectionWriter):
         unpunished = found.text_without("no-penalty")
         without_penalty = (
             "Here it finds the same."
-            if unpunished == found.spell(Counterfactual(best.tokens, best.finished, best.log_prob))
-            else f'</p><p class="quote"><bdi>{mark_differences(decode(best.tokens), unpunished)}</bdi>'
+            if unpunished == found.baseline_text
+            else f'</p><p class="quote"><bdi>{mark_differences(found.baseline_text, unpunished)}</bdi>'
         )
         body = f"""<div class="scroll tree" tabindex="0" role="region" aria-label="The tree of the search">
 {draw_beam(tree, found.target)}</div>
