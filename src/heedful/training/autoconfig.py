@@ -135,8 +135,8 @@ def choose_settings(
     }
     if "r_drop" in tables["train"]:
         reasons["train.r_drop"] = (
-            f"R-Drop: after {counted(steps // 3, 'update')} each pair is read twice, with different dropout, which takes "
-            "twice as long and teaches more"
+            f"R-Drop: after {counted(steps // 3, 'update')} each pair is read twice, with different dropout, which "
+            "takes twice as long and teaches more"
         )
     if search:  # measured: docs/lab-log.md
         reasons["search.penalty"] = "search: by the mean per piece, because the paper's penalty prefers short outputs"
