@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from heedful.data.label_doctor import LabelDiagnosis, doctor_labels
     from heedful.data.picture_doctor import PictureDiagnosis, doctor_pictures
     from heedful.data.text_doctor import TextDiagnosis, doctor_text
+    from heedful.embedding.embedder import Embedder, SimilarText
     from heedful.evaluation.compare import compare
     from heedful.evaluation.comparison_page import comparison_page
     from heedful.evaluation.evaluate import Evaluation, evaluate
@@ -76,6 +77,7 @@ __all__ = [
     "DataError",
     "Diagnosis",
     "Diverged",
+    "Embedder",
     "Evaluation",
     "Experiment",
     "Finder",
@@ -93,6 +95,7 @@ __all__ = [
     "PivotTranslator",
     "Proof",
     "Score",
+    "SimilarText",
     "TaggedText",
     "TaggedWord",
     "TextDiagnosis",
@@ -133,6 +136,7 @@ _LAZY = {
     "Constraints": "heedful.text.constraints",
     "Continuation": "heedful.completion.completer",
     "Diagnosis": "heedful.data.doctor",
+    "Embedder": "heedful.embedding.embedder",
     "Evaluation": "heedful.evaluation.evaluate",
     "Finder": "heedful.retrieval.finder",
     "FoundPicture": "heedful.retrieval.finder",
@@ -146,6 +150,7 @@ _LAZY = {
     "PivotTranslator": "heedful.translation.pivot",
     "Proof": "heedful.formats.parity",
     "Score": "heedful.metrics",
+    "SimilarText": "heedful.embedding.embedder",
     "TaggedText": "heedful.classification.classifier",
     "TaggedWord": "heedful.classification.classifier",
     "TextDiagnosis": "heedful.data.text_doctor",

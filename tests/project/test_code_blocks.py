@@ -24,7 +24,7 @@ import toy
 from caption_examples import write_captioned
 from opus_examples import opus_folder
 from picture_examples import write_mnist, write_pictures
-from transformers_examples import clip_folder, gpt2_folder, vit_folder
+from transformers_examples import bert_folder, clip_folder, gpt2_folder, sentence_folder, vit_folder
 
 from heedful.config import Experiment
 from heedful.studies.synthetic import trees
@@ -213,6 +213,8 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copytree(run, folder / "runs" / name)
     opus_folder(folder / "opus-mt-en-de", init_std=0.1)  # int8 is too coarse for larger ones
     gpt2_folder(folder / "gpt2")
+    bert_folder(folder / "bert-folder", "BertForSequenceClassification")
+    sentence_folder(folder / "minilm-folder")
     vit_folder(folder / "vit-folder")
     clip_folder(folder / "clip-folder")
     return folder

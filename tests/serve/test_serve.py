@@ -940,7 +940,7 @@ def test_the_document_names_every_endpoint_and_field(service: Service) -> None:
         assert set(document["paths"]) == {
             *("/translate", "/detect", "/languages", "/health", "/frontend/settings", "/translate_file"),
             *("/v1/translate", "/v1/score", "/v1/attention", "/v1/models", "/v1/complete", "/v1/classify"),
-            "/v1/find",
+            *("/v1/embed", "/v1/find"),
         }
         wanted = document["components"]["schemas"]
         assert set(wanted["LibreRequest"]["required"]) == {"q", "source", "target"}

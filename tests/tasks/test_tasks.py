@@ -27,6 +27,7 @@ ANSWERS: dict[str, tuple[str, str]] = {
     "classification": ("a good film", "good"),
     "tagging": ("run", "VERB"),
     "masked": ("a [MASK] film", "good"),
+    "embedding": ("a film", "a vector"),
     "pictures": ("cat.png", "cat"),
     "captions": ("cat.png", "a cat"),
     "copy": ("a b c", "a b c"),

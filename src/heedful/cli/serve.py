@@ -73,6 +73,7 @@ def serve(
     from heedful.serve.batcher import SHARED_LANES
     from heedful.serve.classification_routes import load_classifiers
     from heedful.serve.completion_routes import load_completers
+    from heedful.serve.embedding_routes import load_embedders
     from heedful.serve.finder_routes import load_finders
     from heedful.serve.middleware import check_origin, own_hosts
     from heedful.serve.model_registry import ModelRegistry, locate_models, split_by_task
@@ -94,6 +95,7 @@ def serve(
     # The page and most routes translate, so there are always models for that.
     locations = locate_models(split.translators or _find_built_in_models(), languages or ())
     completions, classifications = load_completers(split.completers, where), load_classifiers(split.classifiers, where)
+    embeddings = load_embedders(split.embedders, where)
     findings = load_finders(split.finders, pictures or (), where)
     log_to_stderr(json_log)
     with worker.listener if worker else listen(host, port) as listener:
@@ -106,17 +108,22 @@ def serve(
             origins=origins,
             completions=completions,
             classifications=classifications,
+            embeddings=embeddings,
             findings=findings,
         )
         server = Server(app, service.reload)
         for location in locations:
             console.say(f"{location.name}: {location.source} to {location.target}")
-        for name in split.completers:
-            console.say(f"{name}: continues texts, at /v1/complete")
-        for name in split.classifiers:
-            console.say(f"{name}: labels texts, at /v1/classify")
-        for name in split.finders:
-            console.say(f"{name}: finds pictures, at /v1/find")
+        for names, what in (
+            (split.completers, "continues texts, at /v1/complete"),
+            (split.classifiers, "labels texts, at /v1/classify"),
+            (split.embedders, "turns texts into vectors, at /v1/embed"),
+            (split.finders, "finds pictures, at /v1/find"),
+        ):
+            for name in names:
+                console.say(f"{name}: {what}")
+        for notice in embeddings.notices:
+            console.say(f"note: {notice}")
         console.say(f"{url_of(listener)} is ready; stop it with Ctrl-C")
         if worker:
             worker.report_ready()

@@ -12,6 +12,7 @@ from starlette.middleware.cors import CORSMiddleware
 from heedful.serve import (
     classification_routes,
     completion_routes,
+    embedding_routes,
     file_routes,
     finder_routes,
     libretranslate_routes,
@@ -19,6 +20,7 @@ from heedful.serve import (
 )
 from heedful.serve.classification_routes import ClassificationDesk
 from heedful.serve.completion_routes import CompletionDesk
+from heedful.serve.embedding_routes import EmbeddingDesk
 from heedful.serve.file_routes import FileDesk
 from heedful.serve.finder_routes import FindingDesk
 from heedful.serve.http_errors import error_response
@@ -38,9 +40,10 @@ def create_app(
     origins: Collection[str] = (),
     completions: CompletionDesk | None = None,
     classifications: ClassificationDesk | None = None,
+    embeddings: EmbeddingDesk | None = None,
     findings: FindingDesk | None = None,
 ) -> FastAPI:
-    """The translation service, and the models that continue or label texts or find pictures.
+    """The translation service, and the models that continue or label texts, give vectors or find pictures.
 
     Clients must call it by one of `hosts`; () allows any name. Pages of `origins` may send requests, besides our own.
     """
@@ -48,7 +51,7 @@ def create_app(
     app = _assemble_app(
         (
             *(libretranslate_routes.router, file_routes.router, v1_routes.router, completion_routes.router),
-            *(classification_routes.router, finder_routes.router, pages.router, _metrics),
+            *(classification_routes.router, embedding_routes.router, finder_routes.router, pages.router, _metrics),
         ),
         hosts=hosts,
         origins=origins,
@@ -60,6 +63,7 @@ def create_app(
     app.state.files = FileDesk(service)
     app.state.completions = completions or CompletionDesk({})
     app.state.classifications = classifications or ClassificationDesk({})
+    app.state.embeddings = embeddings or EmbeddingDesk({})
     app.state.findings = findings or FindingDesk({})
     app.openapi = make_document(app, service.registry)  # type: ignore[method-assign]
     return app

@@ -10,11 +10,10 @@ from fastapi import APIRouter, Depends, Request
 from heedful.config import Device
 from heedful.errors import require_library
 from heedful.serve import schemas
-from heedful.serve.http_errors import RequestError
+from heedful.serve.model_desk import ModelDesk
 from heedful.serve.openapi import describe_body, describe_errors
 from heedful.serve.request_body import Body
 from heedful.serve.service import ServiceDependency, cancel_on_disconnect
-from heedful.serve.turns import Turns
 
 if TYPE_CHECKING:  # translating needs no PyTorch
     from heedful.classification.classifier import Classifier
@@ -24,27 +23,11 @@ _MOST_WAITING = 32
 router = APIRouter(prefix="/v1", tags=["heedful"])
 
 
-class ClassificationDesk:
-    """The served models that label texts or tag words, by name, and the turns that requests take."""
+class ClassificationDesk(ModelDesk["Classifier"]):
+    """The served models that label texts or tag words."""
 
     def __init__(self, classifiers: "Mapping[str, Classifier]") -> None:
-        self._classifiers = classifiers
-        self.turns = Turns(_MOST_WAITING)
-
-    @property
-    def names(self) -> list[str]:
-        """The names of the models, in the order of the command line."""
-        return list(self._classifiers)
-
-    def select(self, name: str | None) -> "tuple[str, Classifier]":
-        """The model of this name, or the only one."""
-        if name is None and len(self._classifiers) == 1:
-            return next(iter(self._classifiers.items()))
-        if name is None and self._classifiers:
-            raise RequestError(400, f"Invalid request: name a model, one of {', '.join(self._classifiers)}")
-        if name is None or name not in self._classifiers:
-            raise RequestError(404, "no such model of labels is loaded; /v1/models lists them under classification")
-        return name, self._classifiers[name]
+        super().__init__(classifiers, _MOST_WAITING, "labels", "classification")
 
 
 def load_classifiers(folders: Mapping[str, Path], device: Device) -> ClassificationDesk:

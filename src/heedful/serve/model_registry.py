@@ -260,30 +260,31 @@ class ModelRegistry:
 
 @dataclass(frozen=True, slots=True)
 class FoldersByTask:
-    """The folders of models that translate; those that continue texts, label them or find pictures, by name."""
+    """The folders of models that translate; by name those that continue or label texts, give vectors, find pictures."""
 
     translators: list[Path]
     completers: dict[str, Path]
     classifiers: dict[str, Path]
+    embedders: dict[str, Path]
     finders: dict[str, Path]
 
 
 def split_by_task(folders: Sequence[Path]) -> FoldersByTask:
     """The folders by what their models do."""
-    split = FoldersByTask([], {}, {}, {})
+    split = FoldersByTask([], {}, {}, {}, {})
     for folder in folders:
         found = find_model(folder)
         task = find_task(RunFolder.open(found).experiment().task)
+        if not (task.continues_text or task.encoder or task.matches_pictures):
+            split.translators.append(folder)
+            continue
+        named, name = split.embedders, found.resolve().name
         if task.matches_pictures:
             named = split.finders
         elif task.continues_text:
             named = split.completers
         elif task.encoder in ("sequence", "tokens"):
             named = split.classifiers
-        else:
-            split.translators.append(folder)
-            continue
-        name = found.resolve().name
         named[f"{name}-{len(named) + 1}" if name in named else name] = found
     return split
 

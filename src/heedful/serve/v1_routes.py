@@ -13,6 +13,7 @@ from heedful.serve import schemas
 from heedful.serve.batcher import JobItem, PendingJob
 from heedful.serve.classification_routes import ClassificationDependency
 from heedful.serve.completion_routes import DeskDependency
+from heedful.serve.embedding_routes import EmbeddingDependency
 from heedful.serve.finder_routes import FindingDependency
 from heedful.serve.http_errors import RequestError
 from heedful.serve.jobs import AttentionJob, ScoringJob, TranslationJob
@@ -115,7 +116,11 @@ async def attention(
 
 @router.get("/models", responses=describe_errors())
 async def models(
-    service: ServiceDependency, desk: DeskDependency, labels: ClassificationDependency, pictures: FindingDependency
+    service: ServiceDependency,
+    desk: DeskDependency,
+    labels: ClassificationDependency,
+    vectors: EmbeddingDependency,
+    pictures: FindingDependency,
 ) -> schemas.ModelsAnswer:
     """List the loaded models, and the languages between which two of them translate, one after the other."""
     return schemas.ModelsAnswer(
@@ -136,6 +141,7 @@ async def models(
             for model in service.registry.pivots
         ],
         classification=labels.names,
+        embedding=vectors.names,
         completion=desk.names,
         finding=pictures.names,
     )

@@ -31,6 +31,7 @@ TASKS: tuple[Task, ...] = (
     labelling.CLASSIFICATION,
     labelling.TAGGING,
     labelling.MASKED,
+    labelling.EMBEDDING,
     picture_labelling.PICTURES,
     picture_matching.CAPTIONS,
     denoising.DENOISING,
