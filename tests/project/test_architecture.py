@@ -33,6 +33,7 @@ FACADE = "__init__"  # the package itself, which exports names of all layers
 
 PUBLIC = [
     "Alternative",
+    "AnswerLook",
     "Attention",
     "AttentionRecord",
     "Classification",
@@ -55,6 +56,7 @@ PUBLIC = [
     "HeedfulError",
     "LabelDiagnosis",
     "Look",
+    "MaskFiller",
     "OutOfSpace",
     "PictureClassification",
     "PictureClassifier",
