@@ -658,20 +658,46 @@ print(np.triu(weights, 1).max(), weights[0, 0])
 
 ## Where to go on
 
-Look into a GPT as you looked into this model. It learns from any text file, and its steps have the same names, up to
-the draw of each new character:
+Look into the descendants as you looked into this model. Each of them learns from files of yours, and its steps have the
+same names. A GPT goes on with a text, up to the draw of each new character:
 
 ```console
 $ heedful train --text book.txt --out runs/gpt
 $ heedful explain runs/gpt "Once upon a time" --open
 ```
 
+A BERT answers: the label of a text, or the word under `[MASK]`.
+
+```console
+$ heedful train --labels tickets.tsv --out runs/sorter
+$ heedful explain runs/sorter "Where is my parcel?" --open
+$ heedful train --text book.txt --objective masked --out runs/masked
+$ heedful explain runs/masked "Once upon a [MASK]" --open
+```
+
+A ViT reads a picture as a sentence of its patches, and every head can be seen over the picture:
+
+```console
+$ heedful train --images pictures --out runs/vit
+$ heedful heads runs/vit cat.png --open
+$ heedful explain runs/vit cat.png --open
+```
+
+A T5 writes what was left out of a text:
+
+```console
+$ heedful train --text book.txt --objective spans --out runs/pre --set model.preset=t5
+$ heedful explain runs/pre "Once <extra_id_0> a time" --open
+```
+
 - [Continue text](../how-to/complete.md): how to train a GPT, and what it takes.
 - [The descendants, line by line](../family-map.md): what each changed against figure 1, and where it is in the code.
 - [The paper, line by line](../paper-map.md): where each statement of the paper is in the code.
 - [The paper's studies](../how-to/studies.md): train models without a part, and see what they learn.
+- [Every head](../how-to/heads.md#models-that-read-and-answer), and [every step](../how-to/explain.md#bert-and-vit), of
+  these models.
 - [Train your own](../how-to/train.md), and explain it: `heedful explain` takes every Transformer that translates, every
-  GPT, and the recurrent and convolutional rivals as far as they have parts of figure 1.
+  GPT, BERT, T5 and ViT, and the recurrent and convolutional rivals as far as they have parts of figure 1.
 """
     return Chapter("8-what-became-of-it.md", "What became of it", "section 7, and after", "often-said", text)
 

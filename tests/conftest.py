@@ -25,6 +25,14 @@ def shared_data() -> Path:
 
 
 @pytest.fixture(scope="session")
+def encoder_runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Tiny runs by name: `sorter`, `tagger`, `masked`, `vit` and `t5`. Not to be written to."""
+    import encoder_examples
+
+    return encoder_examples.train_all(tmp_path_factory.mktemp("encoders"))
+
+
+@pytest.fixture(scope="session")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the toy language pair and `run`, a model that has learnt it. Not to be written to."""
     import toy

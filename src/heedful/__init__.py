@@ -34,7 +34,9 @@ if "torch" not in sys.modules and "OMP_WAIT_POLICY" not in os.environ:
 if TYPE_CHECKING:
     from heedful.attention.head_names import Head
     from heedful.attention.record import Attention, AttentionRecord, record_attention
+    from heedful.classification.answer_look import AnswerLook
     from heedful.classification.classifier import Classification, Classifier, TaggedText, TaggedWord
+    from heedful.classification.mask_filler import MaskFiller
     from heedful.classification.picture_classifier import PictureClassification, PictureClassifier
     from heedful.completion.completer import Completer, Completion, Continuation, TextLook
     from heedful.data.caption_doctor import CaptionDiagnosis, doctor_captions
@@ -62,6 +64,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Alternative",
+    "AnswerLook",
     "Attention",
     "AttentionRecord",
     "CaptionDiagnosis",
@@ -87,6 +90,7 @@ __all__ = [
     "HeedfulError",
     "LabelDiagnosis",
     "Look",
+    "MaskFiller",
     "OutOfSpace",
     "PictureClassification",
     "PictureClassifier",
@@ -124,6 +128,7 @@ __all__ = [
 # These import PyTorch or other libraries that take seconds, so they are imported when they are first used.
 _LAZY = {
     "Alternative": "heedful.translation.result",
+    "AnswerLook": "heedful.classification.answer_look",
     "Attention": "heedful.attention.record",
     "AttentionRecord": "heedful.attention.record",
     "CaptionDiagnosis": "heedful.data.caption_doctor",
@@ -143,6 +148,7 @@ _LAZY = {
     "Head": "heedful.attention.head_names",
     "LabelDiagnosis": "heedful.data.label_doctor",
     "Look": "heedful.translation.result",
+    "MaskFiller": "heedful.classification.mask_filler",
     "PictureClassification": "heedful.classification.picture_classifier",
     "PictureClassifier": "heedful.classification.picture_classifier",
     "PictureDiagnosis": "heedful.data.picture_doctor",

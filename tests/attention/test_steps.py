@@ -17,16 +17,15 @@ from model_examples import (
     shaken,
     shaken_of_family,
 )
+from step_examples import array, check_layer, close, norm, softmax
 
 from heedful.attention.record import force_decode
-from heedful.attention.steps import LayeredModel, Steps, record_steps, stacks, sublayers
+from heedful.attention.steps import Steps, WritingModel, record_steps, stacks
 from heedful.config import ModelConfig
 from heedful.data.batch import pack
 from heedful.models.gpt import GPT
+from heedful.models.t5 import T5
 from heedful.models.transformer import Transformer
-from heedful.nn.attention import CrossAttention, SelfAttention
-from heedful.nn.feed_forward import FeedForward, activate
-from heedful.nn.linear import Linear
 from heedful.nn.positions import LearnedPositions, sinusoids
 from heedful.storage.model_names import find_model
 from heedful.storage.run_folder import RunFolder
@@ -41,77 +40,14 @@ PRESETS = {
 }
 
 
-def close(left: np.ndarray, right: np.ndarray) -> None:
-    """Equal up to the rounding of float32, and infinite in the same places."""
-    np.testing.assert_allclose(left, right, rtol=1e-4, atol=2e-4)
-
-
-def array(tensor: torch.Tensor) -> np.ndarray:
-    values: np.ndarray = tensor.detach().numpy()
-    return values
-
-
-def linear(layer: Linear, rows: np.ndarray) -> np.ndarray:
-    product: np.ndarray = rows @ array(layer.weight).T + array(layer.bias)
-    return product
-
-
-def norm(layer: torch.nn.Module, rows: np.ndarray) -> np.ndarray:
-    if isinstance(layer, torch.nn.Identity):
-        return rows
-    assert isinstance(layer, torch.nn.LayerNorm)
-    normal = (rows - rows.mean(-1, keepdims=True)) / np.sqrt(rows.var(-1, keepdims=True) + layer.eps)
-    scaled: np.ndarray = normal * array(layer.weight) + array(layer.bias)
-    return scaled
-
-
-def softmax(rows: np.ndarray) -> np.ndarray:
-    powers = np.exp(rows - rows.max(-1, keepdims=True))
-    shares: np.ndarray = powers / powers.sum(-1, keepdims=True)
-    return shares
-
-
-def check_attention(steps: Steps, name: str, attention: SelfAttention | CrossAttention, keys: np.ndarray) -> None:
-    """From what a sub-layer reads to its output."""
-    rows = steps[f"{name}.input"]
-    if isinstance(attention, SelfAttention):
-        parts = np.split(linear(attention.query_key_value, rows), np.cumsum(attention.sizes)[:-1], axis=1)
-    else:
-        both = np.split(linear(attention.key_value, keys), np.cumsum(attention.sizes)[:-1], axis=1)
-        parts = [linear(attention.query, rows), *both]
-    heads = attention.num_heads
-    for part, whole in zip(("query", "key", "value"), parts, strict=True):
-        close(steps[f"{name}.{part}"], whole.reshape(len(whole), heads, -1).transpose(1, 0, 2))
-    q, k, v = (steps[f"{name}.{part}"] for part in ("query", "key", "value"))
-    close(steps[f"{name}.scores"], np.einsum("hqd,hkd->hqk", q, k))
-    close(steps[f"{name}.scaled"], steps[f"{name}.scores"] / sqrt(q.shape[-1]))
-    biased = steps[f"{name}.scaled"] + steps.get(f"{name}.bias", np.float32(0))
-    close(steps[f"{name}.masked"], np.where(steps[f"{name}.mask"], biased, -np.inf))
-    close(steps[f"{name}.weights"], softmax(steps[f"{name}.masked"]))
-    close(steps[f"{name}.weights"].sum(-1), np.ones(q.shape[:2]))
-    close(steps[f"{name}.heads"], steps[f"{name}.weights"] @ v)
-    close(steps[f"{name}.concat"], steps[f"{name}.heads"].transpose(1, 0, 2).reshape(len(rows), -1))
-    close(steps[f"{name}.output"], linear(attention.output, steps[f"{name}.concat"]))
-    weight = array(attention.output.weight).reshape(rows.shape[1], heads, -1)
-    parts_of_output = np.einsum("hqv,dhv->qhd", steps[f"{name}.heads"], weight)
-    close(steps[f"{name}.shares"], np.linalg.norm(parts_of_output, axis=-1))
-    close(parts_of_output.sum(1) + array(attention.output.bias), steps[f"{name}.output"])
-
-
-def check_feed_forward(steps: Steps, name: str, network: FeedForward) -> None:
-    close(steps[f"{name}.inner"], linear(network.inner, steps[f"{name}.input"]))
-    active = activate(torch.from_numpy(steps[f"{name}.inner"]), network.activation)
-    close(steps[f"{name}.active"], array(active))
-    close(steps[f"{name}.output"], linear(network.outer, steps[f"{name}.active"]))
-
-
-def check_steps(model: LayeredModel, steps: Steps) -> None:
+def check_steps(model: WritingModel, steps: Steps) -> None:
     """Recompute every step from the numbers of those before it."""
     config = model.config
     checked = {"source", "target", "target_in"}
     factor = sqrt(config.d_model) if isinstance(model, Transformer) else 1.0
     for each in stacks(model):
         stack, layers, ids = each.name, each.layers, "source" if each.name == "encoder" else "target_in"
+        assert each.embedding is not None
         close(steps[f"{stack}.embedding"], array(each.embedding.weight)[steps[ids]])
         close(steps[f"{stack}.scaled"], steps[f"{stack}.embedding"] * factor)
         x = steps[f"{stack}.scaled"]
@@ -127,30 +63,20 @@ def check_steps(model: LayeredModel, steps: Steps) -> None:
             checked.add(f"{stack}.positions")
         close(steps[f"{stack}.input"], x)
         for number, layer in enumerate(layers, 1):
-            close(steps[f"{stack}.{number}.input"], x)
-            for part, sublayer, residual in sublayers(layer):
-                name = f"{stack}.{number}.{part}"
-                close(steps[f"{name}.before"], x)
-                pre = config.norm == "pre"
-                close(steps[f"{name}.input"], norm(residual.norm, x) if pre else x)
-                if isinstance(sublayer, FeedForward):
-                    check_feed_forward(steps, name, sublayer)
-                else:
-                    memory = steps["encoder.output"] if isinstance(sublayer, CrossAttention) else x
-                    check_attention(steps, name, sublayer, memory)
-                close(steps[f"{name}.sum"], x + steps[f"{name}.output"])
-                x = steps[f"{name}.result"]
-                close(x, steps[f"{name}.sum"] if pre else norm(residual.norm, steps[f"{name}.sum"]))
-                checked |= {step for step in steps if step.startswith(name)}
-            close(steps[f"{stack}.{number}.output"], x)
-            checked |= {f"{stack}.{number}.input", f"{stack}.{number}.output"}
+            x = check_layer(steps, f"{stack}.{number}", layer, x, 1.0 if isinstance(model, T5) else None)
+            checked |= {step for step in steps if step.startswith(f"{stack}.{number}.") and not step.endswith(".lens")}
         close(steps[f"{stack}.output"], norm(each.norm, x))
         checked |= {f"{stack}.{part}" for part in ("embedding", "scaled", "input", "output")}
     bias = np.float32(0) if model.output_bias is None else array(model.output_bias)
-    close(steps["logits"], steps["decoder.output"] @ array(model.output_weight).T + bias)
+    scale = 1.0
+    if isinstance(model, T5) and config.sharing != "inputs":
+        scale = config.d_model**-0.5
+        close(steps["decoder.scaled_output"], steps["decoder.output"] * scale)
+        checked.add("decoder.scaled_output")
+    close(steps["logits"], scale * steps["decoder.output"] @ array(model.output_weight).T + bias)
     close(np.exp(steps["log_probs"]), softmax(steps["logits"]))
     for number in range(1, 1 + len(model.decoder)):
-        rows = norm(model.decoder_norm, steps[f"decoder.{number}.output"])
+        rows = scale * norm(model.decoder_norm, steps[f"decoder.{number}.output"])
         close(np.exp(steps[f"decoder.{number}.lens"]), softmax(rows @ array(model.output_weight).T + bias))
         checked.add(f"decoder.{number}.lens")
     close(steps[f"decoder.{len(model.decoder)}.lens"], steps["log_probs"])
@@ -178,6 +104,13 @@ def test_every_step_of_a_gpt_follows_from_the_steps_before_it(family: str) -> No
     assert steps["target_in"].tolist() == [*prompt, *rest[:-1]]
     assert steps["target"].tolist() == [*prompt[1:], *rest]
     check_steps(model, steps)
+
+
+@pytest.mark.parametrize("family", ["t5", "t5-v1.1", "t5-separate"])
+def test_every_step_of_a_t5_follows_from_the_steps_before_it(family: str) -> None:
+    model = shaken_of_family(FAMILIES[family])
+    assert isinstance(model, T5)
+    check_steps(model, record_steps(model, SOURCE, TARGET))
 
 
 def test_the_steps_of_a_gpt_are_those_of_reading_the_prompt_and_then_writing() -> None:

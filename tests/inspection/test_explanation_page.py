@@ -213,7 +213,7 @@ def test_the_beam_says_how_it_ends(html: str, found: ExplainedSentence) -> None:
     assert said is not None
     count, kept, dropped, ended = map(int, said.groups())
     assert count == len(found.tree.candidates) == kept + dropped + ended
-    assert ended == sum(one.token == found.target.eos_id for one in found.tree.candidates)
+    assert ended == sum(one.token == found.vocabulary.eos_id for one in found.tree.candidates)
     longest = len(found.source_pieces) + found.search.max_extra
     assert f"{ended} did. The search stops" in text_of(html, "beam")
     assert f"at the latest after {longest} pieces" in text_of(html, "beam")

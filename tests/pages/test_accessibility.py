@@ -137,6 +137,30 @@ def test_the_pages_of_a_gpt_are_accessible(screen: "BrowserContext", tmp_path: P
         assert violations(page) == [], step
 
 
+def test_the_pages_of_models_that_read_and_answer_are_accessible(
+    screen: "BrowserContext", encoder_runs: dict[str, Path], tmp_path: Path
+) -> None:
+    picture = encoder_runs["vit"].parent / "pictures" / "down" / "1.png"
+    texts = {"vit": str(picture), "tagger": "the cat sees New York"}
+    page = screen.new_page()
+    for name, text in texts.items():
+        for command in ("heads", "explain"):
+            out = tmp_path / f"{command}-{name}.html"
+            assert toy.run(command, encoder_runs[name], text, "--out", out).code == 0
+        page.goto((tmp_path / f"heads-{name}.html").as_uri())
+        page.wait_for_selector("#grid .head")
+        if name == "vit":
+            page.click("[data-patch='5']")
+        assert violations(page) == [], name
+        first = ["patches", "encoder.embedding"] if name == "vit" else ["pieces", "encoder.sum"]
+        for step in ("start", *first, "encoder.1.attention", "encoder.1.attention.head.1.softmax", "encoder.positions",
+                     "lens", "head", "logits", "training", "experiments.hiding", "often-said"):  # fmt: skip
+            page.goto("about:blank")
+            page.goto(f"{(tmp_path / f'explain-{name}.html').as_uri()}#{step}")
+            page.wait_for_selector(".step.current")
+            assert violations(page) == [], (name, step)
+
+
 def test_the_page_of_a_rival_is_accessible(screen: "BrowserContext", tmp_path: Path) -> None:
     config = ModelConfig(
         family="recurrent", attention="additive", cell="gru", d_model=24, encoder_layers=1, decoder_layers=1

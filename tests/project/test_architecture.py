@@ -33,6 +33,7 @@ FACADE = "__init__"  # the package itself, which exports names of all layers
 
 PUBLIC = [
     "Alternative",
+    "AnswerLook",
     "Attention",
     "AttentionRecord",
     "CaptionDiagnosis",
@@ -58,6 +59,7 @@ PUBLIC = [
     "HeedfulError",
     "LabelDiagnosis",
     "Look",
+    "MaskFiller",
     "OutOfSpace",
     "PictureClassification",
     "PictureClassifier",

@@ -7,14 +7,14 @@ import torch
 from heedful.attention.head_names import Head, all_heads
 from heedful.attention.pruning import apply_gates, open_gates, switch_off_heads
 from heedful.data.batch import Batch
-from heedful.models.seq2seq import AnySeq2Seq
+from heedful.models.predictor import AnyPredictor
 from heedful.nn.loss import Loss, smoothed_loss
 
 Progress = Callable[[int, int], None]  # called with the number done, and the total
 
 
 def estimate_importance(
-    model: AnySeq2Seq,
+    model: AnyPredictor,
     batches: Sequence[Batch],
     off: Collection[Head] = (),
     done: Progress = lambda count, total: None,
@@ -44,7 +44,7 @@ def estimate_importance(
 
 
 def ablate_heads(
-    model: AnySeq2Seq,
+    model: AnyPredictor,
     batches: Sequence[Batch],
     heads: Collection[Head],
     done: Progress = lambda count, total: None,
@@ -60,12 +60,12 @@ def ablate_heads(
 
 
 @torch.no_grad()
-def corpus_loss(model: AnySeq2Seq, batches: Sequence[Batch]) -> float:
+def corpus_loss(model: AnyPredictor, batches: Sequence[Batch]) -> float:
     """The loss per target token, without label smoothing."""
     return sum(_loss(model, batch).plain.item() for batch in batches) / _tokens(batches)
 
 
-def _loss(model: AnySeq2Seq, batch: Batch) -> Loss:
+def _loss(model: AnyPredictor, batch: Batch) -> Loss:
     memory = model.encode(batch.source, batch.source_lengths)
     features = model.features(batch.target_in, batch.target_lengths, memory)
     return smoothed_loss(features, model.output_weight, batch.target_out, 0.0, model.output_bias)

@@ -133,6 +133,26 @@ def force_decode(
     ]
 
 
+@dataclass(frozen=True, slots=True)
+class RecordedAnswers:
+    """The attention weights of an encoder as it reads one source, and its answers at the places it is asked about."""
+
+    attention: Attention  # of the encoder only
+    log_probs: Float[np.ndarray, "places outputs"]
+
+
+@torch.inference_mode()
+def record_answers(model: AnyPredictor, source: Sequence[int], places: Sequence[int]) -> RecordedAnswers:
+    """Run a model without a decoder on one source: ids, or the pixels of a picture."""
+    device = next(model.parameters()).device
+    ids, lengths = (tensor.to(device) for tensor in pack([source]))
+    asked, counts = (tensor.to(device) for tensor in pack([places]))
+    with record_attention(model) as record:
+        logits = model.decode(asked, counts, model.encode(ids, lengths))
+    layers = [record.weights(kind, layer)[0].float().cpu().numpy() for kind, layer in sorted(record.calls)]
+    return RecordedAnswers(Attention(tuple(layers), (), ()), logits.float().log_softmax(-1).cpu().numpy())
+
+
 def _extract_sentence(record: AttentionRecord, sentence: int, source: int, target: int) -> Attention:
     """The weights of one sentence, without padding."""
     read = target if any(kind == "cross" for kind, _ in record.calls) else source + target - 1

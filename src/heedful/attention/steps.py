@@ -1,4 +1,4 @@
-"""Record every step of the Transformer or of GPT on one text, by name.
+"""Record every step of the Transformer, of GPT or of T5 on one text, by name.
 
 >>> steps = record_steps(model, source, target)                # doctest: +SKIP
 >>> steps["encoder.1.attention.scores"].shape                  # doctest: +SKIP
@@ -20,10 +20,12 @@ Each of the steps follows from those before it; `tests/attention/test_steps.py` 
 | `encoder.1.feed_forward.input`, `.inner`, `.active`, `.output`, `.sum`, `.result` | equation 2 |
 | `encoder.output`, `decoder.output` | the result of a stack; with pre-norm, it is normalised |
 | `decoder.1.lens` | log-probabilities if the decoder ended after this layer |
+| `decoder.scaled_output` | times 1 / sqrt(d_model), only of a T5 whose embedding is the output layer |
 | `logits`, `log_probs` | target positions x vocabulary |
 
 GPT has only the stack `decoder`, without attention to a source. It reads the prompt and the continuation as one text:
-`target_in` are all ids but the last, and `target` are all but the first.
+`target_in` are all ids but the last, and `target` are all but the first. T5 adds no positions, and `.scaled` are its
+scores themselves. `heedful.attention.encoder_steps` records BERT and ViT by the same names.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -38,9 +40,12 @@ from torch import Tensor, nn
 
 from heedful.attention.record import record_attention
 from heedful.data.batch import pack
+from heedful.models.bert import BERT
 from heedful.models.gpt import GPT
 from heedful.models.seq2seq import AnySeq2Seq
+from heedful.models.t5 import T5
 from heedful.models.transformer import DecoderLayer, EncoderLayer, Encoding, Transformer
+from heedful.models.vit import ViT
 from heedful.nn.attention import CrossAttention, SelfAttention, distance_bias
 from heedful.nn.embedding import Embedding
 from heedful.nn.feed_forward import FeedForward
@@ -82,8 +87,17 @@ class Tap:
     def __getitem__(self, name: str) -> Tensor:
         return self.tensors[name]
 
+    def arrays(self) -> Steps:
+        """All tensors as arrays of float32, masks as arrays of truth values."""
+        return {
+            name: (tensor if tensor.dtype == torch.bool else tensor.float()).cpu().numpy()
+            for name, tensor in self.tensors.items()
+        }
 
-LayeredModel = Transformer | GPT  # made of the layers of figure 1
+
+WritingModel = Transformer | GPT | T5
+ReadingModel = BERT | ViT  # without a decoder
+LayeredModel = WritingModel | ReadingModel  # made of the layers of figure 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +106,7 @@ class Stack:
 
     name: Kind
     layers: Sequence[EncoderLayer | DecoderLayer]
-    embedding: Embedding
+    embedding: Embedding | None  # None: what is read are no tokens
     positions: Encoding | None
     norm: nn.Module
     causal: bool
@@ -109,15 +123,26 @@ def stacks(model: LayeredModel) -> list[Stack]:
                 ),
                 Stack("decoder", tuple(model.decoder), target, model.target_positions, model.decoder_norm, causal=True),
             ]
+        case T5():
+            source, target = model.source_embedding, model.target_embedding
+            return [
+                Stack("encoder", tuple(model.encoder), source, None, model.encoder_norm, causal=False),
+                Stack("decoder", tuple(model.decoder), target, None, model.decoder_norm, causal=True),
+            ]
         case GPT():
             layers = tuple(model.decoder)
             return [Stack("decoder", layers, model.embedding, model.positions, model.decoder_norm, True)]
+        case BERT():
+            layers = tuple(model.encoder)
+            return [Stack("encoder", layers, model.embedding, model.positions, model.encoder_norm, False)]
+        case ViT():
+            return [Stack("encoder", tuple(model.encoder), None, None, model.encoder_norm, False)]
         case _:
             assert_never(model)
 
 
 @torch.inference_mode()
-def record_steps(model: LayeredModel, source: list[int], target: list[int]) -> Steps:
+def record_steps(model: WritingModel, source: list[int], target: list[int]) -> Steps:
     """Every step of the model as it reads these source ids and this target; the Transformer's both end in EOS."""
     if isinstance(model, GPT):
         source, target = (text := [*source, *target])[:1], text[1:]
@@ -126,7 +151,8 @@ def record_steps(model: LayeredModel, source: list[int], target: list[int]) -> S
     target_in, lengths = (tensor.to(device) for tensor in pack([[model.pad_id, *target[:-1]]]))
     tap = Tap()
     reader: AnySeq2Seq = model
-    with record_attention(model) as weights, _listen(model, tap):
+    output_scale = model.output_scale if isinstance(model, T5) else 1.0
+    with record_attention(model) as weights, listen(model, tap):
         logits = reader.decode(target_in, lengths, reader.encode(source_ids, source_lengths))
     if isinstance(model, GPT):  # there is no start symbol, but the first token of the text
         target_in = torch.cat([source_ids, target_in[1:]])
@@ -139,25 +165,30 @@ def record_steps(model: LayeredModel, source: list[int], target: list[int]) -> S
         _put_inputs(tap, stack, ids)
         for number, layer in enumerate(stack.layers):
             name = f"{stack.name}.{number + 1}"
-            _put_attention(tap, f"{name}.attention", layer.attention, here, here, causal=stack.causal)
+            put_attention(tap, f"{name}.attention", layer.attention, here, here, causal=stack.causal)
             tap.put(f"{name}.attention.weights", weights.weights(stack.name, number)[0])
             if isinstance(layer, DecoderLayer):
                 cross, there = f"{name}.cross_attention", read["encoder"][1]
-                _put_attention(tap, cross, layer.cross_attention, here, there, causal=False)
+                put_attention(tap, cross, layer.cross_attention, here, there, causal=False)
                 tap.put(f"{cross}.weights", weights.weights("cross", number)[0])
             if stack.name == "decoder":
-                lens = model.output(stack.norm(tap[f"{name}.output"]))
+                lens = model.output(output_scale * stack.norm(tap[f"{name}.output"]))
                 tap.put(f"{name}.lens", lens.float().log_softmax(-1))
-    _put_sums(model, tap)
+    if output_scale != 1.0:
+        tap.put("decoder.scaled_output", output_scale * tap["decoder.output"])
+    put_sums(model, tap)
+    put_logits(tap, logits)
+    return tap.arrays() | {"source": np.array(source), "target": np.array(target), "target_in": target_in.cpu().numpy()}
+
+
+def put_logits(tap: Tap, logits: Tensor) -> None:
+    """The last two steps."""
     tap.put("logits", logits)
     tap.put("log_probs", logits.float().log_softmax(-1))
-    steps = {name: tensor.float().cpu().numpy() for name, tensor in tap.tensors.items() if tensor.dtype != torch.bool}
-    steps |= {name: tensor.cpu().numpy() for name, tensor in tap.tensors.items() if tensor.dtype == torch.bool}
-    return steps | {"source": np.array(source), "target": np.array(target), "target_in": target_in.cpu().numpy()}
 
 
 @contextmanager
-def _listen(model: LayeredModel, tap: Tap) -> Iterator[None]:
+def listen(model: LayeredModel, tap: Tap) -> Iterator[None]:
     """Within this context, the results of the model's modules go to the tap."""
     with ExitStack() as hooks:
 
@@ -201,6 +232,8 @@ def sublayers(
 
 
 def _put_inputs(tap: Tap, stack: Stack, ids: Tensor) -> None:
+    if stack.embedding is None:  # never: what writes reads tokens; this is for the type checker
+        return
     rows = stack.embedding.weight[ids]
     tap.put(f"{stack.name}.embedding", rows)
     tap.put(f"{stack.name}.scaled", rows * stack.embedding.scale)
@@ -209,7 +242,7 @@ def _put_inputs(tap: Tap, stack: Stack, ids: Tensor) -> None:
         tap.put(f"{stack.name}.positions", stack.positions(places, len(ids)))
 
 
-def _put_sums(model: LayeredModel, tap: Tap) -> None:
+def put_sums(model: LayeredModel, tap: Tap) -> None:
     """The sum of each residual connection, which the model may fuse with the norm."""
     for stack in stacks(model):
         tap.put(f"{stack.name}.input", tap[f"{stack.name}.1.input"])
@@ -219,14 +252,14 @@ def _put_sums(model: LayeredModel, tap: Tap) -> None:
                 tap.put(f"{name}.sum", tap[f"{name}.before"] + tap[f"{name}.output"])
 
 
-def _put_attention(
+def put_attention(
     tap: Tap, name: str, attention: SelfAttention | CrossAttention, here: Layout, there: Layout, *, causal: bool
 ) -> None:
     """The steps of equation 1 that the model does as one, from the queries, keys and values that it projected."""
     q, k, v = _split_projections(tap, name, attention)
     packed = PackedKeyValues(None, here, there, causal)
     scores = q @ k.transpose(-2, -1)
-    scaled = scores * attention.head_sizes.d_k**-0.5
+    scaled = scores * attention.scale
     bias = distance_bias(attention, packed)
     mask = packed.mask(attention.window)
     seen = _all_seen(scores) if mask is None else mask.expand(1, *scores.shape)[0]

@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from heedful.classification.answer_look import AnswerLook, AskedInput, find_labels, look_inside, require_text
 from heedful.config import Device
 from heedful.data.batch import pack
 from heedful.data.labelled_corpus import AskedText, TextEncoder
@@ -21,6 +22,7 @@ from heedful.process_memory import keep_freed_memory
 from heedful.storage.model_names import find_model
 from heedful.storage.run_folder import RunFolder
 from heedful.tasks import find_task
+from heedful.text import Tokenizer
 
 _BATCH_TOKENS = 8000
 # A word with its inner points and hyphens, and an apostrophe behind it ("l'"); or a single other sign.
@@ -98,6 +100,11 @@ class Classifier:
         return self.model.config.labels
 
     @property
+    def vocabulary(self) -> Tokenizer:
+        """The pieces that the model reads."""
+        return self.encoder.tokenizer
+
+    @property
     def tags_words(self) -> bool:
         """Whether it tags the words of sentences (`tag`) instead of labelling texts (`classify`)."""
         return self.encoder.kind == "tagging"
@@ -129,6 +136,41 @@ class Classifier:
             tags = [self.labels[int(number)] for number in numbers]
             tagged.append(TaggedText(text, tuple(map(TaggedWord, several, tags, values.tolist()))))
         return tagged
+
+    def look(self, text: str, answers: Sequence[str] | None = None) -> AnswerLook:
+        """Label a text or tag its words, and look inside: every head, every probability, and every step by name.
+
+        You see the labels that `classify` and `tag` give. Given `answers`, one label or a tag for each word, take their
+        place.
+        """
+        require_text(text)
+        words = split_words(text) if self.tags_words else []
+        (several,) = self.encoder(["\t".join(words) if self.tags_words else _flat(text)])
+        if len(several) > 1:
+            raise DataError(
+                f"the sentence has {len(words)} words, more than the model reads at once ({self.encoder.longest} "
+                "pieces); give a shorter one"
+            )
+        ids, places = several[0].ids, several[0].places
+        pieces = tuple(self.encoder.tokenizer.pieces(ids))
+        question = AskedInput(text, tuple(ids), tuple(places), pieces, tuple(words) if words else ("",))
+        given = None if answers is None else find_labels(self.labels, answers)
+        return look_inside(self.model, question, given, self.name_answers)
+
+    def name_answers(self, numbers: Sequence[int]) -> list[str]:
+        """The labels with these numbers."""
+        return [self.labels[number] for number in numbers]
+
+    def spell(self, question: AskedInput, numbers: Sequence[int]) -> str:
+        """The label of a text, or its words with their tags."""
+        names = self.name_answers(numbers)
+        if not self.tags_words:
+            return names[0]
+        return " ".join(f"{word}/{tag}" for word, tag in zip(question.asked, names, strict=True))
+
+    def divide(self, text: str) -> list[str]:
+        """One label, or tags with spaces between them."""
+        return text.split() if self.tags_words else [text]
 
     def probabilities(self, texts: Sequence[str]) -> list[Float[Tensor, "places labels"]]:
         """The probability of each label: one row for a text, or one for each word between tabs of a sentence."""

@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from heedful.classification.answer_look import AnswerLook, AskedInput, find_labels, look_inside
 from heedful.config import Device
 from heedful.data.pictures import Pixels, make_picture_batch, read_picture
 from heedful.device import choose_device
@@ -20,6 +21,7 @@ from heedful.storage.model_names import find_model
 from heedful.storage.run_folder import RunFolder
 from heedful.tasks import find_task
 
+CLASS_PIECE = "[CLS]"  # the class token, in front of the patches; a patch is named by its row and its column
 _PICTURES_AT_A_TIME = 64
 
 
@@ -64,6 +66,11 @@ class PictureClassifier:
         return cls(model.to(choose_device(device)))
 
     @property
+    def vocabulary(self) -> None:
+        """None: the model reads no pieces of text."""
+        return
+
+    @property
     def labels(self) -> tuple[str, ...]:
         """All labels that the model knows."""
         return self.model.config.labels
@@ -81,6 +88,36 @@ class PictureClassifier:
             label = next(iter(by_label))
             found.append(PictureClassification(os.fspath(name), label, by_label[label], by_label))
         return found
+
+    def look(self, text: str | os.PathLike[str], answers: Sequence[str] | None = None) -> AnswerLook:
+        """Label the PNG or JPEG file of this name, and look inside: every head, every probability, every step by name.
+
+        You see the label that `classify` gives. One given label takes its place.
+        """
+        config = self.model.config
+        pixels = read_picture(Path(text), config.image_size, config.channels)
+        given = None if answers is None else find_labels(self.labels, answers)
+        return self.look_at_pixels(pixels, os.fspath(text), given)
+
+    def look_at_pixels(self, pixels: Pixels, name: str, given: Sequence[int] | None = None) -> AnswerLook:
+        """The same for a picture of the model's size."""
+        across = self.model.config.image_size // self.model.config.patch_size
+        places = [(row, column) for row in range(1, across + 1) for column in range(1, across + 1)]
+        pieces = (CLASS_PIECE, *(f"{row},{column}" for row, column in places))
+        question = AskedInput(name, tuple(pixels.ravel().tolist()), (0,), pieces, ("",), pixels)
+        return look_inside(self.model, question, given, self.name_answers)
+
+    def name_answers(self, numbers: Sequence[int]) -> list[str]:
+        """The labels with these numbers."""
+        return [self.labels[number] for number in numbers]
+
+    def spell(self, question: AskedInput, numbers: Sequence[int]) -> str:
+        """The label of a picture."""
+        return self.labels[numbers[0]]
+
+    def divide(self, text: str) -> list[str]:
+        """One label."""
+        return [text]
 
     @torch.inference_mode()
     def probabilities(self, pixels: Sequence[Pixels]) -> Float[Tensor, "pictures labels"]:

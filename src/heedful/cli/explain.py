@@ -19,7 +19,14 @@ from heedful.cli.common import (
     override_search,
     parse_device,
 )
-from heedful.cli.heads import check_no_length, find_examples, open_page
+from heedful.cli.heads import (
+    check_no_length,
+    check_no_search,
+    find_examples,
+    load_translator,
+    open_page,
+    require_text,
+)
 from heedful.cli.translate import one_line
 from heedful.errors import ConfigError, require_library
 
@@ -30,9 +37,9 @@ if TYPE_CHECKING:
 
 def explain(
     run: ModelArgument,
-    text: Annotated[str | None, typer.Argument(help="The sentence to explain.")] = None,
+    text: Annotated[str | None, typer.Argument(help="The sentence to explain, or a picture.")] = None,
     target: Annotated[
-        str | None, typer.Option(help="Explain this translation or continuation instead of the model's own.")
+        str | None, typer.Option(help="Explain this translation, continuation or label instead of the model's own.")
     ] = None,
     length: LengthSeenOption = None,
     out: Annotated[Path | None, typer.Option(help="Output file: a page (.html).", show_default="explain.html")] = None,
@@ -57,9 +64,19 @@ def explain(
 
     use_threads(0)
     experiment = RunFolder.open(find_model(run)).experiment()
-    continues = find_task(experiment.task).continues_text
+    task = find_task(experiment.task)
+    continues = task.continues_text
+    if task.denoises:
+        text = require_text(text)
+    if serve and task.reads_pictures:
+        raise ConfigError("--serve asks for texts, but this model reads pictures; leave it out")
     if continues:
         explain_one = _explain_texts(run, parse_device(device), beam, settings, length)
+    elif task.encoder:
+        check_no_length(length)
+        check_no_search(beam, settings)
+        text = require_text(text)
+        explain_one = _explain_answers(run, parse_device(device))
     else:
         check_no_length(length)
         explain_one = _explain_sentences(run, parse_device(device), beam, settings)
@@ -86,18 +103,38 @@ def _explain_sentences(
     """Explains sentences and their translations."""
     from heedful.inspection.explain import explain_sentence
     from heedful.inspection.explain_rival import explain_rival
+    from heedful.models.t5 import T5
     from heedful.models.transformer import Transformer
     from heedful.storage.model_names import find_model
-    from heedful.translation.translator import Translator
 
-    translator = Translator.load(run, device)
-    explain = explain_sentence if isinstance(translator.model, Transformer) else explain_rival
+    translator = load_translator(run, device)
+    explain = explain_sentence if isinstance(translator.model, Transformer | T5) else explain_rival
     search = override_search(translator.search, beam, settings)
 
     def explain_one(text: str, translation: str | None) -> "Explained":
         with console.display() as shown:
             return explain(
                 find_model(run), translator, text, search, translation or None,
+                lambda number, count: shown.progress("running experiments", number, count),
+            )  # fmt: skip
+
+    return explain_one
+
+
+def _explain_answers(run: Path, device: "Device") -> Callable[[str, str | None], "Explained"]:
+    """Explains texts or pictures and what a model without a decoder answers."""
+    from heedful.inspection.encoder_view import load_answering_model
+    from heedful.inspection.explain_encoder import explain_answer
+    from heedful.storage.model_names import find_model
+    from heedful.storage.run_folder import RunFolder
+
+    folder = RunFolder.open(find_model(run))
+    reader = load_answering_model(folder, device)
+
+    def explain_one(text: str, answers: str | None) -> "Explained":
+        with console.display() as shown:
+            return explain_answer(
+                folder.path, reader, text, reader.divide(answers) if answers else None,
                 lambda number, count: shown.progress("running experiments", number, count),
             )  # fmt: skip
 

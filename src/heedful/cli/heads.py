@@ -25,7 +25,9 @@ from heedful.errors import ConfigError, HeedfulError, counted, did_you_mean
 if TYPE_CHECKING:
     from heedful.config import Device, Experiment
     from heedful.inspection.attention_view import AttentionViewer, HeadsView
+    from heedful.inspection.encoder_view import EncoderViewer
     from heedful.inspection.text_view import TextViewer
+    from heedful.translation.translator import Translator
 
 EXAMPLES = {
     "en": (
@@ -60,7 +62,7 @@ _SUFFIXES = (".html", ".png", ".svg", ".json", ".npz")
 
 def heads(
     run: ModelArgument,
-    text: Annotated[str | None, typer.Argument(help="The sentence to inspect.")] = None,
+    text: Annotated[str | None, typer.Argument(help="The sentence to inspect, or a picture.")] = None,
     out: Annotated[
         Path | None, typer.Option(help="Output file: a page (.html), a picture (.png, .svg) or data (.json, .npz).")
     ] = None,
@@ -106,13 +108,25 @@ def heads(
 
     use_threads(0)
     experiment = RunFolder.open(find_model(run)).experiment()
-    if find_task(experiment.task).continues_text:
+    task = find_task(experiment.task)
+    if task.continues_text or task.encoder or task.denoises:
         _check_given(("--input", source, False), ("--paper", paper, False), needed="a model that translates")
-        texts = _load_text_viewer(run, parse_device(device), beam, settings, length)
-        if serve:
-            _serve(texts, text or "\n", (), off or [], n_best, port, show)
+        other: AttentionViewer | TextViewer | EncoderViewer
+        if task.continues_text:
+            text = text or ("\n" if serve else None)
+            other = _load_text_viewer(run, parse_device(device), beam, settings, length)
         else:
-            _show_sentence(texts, text or "", off or [], n_best, out, show, as_json)
+            check_no_length(length)
+            text = require_text(text)
+            if task.encoder:
+                check_no_search(beam, settings)
+                other = _load_encoder_viewer(run, parse_device(device), text)
+            else:
+                other = _load_viewer(run, parse_device(device), beam, settings)
+        if serve:
+            _serve(other, text or "", (), off or [], n_best, port, show)
+        else:
+            _show_sentence(other, text or "", off or [], n_best, out, show, as_json)
         return
     check_no_length(length)
     viewer = _load_viewer(run, parse_device(device), beam, settings)
@@ -130,10 +144,23 @@ def heads(
 def _load_viewer(run: Path, device: "Device", beam: int | None, settings: list[str] | None) -> "AttentionViewer":
     from heedful.inspection.attention_view import AttentionViewer
     from heedful.storage.model_names import find_model
+
+    translator = load_translator(run, device)
+    return AttentionViewer(find_model(run), translator, override_search(translator.search, beam, settings))
+
+
+def load_translator(run: Path, device: "Device") -> "Translator":
+    """A translator, or a model that restores what is left out of a text."""
+    from heedful.storage.model_names import find_model
+    from heedful.storage.run_folder import RunFolder
+    from heedful.tasks import find_task
+    from heedful.translation.span_filler import SpanFiller
     from heedful.translation.translator import Translator
 
-    translator = Translator.load(run, device)
-    return AttentionViewer(find_model(run), translator, override_search(translator.search, beam, settings))
+    folder = RunFolder.open(find_model(run))
+    if find_task(folder.experiment().task).denoises:
+        return SpanFiller.open(folder, device)
+    return Translator.from_run(folder, device)
 
 
 def _load_text_viewer(
@@ -145,6 +172,28 @@ def _load_text_viewer(
 
     completer = Completer.load(run, device)
     return TextViewer(find_model(run), completer, override_search(completer.search, beam, settings), length)
+
+
+def _load_encoder_viewer(run: Path, device: "Device", text: str) -> "EncoderViewer":
+    from heedful.inspection.encoder_view import EncoderViewer, load_answering_model
+    from heedful.storage.model_names import find_model
+    from heedful.storage.run_folder import RunFolder
+
+    folder = RunFolder.open(find_model(run))
+    reader = load_answering_model(folder, device)
+    return EncoderViewer(folder.path, reader, text if reader.vocabulary is None else "")
+
+
+def require_text(text: str | None) -> str:
+    """The text, of a model for which there is none that always makes sense."""
+    if text is None:
+        raise ConfigError("--serve needs a text, or a picture, to begin with; give one")
+    return text
+
+
+def check_no_search(beam: int | None, settings: list[str] | None) -> None:
+    """Refuse options of the search for a model that writes nothing."""
+    _check_given(("--beam", beam, False), ("--set", settings, False), needed="a model that writes text")
 
 
 def check_no_length(length: int | None) -> None:
@@ -181,7 +230,7 @@ def _check_suffix(option: str, path: Path, suffixes: Sequence[str]) -> None:
 
 
 def _show_sentence(
-    viewer: "AttentionViewer | TextViewer",
+    viewer: "AttentionViewer | TextViewer | EncoderViewer",
     text: str,
     off: Sequence[str],
     n_best: int,
@@ -218,13 +267,11 @@ def _render(view: "HeadsView", suffix: str) -> str | bytes:
         case ".npz":
             return view.arrays()
         case _:
-            from heedful.inspection.drawing import draw_attention
-
-            return draw_attention(view.attention, *view.pieces, "svg" if suffix == ".svg" else "png")
+            return view.draw("svg" if suffix == ".svg" else "png")
 
 
 def _serve(
-    viewer: "AttentionViewer | TextViewer",
+    viewer: "AttentionViewer | TextViewer | EncoderViewer",
     text: str,
     examples: Sequence[str],
     off: Sequence[str],

@@ -48,11 +48,15 @@ def _summarise(document: Mapping[str, Any]) -> str:
     """The page for a browser without JavaScript: both texts, the probabilities, and the strongest link of each head."""
     source = document["source"]
     parts = [f"<p>{_quote(source['text'])}</p>"]
+    if picture := document.get("picture"):
+        parts.append(f'<p><img class="seen" src="data:image/png;base64,{picture["png"]}" alt="The picture"></p>')
     for hypothesis in document["hypotheses"][:1]:
         pieces = hypothesis["pieces"]
+        asked = hypothesis.get("asked") or [""] * len(pieces)  # what each answer of an encoder is about
         chips = " ".join(
-            f'<span class="chip">{_quote(piece)} <span class="weight">{token["probability"]:.2f}</span></span>'
-            for piece, token in zip(pieces, hypothesis["tokens"], strict=True)
+            f'<span class="chip">{_quote(about) + " " if about else ""}{_quote(piece)} '
+            f'<span class="weight">{token["probability"]:.2f}</span></span>'
+            for about, piece, token in zip(asked, pieces, hypothesis["tokens"], strict=True)
         )
         text = hypothesis.get("read")  # of a model that reads prompt and continuation as one text
         read = text or [document["inputs_start"], *pieces[:-1]]

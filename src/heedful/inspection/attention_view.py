@@ -5,6 +5,7 @@ import io
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
@@ -13,12 +14,13 @@ from heedful.attention.record import START_PIECE, Attention, ForcedDecoding, Hea
 from heedful.config import SearchConfig
 from heedful.errors import ConfigError
 from heedful.inspection.markup import visible
-from heedful.models.seq2seq import AnySeq2Seq
+from heedful.models.predictor import AnyPredictor
 from heedful.storage.run_folder import RunFolder
 from heedful.text.constraints import Constraints
 from heedful.text.tokenizer import Tokenizer
 from heedful.translation.pipeline import TokenizedText
 from heedful.translation.result import Alternative, Look
+from heedful.translation.span_filler import SpanFiller
 from heedful.translation.translator import Translator
 
 _STEPS = 65535  # 16 bits per weight: precise enough to read, and half the size of a float
@@ -35,8 +37,7 @@ class HeadsView:
     page: Callable[[], Mapping[str, object]]  # the data of the page
     plain: Callable[[], Mapping[str, object]]  # the same for other programs
     arrays: Callable[[], bytes]  # an .npz file
-    pieces: tuple[Sequence[str], Sequence[str]]  # read, and written
-    attention: Attention
+    draw: Callable[[Literal["png", "svg"]], bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,18 +72,21 @@ class AttentionViewer:
 
     def translate(self, text: str) -> str:
         """The translation that `heedful translate` gives, whichever engine finds it."""
+        if isinstance(self.translator, SpanFiller):
+            return self.translator.fill(text, self.search).text
         found = self.translator.translate([text], search=self.search, constraints=self.constraints)
         return found[0].text
 
     def rank_heads(self, text: str, translation: str) -> dict[str, float]:
         """How much log-probability the translation loses without each head, by names such as `cross.2.1`."""
         translator = self.translator
-        target = translator.tokenizers.target.encode(translator.task.target_symbols(translation))
+        target = translator.encode_target(translation)
         return rank_heads(translator.model, translator.encode([text])[0], target)
 
     def view(self, text: str, off: Sequence[str] = (), n_best: int = 1, live: bool = False) -> HeadsView:
         """The translation that `heedful translate` gives, or that of the model without some heads."""
-        look = self.look(text, off, n_best, self.translate(text) if text.strip() and not off else None)
+        is_searched = bool(off) or not text.strip() or isinstance(self.translator, SpanFiller)
+        look = self.look(text, off, n_best, None if is_searched else self.translate(text))
         translation = look.translation
         return HeadsView(
             text=translation.text,
@@ -90,8 +94,7 @@ class AttentionViewer:
             page=lambda: self.document(look, off, live, ranked=True),
             plain=lambda: self.plain_document(look),
             arrays=lambda: make_npz(look),
-            pieces=(translation.source_pieces, translation.pieces),
-            attention=look.inside[0].attention,
+            draw=lambda form: draw_heads(look.inside[0].attention, translation.source_pieces, translation.pieces, form),
         )
 
     def baseline(self, text: str) -> str:
@@ -99,10 +102,13 @@ class AttentionViewer:
         if text not in self._baselines:
             self._baselines.clear()
             with self.translator.switch_off_heads([]):
-                found = self.translator.translate(
-                    [text], search=self.search, constraints=self.constraints, split_sentences=False
-                )
-            self._baselines[text] = found[0].text
+                if isinstance(self.translator, SpanFiller):
+                    self._baselines[text] = self.translate(text)
+                else:
+                    found = self.translator.translate(
+                        [text], search=self.search, constraints=self.constraints, split_sentences=False
+                    )
+                    self._baselines[text] = found[0].text
         return self._baselines[text]
 
     def document(
@@ -144,6 +150,13 @@ class AttentionViewer:
         }
 
 
+def draw_heads(attention: Attention, read: Sequence[str], written: Sequence[str], form: Literal["png", "svg"]) -> bytes:
+    """All heads as a picture."""
+    from heedful.inspection.drawing import draw_attention  # matplotlib is needed for nothing else
+
+    return draw_attention(attention, read, written, form)
+
+
 def read_roles(run: Path) -> dict[str, dict[str, str]]:
     """The stored role of each head of a run folder; empty if it was measured on other weights, or never."""
     folder = RunFolder(run)
@@ -153,15 +166,20 @@ def read_roles(run: Path) -> dict[str, dict[str, str]]:
     return {}
 
 
-def rank_heads(model: AnySeq2Seq, source: Sequence[int], target: Sequence[int]) -> dict[str, float]:
-    """How much log-probability the target loses without each head, by names such as `cross.2.1`."""
+def rank_heads(
+    model: AnyPredictor, source: Sequence[int], target: Sequence[int], places: Sequence[int] | None = None
+) -> dict[str, float]:
+    """How much log-probability the target loses without each head, by names such as `cross.2.1`.
+
+    A model without a decoder is asked about `places`; others read the target, one place later.
+    """
     import torch
 
     from heedful.attention.head_names import all_heads
     from heedful.attention.importance import ablate_heads
     from heedful.data.batch import Batch, pack
 
-    target_in, _ = pack([[model.pad_id, *target[:-1]]])
+    target_in, _ = pack([[model.pad_id, *target[:-1]] if places is None else places])
     batch = Batch(*pack([source]), target_in, *pack([target]), torch.zeros(1, dtype=torch.int64))
     rises = ablate_heads(model, [batch.to(next(model.parameters()).device)], all_heads(model))
     return {str(head): round(rise * len(target), 4) for head, rise in rises.items()}

@@ -9,7 +9,9 @@ from torch import nn
 
 from heedful.attention.steps import LayeredModel, stacks, sublayers
 from heedful.config import ModelConfig
+from heedful.models.bert import BERT
 from heedful.models.flops import count_attention_pairs, forward_flops
+from heedful.models.vit import ViT, count_patches
 from heedful.nn.feed_forward import FeedForward
 
 _BYTES = 4  # float32
@@ -37,12 +39,16 @@ class PartCost:
 def count_costs(model: LayeredModel, source: int, target: int) -> list[PartCost]:
     """The costs of reading a source of this many pieces and an output of this many; each weight counts once.
 
-    A model without an encoder reads no source: all that it reads is in `target`.
+    A model without an encoder reads no source: all that it reads is in `target`. Of one without a decoder, `target` is
+    the number of places that it is asked about.
     """
     config = model.config
     read = {"encoder": source, "decoder": target}
     rows_read = sum(read[stack.name] for stack in stacks(model))
-    found = [PartCost("embedding", _count(_embeddings(model)), 0, rows_read * config.d_model)]
+    first = 0  # only the map of patches is a product
+    if isinstance(model, ViT):
+        first = 2 * count_patches(config) * model.patches.weight.numel()
+    found = [PartCost("embedding", _count(_embeddings(model)), first, rows_read * config.d_model)]
     counted = {id(parameter) for parameter in _embeddings(model)}
     for stack in stacks(model):
         rows = read[stack.name]
@@ -67,23 +73,38 @@ def count_costs(model: LayeredModel, source: int, target: int) -> list[PartCost]
                     sizes = sublayer.head_sizes
                     products += pairs * sublayer.num_heads * (sizes.d_k + sizes.d_v)
                     made += rows * keys * sublayer.num_heads
-                own = [sum(p.numel() for module in (sublayer, residual) for p in module.parameters()), products, made]
+                # Layers may share a weight, such as T5's numbers for distances.
+                held = {id(p): p.numel() for module in (sublayer, residual) for p in module.parameters()}
+                own = [sum(size for name, size in held.items() if name not in counted), products, made]
+                counted |= held.keys()
                 parts[part] = [a + b for a, b in zip(parts.get(part, [0, 0, 0]), own, strict=True)]
-            counted |= {id(parameter) for parameter in layer.parameters()}
         found += [
             PartCost(f"{stack.name}.{part}", weights, 2 * products, made)
             for part, (weights, products, made) in parts.items()
         ]
     rest = [parameter for parameter in model.parameters() if id(parameter) not in counted]
     size, width = model.output_weight.shape
-    found.append(PartCost("output", _count(rest), 2 * target * size * width, target * size))
+    dense = 2 * target * width * width if isinstance(model, BERT) and not _answers_directly(model) else 0
+    found.append(PartCost("output", _count(rest), dense + 2 * target * size * width, target * size))
     return found
 
 
+def _answers_directly(model: BERT) -> bool:
+    """Whether its head has no layer of its own in front of the output."""
+    return model.config.head in ("tokens", "none")
+
+
 def _embeddings(model: LayeredModel) -> list[nn.Parameter]:
-    tables = {id(stack.embedding.weight): stack.embedding.weight for stack in stacks(model)}
+    if isinstance(model, ViT):
+        return [model.class_token, model.positions, *model.patches.parameters()]
+    own: list[nn.Parameter] = []
+    if isinstance(model, BERT):
+        own = [model.token_types, *model.embedding_norm.parameters()]
+    tables = {
+        id(stack.embedding.weight): stack.embedding.weight for stack in stacks(model) if stack.embedding is not None
+    }
     positions = [stack.positions for stack in stacks(model) if stack.positions is not None]
-    return [*tables.values(), *(parameter for each in positions for parameter in each.parameters())]
+    return [*own, *tables.values(), *(parameter for each in positions for parameter in each.parameters())]
 
 
 def _count(parameters: Iterable[Any]) -> int:
@@ -100,13 +121,16 @@ class LengthCost:
 
 
 def count_lengths(config: ModelConfig, vocabulary: int) -> list[LengthCost]:
-    """Texts of several lengths; with a source, it is as long as what is written."""
+    """Texts of several lengths; with a source, it is as long as what is written. Pictures have one length."""
+    if config.family == "vit":
+        return []
     found = []
     for pieces in _LENGTHS:
         whole, single = np.array([pieces]), np.array([1] * pieces)
         # GPT reads a prompt of one piece and what follows it as one text.
         sources = (np.array([1]), single) if config.family == "gpt" else (whole, single)
-        operations = forward_flops(config, vocabulary, sources[0], whole)
-        alone = forward_flops(config, vocabulary, sources[1], single)
+        targets = (np.array([1]), np.arange(pieces) < 1) if config.family == "bert" else (whole, single)
+        operations = forward_flops(config, vocabulary, sources[0], targets[0])
+        alone = forward_flops(config, vocabulary, sources[1], targets[1].astype(np.int64))
         found.append(LengthCost(pieces, operations, (operations - alone) / operations))
     return found

@@ -1,9 +1,11 @@
-"""What a model does without one of its parts, on one sentence.
+"""What a model does without one of its parts, on one sentence or picture.
 
 Each experiment changes the trained model for a moment, translates the sentence again, and scores the translation that
-the whole model gave. Nothing is trained without the part; `heedful study ablations` does that.
+the whole model gave; a model that writes nothing answers again. Nothing is trained without the part; `heedful study
+ablations` does that.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -15,15 +17,18 @@ from torch import Tensor, nn
 
 from heedful.attention.head_names import all_heads
 from heedful.attention.pruning import switch_off_heads
-from heedful.attention.steps import LayeredModel, stacks, sublayers
+from heedful.attention.steps import LayeredModel, ReadingModel, WritingModel, stacks, sublayers
 from heedful.config import SearchConfig
 from heedful.data.batch import pack
 from heedful.decoding.hypothesis import Hypothesis
 from heedful.decoding.torch_engine import TorchEngine, token_log_probs
 from heedful.errors import ConfigError
 from heedful.models.gpt import GPT
+from heedful.models.predictor import AnyPredictor
 from heedful.models.seq2seq import AnySeq2Seq
+from heedful.models.t5 import T5
 from heedful.models.transformer import DecoderLayer, Transformer
+from heedful.models.vit import ViT
 from heedful.nn.attention import CrossAttention, SelfAttention
 from heedful.nn.feed_forward import FeedForward
 from heedful.nn.residual import Residual
@@ -51,7 +56,45 @@ def search_by(model: AnySeq2Seq, search: SearchConfig, eos: int) -> Write:
     return lambda source: engine.decode([source], limited, 1)[0][0]
 
 
-class CounterfactualRunner:
+class ExperimentRunner(ABC):
+    """Runs experiments on one text or picture."""
+
+    @abstractmethod
+    def run(self) -> Counterfactual:
+        """The model as it is now."""
+
+    def run_all(
+        self, changes: Changes, done: Callable[[int, int], None] = lambda number, count: None
+    ) -> dict[str, Counterfactual]:
+        """Every experiment by its name; `done` is called with the number of those finished and of all."""
+        found: dict[str, Counterfactual] = {}
+        for number, (name, change) in enumerate(changes.items()):
+            done(number, len(changes))
+            with change():
+                found[name] = self.run()
+        return found
+
+
+class AnswerRunner(ExperimentRunner):
+    """Runs experiments on what a model reads, the places that it is asked about, and its answers."""
+
+    def __init__(self, model: ReadingModel, source: Sequence[int], places: Sequence[int], answers: Sequence[int]):
+        self.model: AnyPredictor = model
+        self.source, self.places, self.answers = list(source), list(places), list(answers)
+
+    @torch.inference_mode()
+    def run(self, source: Sequence[int] | None = None) -> Counterfactual:
+        """The model as it is now, on the source or on another one with as many places."""
+        device = next(self.model.parameters()).device
+        ids, lengths = (tensor.to(device) for tensor in pack([self.source if source is None else source]))
+        places, counts = (tensor.to(device) for tensor in pack([self.places]))
+        logits = self.model.decode(places, counts, self.model.encode(ids, lengths))
+        log_probs = logits.float().log_softmax(-1)
+        own = log_probs.gather(1, torch.tensor(self.answers, device=device)[:, None])
+        return Counterfactual(tuple(log_probs.argmax(-1).tolist()), True, float(own.sum()))
+
+
+class CounterfactualRunner(ExperimentRunner):
     """Runs experiments on one text and what a model made of it, both as ids."""
 
     def __init__(self, model: AnySeq2Seq, source: Sequence[int], target: Sequence[int], write: Write) -> None:
@@ -65,17 +108,6 @@ class CounterfactualRunner:
         best = (write or self._write)(source)
         return Counterfactual(best.tokens, best.finished, sum(self._score(source)))
 
-    def run_all(
-        self, changes: Changes, done: Callable[[int, int], None] = lambda number, count: None
-    ) -> dict[str, Counterfactual]:
-        """Every experiment by its name; `done` is called with the number of those finished and of all."""
-        found: dict[str, Counterfactual] = {}
-        for number, (name, change) in enumerate(changes.items()):
-            done(number, len(changes))
-            with change():
-                found[name] = self.run()
-        return found
-
     def run_without_mask(self) -> list[float]:
         """The log-probability of each piece if the decoder reads the whole output at once without a mask."""
         with unmasked(layered(self.model)):
@@ -85,15 +117,15 @@ class CounterfactualRunner:
         return token_log_probs([self.model], [source], [self.target])[0]
 
 
-def layered(model: AnySeq2Seq) -> LayeredModel:
+def layered(model: AnySeq2Seq) -> WritingModel:
     """The same model, whose layers are known."""
-    if not isinstance(model, Transformer | GPT):
+    if not isinstance(model, Transformer | GPT | T5):
         raise ConfigError(f"a {type(model).__name__} has no layers of figure 1")
     return model
 
 
 @torch.inference_mode()
-def compare_without_positions(model: Transformer, source: Sequence[int]) -> float:
+def compare_without_positions(model: Transformer | T5, source: Sequence[int]) -> float:
     """How far the encoder, without positions, tells the reversed sentence apart: the largest difference."""
     last = len(source) - 1
     order = [*reversed(range(last)), last]
@@ -102,7 +134,7 @@ def compare_without_positions(model: Transformer, source: Sequence[int]) -> floa
     return float((straight[order] - turned).abs().max())
 
 
-def _encode(model: Transformer, source: Sequence[int]) -> Tensor:
+def _encode(model: Transformer | T5, source: Sequence[int]) -> Tensor:
     device = next(model.parameters()).device
     ids, lengths = (tensor.to(device) for tensor in pack([source]))
     return model.encode(ids, lengths).rows
@@ -129,7 +161,7 @@ def list_changes(model: LayeredModel) -> Changes:
     return dict(_changes(model))
 
 
-def without_heads(model: AnySeq2Seq) -> Changes:
+def without_heads(model: AnyPredictor) -> Changes:
     """Each head switched off alone."""
     found: dict[str, Callable[[], AbstractContextManager[None]]] = {}
     for head in all_heads(model):
@@ -143,10 +175,11 @@ def _changes(model: LayeredModel) -> Iterator[tuple[str, Callable[[], AbstractCo
     layers = [
         (f"{stack.name}.{number}", layer) for stack in stacks(model) for number, layer in enumerate(stack.layers, 1)
     ]
-    if any(stack.embedding.scale != 1.0 for stack in stacks(model)):
+    if any(stack.embedding is not None and stack.embedding.scale != 1.0 for stack in stacks(model)):
         yield "scale-of-embeddings", lambda: _unscaled_embeddings(model)
     yield "positions", lambda: _without_positions(model)
-    yield "scale-of-scores", lambda: _scaled_queries(model, lambda d_k: d_k**0.5)
+    if not isinstance(model, T5):  # whose scores have no scale
+        yield "scale-of-scores", lambda: _scaled_queries(model, lambda d_k: d_k**0.5)
     yield "scores", lambda: _scaled_queries(model, lambda d_k: 0.0)
     crosses = [layer.cross_attention.output for _, layer in layers if isinstance(layer, DecoderLayer)]
     if crosses:
@@ -212,7 +245,7 @@ def _without_input(residual: Residual) -> Iterator[None]:
 
 @contextmanager
 def _unscaled_embeddings(model: LayeredModel) -> Iterator[None]:
-    embeddings = [stack.embedding for stack in stacks(model)]
+    embeddings = [stack.embedding for stack in stacks(model) if stack.embedding is not None]
     before = [embedding.scale for embedding in embeddings]
     try:
         for embedding in embeddings:
@@ -229,6 +262,8 @@ def _without_positions(model: LayeredModel) -> Iterator[None]:
     encodings = [stack.positions for stack in stacks(model) if stack.positions is not None]
     attentions = [layer.attention for stack in stacks(model) for layer in stack.layers]
     biases = [part.bias.weight for part in attentions if part.bias is not None]
+    if isinstance(model, ViT):
+        biases.append(model.positions)
     with _replaced_outputs(encodings, _zeros), _changed_weights(biases, [0.0] * len(biases)):
         yield
 
@@ -240,12 +275,14 @@ def _scaled_queries(model: LayeredModel, factor: Callable[[int], float]) -> Iter
     factors: list[float] = []
     for layer in (layer for stack in stacks(model) for layer in stack.layers):
         projection, width = layer.attention.query_key_value, layer.attention.sizes[0]
-        parts += [projection.weight[:width], projection.bias[:width]]
-        factors += [factor(layer.attention.head_sizes.d_k)] * 2
+        own = [projection.weight[:width], *([] if projection.bias is None else [projection.bias[:width]])]
+        parts += own
+        factors += [factor(layer.attention.head_sizes.d_k)] * len(own)
         if isinstance(layer, DecoderLayer):
             cross = layer.cross_attention
-            parts += [cross.query.weight, cross.query.bias]
-            factors += [factor(cross.head_sizes.d_k)] * 2
+            own = [cross.query.weight, *([] if cross.query.bias is None else [cross.query.bias])]
+            parts += own
+            factors += [factor(cross.head_sizes.d_k)] * len(own)
     with _changed_weights(parts, factors):
         yield
 

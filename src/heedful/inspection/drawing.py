@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from typing import Any, Literal
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, UInt8
 
 from heedful.attention.head_names import KINDS, Head
 from heedful.attention.record import START_PIECE, Attention, HeadWeights
@@ -27,6 +27,8 @@ TITLES: dict[Kind, str] = {
 
 _MOST_LABELS = 40  # pieces on an axis; more would be too small to read
 _LONGEST_LABEL = 12  # characters
+_HEAT = (1.0, 0.42, 0.0)  # seen on white and on black
+_PICTURE = 1.6  # inches of a picture with a head
 _PER_PIECE = 0.11  # inches
 _SMALLEST, _LARGEST = 1.2, 3.0  # inches of one head
 _GAP, _FOR_TITLE, _FOR_LABELS = 0.1, 0.4, 0.9  # inches
@@ -64,6 +66,34 @@ def draw_attention(
         for block in blocks:
             _draw_block(canvas, block, top)
             top -= block.height
+        return _render(figure, form)
+
+
+def draw_picture_attention(
+    layers: Sequence[Float[np.ndarray, "heads patches"]],
+    pixels: UInt8[np.ndarray, "rows columns channels"],
+    form: PictureFormat,
+) -> bytes:
+    """Draw how much each head attends to each patch, over the picture; a row for each layer."""
+    size, columns = len(pixels), max(map(len, layers))
+    shown = pixels[..., 0] if pixels.shape[-1] == 1 else pixels
+    with _drawing_settings():
+        figure = _figure(columns * (_PICTURE + _GAP) + _GAP, len(layers) * (_PICTURE + 2.5 * _GAP) + _GAP)
+        figure.set_layout_engine("constrained")
+        for place, axes in enumerate(figure.subplots(len(layers), columns, squeeze=False).ravel()):
+            axes.set_axis_off()
+            layer, head = divmod(place, columns)
+            if head >= len(layers[layer]):  # some heads of this layer were removed
+                continue
+            weights = layers[layer][head]
+            across = round(len(weights) ** 0.5)
+            axes.imshow(shown, cmap="gray", vmin=0, vmax=255)
+            # Many patches share the weight, so the colours of each head end at its own largest one.
+            heat = np.empty((across, across, 4))
+            heat[..., :3] = _HEAT
+            heat[..., 3] = 0.85 * weights.reshape(across, across) / weights.max()
+            axes.imshow(heat, interpolation="none", extent=(-0.5, size - 0.5, size - 0.5, -0.5))
+            axes.set_title(f"{layer + 1}.{head + 1}: at most {weights.max():.2f}", fontsize=7)
         return _render(figure, form)
 
 

@@ -5,9 +5,10 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar
+from typing import Protocol
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from heedful.attention.record import START_PIECE
@@ -35,9 +36,11 @@ from heedful.inspection.measurements import (
     measure_similarity,
 )
 from heedful.inspection.training_step import TrainingStep, take_training_step
+from heedful.models.t5 import T5
 from heedful.models.transformer import Transformer
 from heedful.storage.run_folder import RunFolder
 from heedful.text.tokenizer import Tokenizer
+from heedful.translation.span_filler import SpanFiller
 from heedful.translation.translator import Translator
 
 MAX_EXPLAINED_PIECES = 100  # on either side: a matrix of more cannot be read
@@ -51,6 +54,33 @@ _PUNCTUATION = ".,;:!?\"'()[]«»„“”…"
 _OF_ATTENTION = ("query", "key", "value", "scores", "bias", "weights", "heads", "shares")
 _OF_SUBLAYER = ("before", "input", "output", "sum", "result")
 _OF_FEED_FORWARD = ("inner", "active")
+
+
+class OutputNames(Protocol):
+    """What the outputs of a model stand for: pieces, or labels."""
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """A name for each."""
+        ...
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """All together as one text."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SpanNames:
+    """The pieces of a model that writes spans, whose marks are part of its text."""
+
+    filler: SpanFiller
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """A name for each."""
+        return self.filler.tokenizers.target.pieces(list(ids))
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The spans with their marks."""
+        return self.filler.spell(ids)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,17 +103,14 @@ class Reordered:
 class Explained:
     """What every page shows: the text, and the output of a model of any kind."""
 
-    noun: ClassVar[str] = "translation"  # what the model writes
-    whole: ClassVar[str] = "translation"  # what its decoder reads at once in training
-
     model_name: str
     config: ModelConfig
     search: SearchConfig
     text: str
     given: str  # what the model wrote, or somebody else
     steps: Mapping[str, np.ndarray]
-    source: Tokenizer
-    target: Tokenizer
+    source: Tokenizer | None  # None: the model reads no text
+    target: OutputNames
     neighbours: tuple[Neighbours, ...]
     baseline: Counterfactual  # what the model writes with all its parts, by the search of the experiments
     requested: bool  # whether somebody else wrote the text
@@ -93,9 +120,26 @@ class Explained:
     roles: Mapping[str, str]  # what each head mostly does, by names such as encoder.1.2; empty if never measured
 
     @property
+    def noun(self) -> str:
+        """What the model writes."""
+        return "translation"
+
+    @property
+    def whole(self) -> str:
+        """What its decoder reads at once in training."""
+        return self.noun
+
+    @property
     def source_pieces(self) -> tuple[str, ...]:
         """The pieces that the encoder reads."""
-        return tuple(self.source.pieces(self.steps["source"].tolist()))
+        return tuple(self.vocabulary.pieces(self.steps["source"].tolist()))
+
+    @property
+    def vocabulary(self) -> Tokenizer:
+        """The pieces of the text."""
+        if self.source is None:
+            raise ValueError("this model reads no text")
+        return self.source
 
     @property
     def target_pieces(self) -> tuple[str, ...]:
@@ -115,13 +159,15 @@ class Explained:
     @property
     def scale(self) -> float:
         """What an embedding is multiplied by."""
-        row, scaled = self.steps[f"{self.first_stack}.embedding"], self.steps[f"{self.first_stack}.scaled"]
+        row, scaled = self.steps[f"{self.first_stack}.embedding"], self.steps.get(f"{self.first_stack}.scaled")
+        if scaled is None:
+            return 1.0
         return float(np.abs(scaled).sum() / max(1e-9, float(np.abs(row).sum())))
 
     @property
     def are_characters(self) -> bool:
         """Whether the pieces are characters rather than parts of words."""
-        return self.source.kind == "characters"
+        return self.vocabulary.kind == "characters"
 
     @property
     def first_stack(self) -> str:
@@ -172,23 +218,31 @@ class ExplainedLayers(Explained):
 
     training: TrainingStep
     layers: Mapping[str, int]  # of each stack, those first that the others look at
-    unmasked: tuple[float, ...]  # log-probability of each written piece without the decoder's mask
+    unmasked: tuple[float, ...]  # log-probability of each written piece without the decoder's mask; empty without one
     norms: Mapping[str, np.ndarray]  # gain and shift of each norm
     costs: tuple[PartCost, ...]
     lengths: tuple[LengthCost, ...]
-    reach: Reach
-    similarity: Similarity
+    reach: Reach | None  # None: the model reads no text
+    similarity: Similarity | None
     gains: Gains
     alone: float  # the difference between the feed-forward network on all pieces and on each piece alone
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExplainedSentence(ExplainedLayers):
-    """Everything that the page tells about one sentence and its translation by the paper's Transformer."""
+    """Everything that the page tells about one sentence and its translation by the paper's Transformer, or by T5."""
 
+    reach: Reach
+    similarity: Similarity
+    fills_spans: bool  # it restores what is left out of a text instead of translating
     tree: BeamTree
     order_blindness: float  # how far the encoder without positions tells the reversed sentence apart
     orders: Mapping[str, Reordered]  # "reversed", "shuffled", and "swapped" if two words can be
+
+    @property
+    def noun(self) -> str:
+        """What the model writes."""
+        return "answer" if self.fills_spans else "translation"
 
 
 def explain_sentence(
@@ -203,7 +257,7 @@ def explain_sentence(
     check_search(search)
     check_length("sentence", len(translator.encode([text])[0]))
     model = translator.model
-    if not isinstance(model, Transformer):
+    if not isinstance(model, Transformer | T5):
         raise ConfigError(
             f"{run} holds a {type(model).__name__}, which is no Transformer; choose another, such as en-de"
         )
@@ -226,10 +280,11 @@ def explain_sentence(
         search=search,
         text=look.translation.source,
         given=look.translation.text,
+        fills_spans=isinstance(translator, SpanFiller),
         steps=steps,
         tree=look.tree,
         source=tokenizers.source,
-        target=tokenizers.target,
+        target=SpanNames(translator) if isinstance(translator, SpanFiller) else tokenizers.target,
         neighbours=find_neighbours(model.source_embedding.weight, list(dict.fromkeys(source[:-1])), tokenizers.source),
         baseline=baseline,
         requested=translation is not None,
@@ -339,7 +394,8 @@ def collect_norms(model: LayeredModel) -> dict[str, np.ndarray]:
             for part, _, residual in sublayers(layer):
                 name = f"{stack.name}.{number}.{part}"
                 norms[f"{name}.gain"] = residual.norm.weight.detach().float().cpu().numpy()[None]
-                norms[f"{name}.shift"] = residual.norm.bias.detach().float().cpu().numpy()[None]
+                shift = torch.zeros_like(residual.norm.weight) if residual.norm.bias is None else residual.norm.bias
+                norms[f"{name}.shift"] = shift.detach().float().cpu().numpy()[None]
     return norms
 
 
@@ -349,13 +405,15 @@ def make_document(found: Explained, extra: Mapping[str, np.ndarray]) -> dict[str
     return {
         "format": 1,
         "model": found.model_name,
-        "source": {"text": found.text, "pieces": list(found.source_pieces)},
+        "source": {"text": found.text, "pieces": list(found.source_pieces), "channels": config.channels},
         "target": {"text": found.given, "pieces": list(found.target_pieces)},
         "inputs": list(found.input_pieces),
         "first_written": found.first_written,
         "norm": config.norm,
         "activation": config.activation,
         "scale": found.scale,
+        "score_scale": find_score_scale(steps),
+        "norm_kind": "rms" if found.config.family == "t5" else "layer",
         "columns": {"d_model": config.d_model, "d_ff": config.d_ff},
         "likeliest": _likeliest(steps["log_probs"], steps["logits"], found.target, _RANKS),
         "matrices": _pack_matrices(found, extra),
@@ -406,7 +464,7 @@ def _describe_layers(found: Explained) -> dict[str, object]:
 
 
 def _likeliest(
-    log_probs: np.ndarray, logits: np.ndarray | None, target: Tokenizer, ranks: int
+    log_probs: np.ndarray, logits: np.ndarray | None, target: OutputNames, ranks: int
 ) -> list[list[dict[str, object]]]:
     """The likeliest pieces at each position."""
     rows = []
@@ -449,9 +507,18 @@ def _measure_rows(found: ExplainedLayers) -> dict[str, np.ndarray]:
     return rows
 
 
+def find_score_scale(steps: Mapping[str, np.ndarray]) -> float:
+    """What a score is multiplied by before the softmax: 1 / sqrt(d_k), or 1 in T5."""
+    name = next((name for name in steps if name.endswith(".attention.scores")), "")
+    if not name:
+        return 1.0
+    scores, scaled = steps[name], steps[name.replace(".scores", ".scaled")]
+    return float(np.abs(scaled).sum() / max(1e-9, float(np.abs(scores).sum())))
+
+
 def _is_drawn(name: str) -> bool:
     match name.split("."):
-        case [_, "embedding" | "positions" | "input" | "output"]:
+        case [_, "embedding" | "patches" | "positions" | "input" | "output" | "active"]:
             return True
         case [_, _, "feed_forward", part]:
             return part in (*_OF_SUBLAYER, *_OF_FEED_FORWARD)

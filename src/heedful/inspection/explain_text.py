@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar
 
 import numpy as np
 import torch
@@ -39,22 +38,29 @@ _MORE_DRAWS = 3
 class ExplainedText(ExplainedLayers):
     """Everything that the page tells about a prompt and its continuation by a model without an encoder."""
 
-    noun: ClassVar[str] = "continuation"
-    whole: ClassVar[str] = "text"
-
     prompt: tuple[int, ...]
     drawn: tuple[Draw, ...]  # of each written piece; empty if nothing was drawn
     others: Mapping[str, tuple[str, ...]]  # continuations by other searches: "greedy", "draws", "0.3", ...
 
     @property
+    def noun(self) -> str:
+        """What the model writes."""
+        return "continuation"
+
+    @property
+    def whole(self) -> str:
+        """What its decoder reads at once in training."""
+        return "text"
+
+    @property
     def source_pieces(self) -> tuple[str, ...]:
         """The pieces of the prompt."""
-        return tuple(visible(self.source.pieces(self.prompt)))
+        return tuple(visible(self.vocabulary.pieces(self.prompt)))
 
     @property
     def input_pieces(self) -> tuple[str, ...]:
         """All pieces that are read: the prompt, and the continuation without its last piece."""
-        return tuple(visible(self.source.pieces(self.steps["target_in"].tolist())))
+        return tuple(visible(self.vocabulary.pieces(self.steps["target_in"].tolist())))
 
     @property
     def target_pieces(self) -> tuple[str, ...]:

@@ -7,10 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from heedful.errors import ConfigError
+from heedful.inspection.encoder_sections import EncoderQuestions, EncoderSections
+from heedful.inspection.encoder_view import describe_picture
 from heedful.inspection.explain import Explained, ExplainedSentence, make_document, measure_layers
+from heedful.inspection.explain_encoder import ExplainedAnswer
 from heedful.inspection.explain_rival import ExplainedRival
 from heedful.inspection.explain_text import ExplainedText
-from heedful.inspection.figure_one import BESIDE_RIVAL, Column, draw_figure_one, draw_map
+from heedful.inspection.figure_one import BESIDE_RIVAL, Column, draw_encoder, draw_figure_one, draw_map
 from heedful.inspection.model_sections import ModelSections
 from heedful.inspection.question_sections import QuestionSections
 from heedful.inspection.rival_sections import RivalSections
@@ -88,6 +91,20 @@ def _tell(found: Explained) -> _Told:
                 [*text.all(), *questions.all()], [*make_text_path(text), *questions.path()], make_text_tour(text),
                 draw_figure_one(found.layers, found.config.norm), measure_layers(found), {"draws": text.draws()},
             )  # fmt: skip
+        case ExplainedAnswer():
+            encoder, asked = EncoderSections(found), EncoderQuestions(found)
+            drawn = draw_encoder(
+                found.layers["encoder"],
+                found.config.norm,
+                below=encoder.below,
+                above=encoder.above,
+                beside=encoder.beside,
+            )
+            picture = {"picture": describe_picture(found.question, found.config.pooling)} if found.is_picture else {}
+            return _Told(
+                [*encoder.all(), *asked.all()], [*encoder.path(), *asked.path()], make_answer_tour(encoder),
+                drawn, measure_layers(found), {"asked": True, **picture},
+            )  # fmt: skip
         case ExplainedRival():
             rival = RivalSections(found)
             return _Told([*rival.all()], rival.path(), make_rival_tour(rival), draw_rival(found), {}, {})
@@ -124,9 +141,12 @@ def make_tour(sections: ModelSections) -> list[Stop]:
     last = sections.found.layers["decoder"]
     cross_head = sections.best_head(f"decoder.{last}.cross_attention")
     source, target = len(sections.found.source_pieces), len(sections.found.target_pieces)
+    fills = sections.found.fills_spans
+    meet = "Here the two sides meet" if fills else "Here the two languages meet"
+    comes = "and what was left out of it comes out" if fills else "and comes out, in another language,"
     return [
         Stop("start", "This is figure 1 of the paper, drawn for this very model. The sentence goes in at the "
-             "bottom left and comes out, in another language, at the top right. Follow it."),
+             f"bottom left {comes} at the top right. Follow it."),
         Stop("pieces", f"A model cannot read letters. The sentence becomes {source} pieces, and each piece a "
              "number. Everything after this is arithmetic."),
         Stop("encoder.embedding", f"Each number selects a list of {sections.config.d_model} numbers, its embedding. "
@@ -143,10 +163,10 @@ def make_tour(sections: ModelSections) -> list[Stop]:
              "network works on each of them. Most of its units sleep."),
         Stop(f"{masked_head}.mask", "The decoder writes one piece after another, so no piece may look at later "
              "ones. The mask sets those scores to minus infinity."),
-        Stop(f"{cross_head}.softmax", "Here the two languages meet: each piece of the translation looks back at "
+        Stop(f"{cross_head}.softmax", f"{meet}: each piece of the {sections.noun} looks back at "
              "the source. No one taught the model which word belongs to which."),
         Stop("logits", f"At each of the {target} positions, the model gives every piece of its vocabulary a "
-             "probability. Move the slider through the translation."),
+             f"probability. Move the slider through the {sections.noun}."),
         Stop("beam", "Taking the best piece each time can lead astray. The beam keeps several beginnings, and "
              "this is its tree: what it tried, what it dropped, and what won."),
     ]  # fmt: skip
@@ -154,15 +174,8 @@ def make_tour(sections: ModelSections) -> list[Stop]:
 
 def make_text_path(sections: TextSections) -> list[str]:
     """The steps of a model without an encoder."""
-    steps = ["start", "pieces", "decoder.embedding", "decoder.positions"]
-    for layer in range(1, sections.found.layers["decoder"] + 1):
-        name = f"decoder.{layer}.attention"
-        steps += [name]
-        if layer == 1:
-            steps += [f"{sections.best_head(name)}.{stage}" for stage in sections.stages(name)]
-        steps += [f"{name}.output", f"{name}.residual"]
-        steps += [f"decoder.{layer}.feed_forward", f"decoder.{layer}.feed_forward.residual"]
-    return [*steps, "lens", "logits", "sampling"]
+    first = ["start", "pieces", "decoder.embedding", "decoder.positions"]
+    return [*first, *sections.walk("decoder"), "lens", "logits", "sampling"]
 
 
 def make_text_tour(sections: TextSections) -> list[Stop]:
@@ -195,6 +208,74 @@ def make_text_tour(sections: TextSections) -> list[Stop]:
              "slider through the text."),
         Stop("sampling", f"A dice decides. Taking the likeliest {kind} each time repeats itself soon, so the model "
              "draws: here you see every draw, with its random numbers."),
+    ]  # fmt: skip
+
+
+def make_answer_tour(sections: EncoderSections) -> list[Stop]:
+    """Under three minutes: from a text or a picture to an answer."""
+    found = sections.found
+    head = sections.best_head("encoder.1.attention")
+    unit, units, read = sections.unit, sections.units, len(found.source_pieces)
+    if found.is_picture:
+        first = [
+            Stop(
+                "start",
+                "This is what ViT keeps of the paper's figure 1: the encoder. A picture goes in at the bottom, "
+                "and a label comes out at the top. Follow it.",
+            ),
+            Stop(
+                "patches",
+                f"A Transformer reads sentences. So the picture is cut into squares, and these {read - 1} "
+                "patches are its words.",
+            ),
+            Stop(
+                "encoder.embedding",
+                "One matrix turns each patch into a vector, the same matrix wherever the patch is. "
+                "[CLS] stands in front, and belongs to no patch.",
+            ),
+            Stop(
+                "encoder.positions",
+                "So far the patches are a heap. A learned vector for each place puts them back. "
+                "Read at the bottom what the model says without it.",
+            ),
+        ]
+    else:
+        first = [
+            Stop(
+                "start",
+                "This is what BERT keeps of the paper's figure 1: the encoder. A text goes in at the bottom, "
+                "and an answer comes out at the top. Follow it.",
+            ),
+            Stop(
+                "pieces",
+                f"A model cannot read letters. The text becomes {read} pieces, with [CLS] in front, and each "
+                "piece a number. Everything after this is arithmetic.",
+            ),
+            Stop(
+                "encoder.embedding",
+                f"Each number selects a list of {sections.config.d_model} numbers, its embedding. "
+                "Pieces that are used alike have lists that point the same way: look at the neighbours.",
+            ),
+            Stop(
+                "encoder.positions",
+                "So far the order of the words is lost. This step puts it back. Read at the bottom "
+                "what the model says without it.",
+            ),
+        ]
+    return [
+        *first,
+        Stop(f"{head}.scores", f"Now the heart of the paper. Each {unit} asks every other {unit} a question; the "
+             "answer is a dot product. Move over the cells and watch the sum."),
+        Stop(f"{head}.softmax", "The softmax turns the scores of a row into shares that add up to 1: where this "
+             f"{unit} looks. No mask hides anything: all {units} see all others."),
+        Stop(f"{head}.values", f"Then the {unit} takes the mean of what the others offer, weighted by those shares. "
+             "That is all attention is."),
+        Stop("encoder.1.feed_forward", f"After talking to each other, the {units} think alone: the same small network "
+             "works on each of them."),
+        Stop("lens", "Send each layer's vectors straight to the output, and you see the answer form."),
+        Stop("head", "The decoder is gone, and in its place is this: what the answer is made of."),
+        Stop("logits", "A dot product for each possible answer, and the softmax once more."),
+        Stop("experiments.hiding", f"Which {units} did it depend on? Hide one after the other, and see."),
     ]  # fmt: skip
 
 

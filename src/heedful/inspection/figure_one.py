@@ -7,15 +7,15 @@ from collections.abc import Mapping, Sequence
 
 from heedful.config.experiment import Norm
 from heedful.decoding.beam_tree import ROOT, BeamTree
+from heedful.inspection.explain import OutputNames
 from heedful.pages.inline import text_in_page
-from heedful.text.tokenizer import Tokenizer
 
 _WIDTH, _BOX, _NORM, _THIN, _GAP = 150, 30, 24, 19, 12
 _LEFT, _RIGHT = 26, 230
 _DETAILED = 4  # deeper stacks show the layers between the first and the last as one row each
 
 Box = tuple[str, str, str]  # the step that it leads to, its name, and what is written in it
-_BESIDE: tuple[Box, ...] = (
+BESIDE: tuple[Box, ...] = (
     ("training", "training", "One training step"),
     ("cost", "cost", "What it costs"),
     ("experiments.parts", "experiments", "Experiments"),
@@ -125,6 +125,18 @@ def draw_figure_one(layers: Mapping[str, int], norm: Norm) -> str:
     return draw_map([("Encoder", encoder), ("Decoder", decoder)], wires)
 
 
+def draw_encoder(layers: int, norm: Norm, *, below: Sequence[Box], above: Sequence[Box], beside: Sequence[Box]) -> str:
+    """Figure 1 without its decoder, between what a model reads and what it answers."""
+    encoder = Column((_LEFT + _RIGHT) // 2)
+    for step, name, label in below:
+        encoder.box(step, name, label, "plain" if step in ("pieces", "patches") else "embed")
+    _stack(encoder, "encoder", layers, ("attention", "feed_forward"), norm, "lens")
+    encoder.box("lens", "encoder.output", "Layer by layer", "plain", _NORM)
+    for step, name, label in above:
+        encoder.box(step, name, label, "out")
+    return draw_map([("Encoder", encoder)], [], beside)
+
+
 def _draw_decoder(layers: int, norm: Norm) -> str:
     """Figure 1 without its encoder."""
     decoder = Column((_LEFT + _RIGHT) // 2)
@@ -142,7 +154,7 @@ def _begin(column: Column, stack: str) -> None:
     column.box(f"{stack}.positions", f"{stack}.positions", "Positions", "embed")
 
 
-def draw_map(columns: Sequence[tuple[str, Column]], wires: Sequence[str], beside: Sequence[Box] = _BESIDE) -> str:
+def draw_map(columns: Sequence[tuple[str, Column]], wires: Sequence[str], beside: Sequence[Box] = BESIDE) -> str:
     """Columns side by side, with what is beside the figure below them."""
     places = ((x, y) for y in (38, 70) for x in (_LEFT, _RIGHT))
     others = "".join(
@@ -178,7 +190,7 @@ _COLUMN, _ROW, _NODE, _HEIGHT = 112, 30, 96, 24
 _LETTERS = 7  # of a piece that fit beside its score
 
 
-def draw_beam(tree: BeamTree, target: Tokenizer) -> str:
+def draw_beam(tree: BeamTree, target: OutputNames) -> str:
     """The tree from left to right: a column for each step, a line from each candidate to its parent."""
     candidates = tree.candidates
     steps = max(one.step for one in candidates)

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from heedful.attention.roles import ROLE_MEANINGS
-from heedful.inspection.explain import ExplainedLayers
+from heedful.inspection.explain import ExplainedLayers, find_score_scale
 from heedful.inspection.markup import (
     entropy_in_bits,
     equation,
@@ -38,6 +38,18 @@ class LayerSections(PieceSections):
     def best_head(self, name: str) -> str:
         return self.found.ranked_heads(f"{name}.head.")[0]
 
+    def walk(self, stack: str) -> list[str]:
+        """The steps of a stack without attention to a source: one head of its first layer in every detail."""
+        steps = []
+        for layer in range(1, self.found.layers[stack] + 1):
+            name = f"{stack}.{layer}.attention"
+            steps += [name]
+            if layer == 1:
+                steps += [f"{self.best_head(name)}.{stage}" for stage in self.stages(name)]
+            steps += [f"{name}.output", f"{name}.residual"]
+            steps += [f"{stack}.{layer}.feed_forward", f"{stack}.{layer}.feed_forward.residual"]
+        return steps
+
     def stages(self, name: str) -> list[str]:
         masked = (name.startswith("decoder") and name.endswith(".attention")) or bool(self.config.window)
         stages = ["projections", "scores", "scaled", *(["mask"] if masked else []), "softmax", "values"]
@@ -53,10 +65,15 @@ class LayerSections(PieceSections):
                 "distance between two pieces, and adds it to the score."
             )
             bias = self.steps[f"{stack}.1.attention.bias"]
-            formula = equation(
-                sub("s", "ij"), mo("="), fraction(f"{sub('q', 'i')}{mo('·')}{sub('k', 'j')}",
-                root(sub("d", "k"))), mo("+"), sub("b", "j−i"),
-            )  # fmt: skip
+            product = f"{sub('q', 'i')}{mo('·')}{sub('k', 'j')}"
+            if config.family == "t5":
+                plain += (
+                    " Near distances have a number each, far ones share it in ever wider ranges; all layers of a stack "
+                    "use the same numbers."
+                )
+            else:
+                product = fraction(product, root(sub("d", "k")))
+            formula = equation(sub("s", "ij"), mo("="), product, mo("+"), sub("b", "j−i"))
             body = self.figure("bias", f"{stack}.1.attention.bias", side, "bias")
             shape, where = " × ".join(map(str, bias.shape)), "distances"
         else:
@@ -171,11 +188,11 @@ works if x and p keep to different directions, of which there are {d_model}.{mea
         if cross:
             body += self.without("What if the decoder could not see the source at all?", "cross_attention")
         plain = {
-            "encoder": f"{heads} heads look at the text at the same time: a row shows where one piece looks. One "
-            "head can look for one kind of thing at a time, so there are several.",
+            "encoder": f"{heads} heads look at the {self.whole_input} at the same time: a row shows where one "
+            f"{self.unit} looks. One head can look for one kind of thing at a time, so there are several.",
             "decoder": f"{heads} heads look back at the pieces written so far; none may look ahead, so all above the "
             "diagonal is empty.",
-            "cross": f"{heads} heads let each piece of the translation look at the source: queries come from the "
+            "cross": f"{heads} heads let each piece of the {self.noun} look at the source: queries come from the "
             "decoder, keys and values from the encoder.",
         }["cross" if cross else name.partition(".")[0]]
         formula = equation(
@@ -208,10 +225,11 @@ works if x and p keep to different directions, of which there are {d_model}.{mea
         row_pieces, column_pieces = self.labels(rows), self.labels(columns)
         i, j = _telling_cell(weights, rows == columns)
         d_k, score = q.shape[-1], float(scores[i, j])
-        scaled = score / sqrt(d_k)
+        is_scaled = f"{name}.scaled" in steps and find_score_scale(steps) != 1.0
+        scaled = score / sqrt(d_k) if is_scaled else score
         asks, looked_at = piece(row_pieces[i]), piece(column_pieces[j])
         cross = name.endswith("cross_attention")
-        read = "the encoder's output, once for the whole translation" if cross else "the same vectors"
+        read = f"the encoder's output, once for the whole {self.noun}" if cross else "the same vectors"
         width = self.config.d_model
         bias = steps[f"{name}.bias"][head] if f"{name}.bias" in steps else np.zeros_like(scores)
         unscaled = softmax(np.where(steps[f"{name}.mask"], scores + bias, -np.inf))
@@ -220,8 +238,8 @@ works if x and p keep to different directions, of which there are {d_model}.{mea
         stages = {
             "projections": (
                 "Query, key, value",
-                f"Each piece gets three short vectors: a query, which says what it looks for; a key, by which it is "
-                f"found; and a value, which it passes on. Keys and values come from {read}.",
+                f"Each {self.unit} gets three short vectors: a query, which says what it looks for; a key, by which "
+                f"it is found; and a value, which it passes on. Keys and values come from {read}.",
                 equation(mi("Q"), mo("="), mi("x"), sup("W", "Q"), mo(","), space(), mi("K"), mo("="),
                       mi("m" if cross else "x"), sup("W", "K"), mo(","), space(), mi("V"), mo("="),
                       mi("m" if cross else "x"), sup("W", "V"), space(), mn(len(row_pieces)), mo("×"),
@@ -235,7 +253,7 @@ works if x and p keep to different directions, of which there are {d_model}.{mea
                 equation(sub("s", "ij"), mo("="), sub("q", "i"), mo("·"), sub("k", "j"), mo("="),
                       mn(float(q[i, 0])), mo("×"), mn(float(k[j, 0])), mo("+"), mo("…"), mo("+"),
                       mn(float(q[i, -1])), mo("×"), mn(float(k[j, -1])), mo("="), mn(score)),
-                self.without("What if every score were zero, so that all pieces count alike?", "scores"),
+                self.without(f"What if every score were zero, so that all {self.units} count alike?", "scores"),
             ),
             "scaled": (
                 "Divide by the root of d_k",
@@ -247,7 +265,7 @@ works if x and p keep to different directions, of which there are {d_model}.{mea
                     "What if the scores were not scaled?", "scale-of-scores",
                     f"In this head, the shares of a row have {entropy_in_bits(weights):.2f} bits of entropy with the "
                     f"scale, and {entropy_in_bits(unscaled):.2f} without it. (This model was trained with it.)",
-                ),
+                ) if is_scaled else "",
             ),
             "mask": (
                 "No looking ahead",
@@ -280,18 +298,30 @@ once. A search that goes piece by piece needs none, because the future does not 
             "values": (
                 "The weighted mean of the values",
                 f"The result for {asks} is the mean of all values, each weighted by its share; it is a mean only if "
-                "the shares add up to 1. Whatever distance lies between two pieces, the way between them is one step.",
+                f"the shares add up to 1. Whatever distance lies between two {self.units}, the way between them is "
+                "one step.",
                 equation(sub("z", "i"), mo("="), "<munder><mo>∑</mo><mi>j</mi></munder>", sub("w", "ij"),
                       sub("v", "j"), space(), mn(len(row_pieces)), mo("×"), mn(len(column_pieces)), mo("·"),
                       mn(len(column_pieces)), mo("×"), mn(steps[f"{name}.value"].shape[-1])),
                 "",
             ),
         }  # fmt: skip
-        if f"{name}.bias" in steps:
+        if f"{name}.bias" in steps and is_scaled:
             own = float(bias[i, j])
             title, plain, _, after = stages["scaled"]
             formula = equation(fraction(mn(score), root(mn(d_k))), mo("+"), mn(own), mo("="), mn(scaled + own))
             stages["scaled"] = title, f"{plain} Then comes the bias of the distance.", formula, after
+        if not is_scaled:
+            own = float(bias[i, j])
+            stages["scaled"] = (
+                "No division, and a number for the distance",
+                "The paper divides the score by the root of d_k. T5 does not: its queries start smaller by as much, so "
+                "the factor is a part of the weights. "
+                + ("In the attention to the source, nothing is added." if cross
+                   else "In self-attention, each head adds a learned number for the distance."),
+                equation(mn(score), mo("+"), mn(own), mo("="), mn(score + own)),
+                "",
+            )  # fmt: skip
         wanted = self.stages(name)
         tabs = "".join(f'<a class="tab" href="#{full}.{stage}">{_TABS[stage]}</a>' for stage in wanted)
         bodies = "".join(
@@ -336,9 +366,10 @@ once. A search that goes piece by piece needs none, because the future does not 
         pre = self.config.norm == "pre"
         x, result = self.steps[f"{name}.before"], self.steps[f"{name}.result"]
         kept = (x * result).sum(1) / np.maximum(np.linalg.norm(x, axis=1) * np.linalg.norm(result, axis=1), 1e-9)
+        norm = "RMSNorm" if self.config.family == "t5" else "LayerNorm"
         added = [mi("x"), mo("+"), mi("Sublayer"), mo("("), mi("x"), mo(")")]
         formula = (
-            equation(mi("x"), mo("+"), mi("Sublayer"), mo("("), mi("LayerNorm"), mo("("), mi("x"), mo(")"), mo(")"))
+            equation(mi("x"), mo("+"), mi("Sublayer"), mo("("), mi(norm), mo("("), mi("x"), mo(")"), mo(")"))
             if pre
             else equation(mi("LayerNorm"), mo("("), *added, mo(")"))
         )
@@ -373,9 +404,9 @@ once. A search that goes piece by piece needs none, because the future does not 
             f"{self.config.d_model}. Without the bend, the two matrices would be no more than one.</p>"
         )
         body += self.without(f"What if {sublayer_title(name)} were left out?", name)
-        plain = "The same small network works on each piece alone, with the same weights at every position. " + (
-            f"Of its {active.shape[1]} units, {awake.min()} to {awake.max()} are awake for a piece of this "
-            "sentence; the others are 0."
+        plain = f"The same small network works on each {self.unit} alone, with the same weights at every position. " + (
+            f"Of its {active.shape[1]} units, {awake.min()} to {awake.max()} are awake for a {self.unit} of this "
+            f"{self.whole_input}; the others are 0."
             if relu
             else f"It has {active.shape[1]} units."
         )
@@ -404,12 +435,15 @@ once. A search that goes piece by piece needs none, because the future does not 
         yield self._residual(name)
 
     def _lens(self) -> str:
-        n, target = self.found.layers["decoder"], self.found.target
+        stack = "decoder" if "decoder" in self.found.layers else "encoder"
+        n, target = self.found.layers[stack], self.found.target
+        written = "written" if stack == "decoder" else "answer"
+        written_one = "the piece that was written" if stack == "decoder" else "the answer"
         rows = []
         for place, own in enumerate(self.steps["target"].tolist()):
             cells = ""
             for layer in range(1, n + 1):
-                row = self.steps[f"decoder.{layer}.lens"][place]
+                row = self.steps[f"{stack}.{layer}.lens"][place]
                 best = int(row.argmax())
                 right = ' class="right"' if best == own else ""
                 cells += (
@@ -419,12 +453,12 @@ once. A search that goes piece by piece needs none, because the future does not 
             name = self.found.target_pieces[place]
             rows.append(f'<tr><th scope="row">{piece(name)}</th>{cells}</tr>')
         heads = "".join(f'<th scope="col">after layer {layer}</th>' for layer in range(1, n + 1))
-        body = f"""<div class="scroll"><table class="lens"><thead><tr><th scope="col">written</th>{heads}</tr></thead>
+        body = f"""<div class="scroll"><table class="lens"><thead><tr><th scope="col">{written}</th>{heads}</tr></thead>
 <tbody>{"".join(rows)}</tbody></table></div>"""
         return self.section(
-            "lens", "decoder.output", "Decoder", "What the model would say already here",
+            "lens", f"{stack}.output", stack.capitalize(), "What the model would say already here",
             "Send the vectors of each layer straight to the output: you see how the answer forms (a logit lens). "
-            "Shaded cells already have the piece that was written.", body, "stack",
+            f"Shaded cells already have {written_one}.", body, "stack",
             shape=f"{n} layers × {len(rows)} positions",
         )  # fmt: skip
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from heedful.attention.steps import LayeredModel, Stack, stacks
 from heedful.data.batch import pack
-from heedful.models.seq2seq import AnySeq2Seq
+from heedful.models.predictor import AnyPredictor
 from heedful.text.tokenizer import Tokenizer
 
 _RANDOM_PAIRS = 20_000
@@ -74,7 +74,7 @@ def _layer_outputs(model: LayeredModel, ids: list[int]) -> Tensor:
     """The vectors after each layer of the stack that reads first."""
     device = next(model.parameters()).device
     outputs: list[Tensor] = []
-    reader: AnySeq2Seq = model
+    reader: AnyPredictor = model
     stack = stacks(model)[0]
     hooks = [layer.register_forward_hook(lambda module, args, output: outputs.append(output)) for layer in stack.layers]
     try:
@@ -105,7 +105,10 @@ def _narrow_window(stack: Stack) -> Iterator[None]:
 
 def measure_similarity(model: LayeredModel, tokenizer: Tokenizer) -> Similarity:
     """Compare the embeddings of pieces such as `the` and `The`."""
-    weight = stacks(model)[0].embedding.weight.detach().float().cpu().numpy()
+    embedding = stacks(model)[0].embedding
+    if embedding is None:
+        raise ValueError("a model of pictures has no vectors of pieces")
+    weight = embedding.weight.detach().float().cpu().numpy()
     normal = weight / np.maximum(np.linalg.norm(weight, axis=1, keepdims=True), 1e-9)
     size = min(tokenizer.vocabulary_size, len(weight))
     names = {name: number for number, name in enumerate(tokenizer.pieces(list(range(size))))}

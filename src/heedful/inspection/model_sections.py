@@ -63,14 +63,20 @@ class ModelSections(LayerSections):
   <div><dt>norm</dt><dd>{norm}</dd></div>
   <div><dt>positions</dt><dd>{config.positions}</dd></div>
 </dl>
-<p>Every number on this page was recorded while the model computed this translation. Each step follows from the steps
+{self._what_t5_changes() if config.family == "t5" else ""}
+<p>Every number on this page was recorded while the model computed this {self.noun}. Each step follows from the steps
 before it, and a test recomputes them all. Click a box of the figure, or use the arrow keys.</p>"""
         body += self.describe_baseline() + self._ranked("sentence")
         return self.section(
-            "start", "", "Overview", "One sentence through the Transformer",
-            "The model reads a sentence, turns it into numbers, lets the pieces look at each other, and writes the "
-            "translation piece by piece.", body, "stack",
+            "start", "", "Overview", f"One sentence through {'T5' if config.family == 't5' else 'the Transformer'}",
+            f"The model reads a sentence, turns it into numbers, lets the pieces look at each other, and writes the "
+            f"{self.noun} piece by piece.", body, "t5" if config.family == "t5" else "stack",
         )  # fmt: skip
+
+    def _what_t5_changes(self) -> str:
+        return """<p><strong>What T5 changes in figure 1:</strong> no positions are added, but each head adds a number
+for the distance between two pieces to their score. The norms come before each sub-layer, subtract no mean and add
+nothing. No matrix has a bias beside it, and scores are not divided by the root of d<sub>k</sub>.</p>"""
 
     def _orders(self) -> str:
         found, body = self.found, ""

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import log10
 
+import numpy as np
+
 from heedful.pages.inline import text_in_page
 
 _WIDTH, _HEIGHT = 620, 250
@@ -129,6 +131,26 @@ def draw_heat(rows: Sequence[str], columns: Sequence[str], values: Sequence[Sequ
     svg = (
         f'<svg class="chart fixed" viewBox="0 0 {wide} {tall}" width="{wide}" height="{tall}" role="img" '
         f'aria-label="{text_in_page(label)}">{"".join(shapes)}</svg>'
+    )
+    return region(svg, label)
+
+
+def draw_cells(picture: str, values: np.ndarray, label: str) -> str:
+    """Values over the squares of a picture, a data address: warm above zero and blue below, by their size."""
+    rows, columns = values.shape
+    side = 44
+    largest = float(np.abs(values).max()) or 1.0
+    cells = "".join(
+        f'<rect class="{"gain" if value > 0 else "loss"}" x="{column * side}" y="{row * side}" width="{side}" '
+        f'height="{side}" fill-opacity="{0.85 * abs(float(value)) / largest:.3f}"><title>row {row + 1}, column '
+        f"{column + 1}: {_tick(round(float(value), 3))}</title></rect>"
+        for row in range(rows)
+        for column, value in enumerate(values[row])
+    )
+    svg = (
+        f'<svg class="chart cells" viewBox="0 0 {columns * side} {rows * side}" role="img" '
+        f'aria-label="{text_in_page(label)}"><image href="{picture}" width="{columns * side}" height="{rows * side}"/>'
+        f"{cells}</svg>"
     )
     return region(svg, label)
 

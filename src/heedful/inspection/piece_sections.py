@@ -25,6 +25,13 @@ from heedful.inspection.markup import (
 from heedful.inspection.section_writer import SectionWriter
 from heedful.pages.inline import text_in_page
 
+_SPECIAL = {
+    "[CLS]": "[CLS] stands in front of every text.",
+    "[MASK]": "[MASK] hides a word, and the model has to find it.",
+    "<extra_id_0>": "&lt;extra_id_0&gt; stands for the first span that is left out, &lt;extra_id_1&gt; for the next; "
+    "the model writes each mark and what stood there.",
+}
+
 
 class PieceSections(SectionWriter):
     """Sections about what goes into a model and what comes out."""
@@ -34,17 +41,18 @@ class PieceSections(SectionWriter):
         rows = []
         ids = self.steps["source" if found.first_stack == "encoder" else "target_in"].tolist()
         for name, own in dict(zip(found.read_pieces, ids, strict=True)).items():
-            stages = found.source.stages(own)
+            stages = found.vocabulary.stages(own)
             merged = " → ".join(" ".join(map(piece, stage)) for stage in stages[-4:]) if len(stages) > 1 else "–"
             more = "… " if len(stages) > 4 else ""
             rows.append(f"<tr><td>{piece(name)}</td><td class='n'>{own}</td><td>{more}{merged}</td></tr>")
         chips = "".join(f'<span class="chip">{piece(each)}</span>' for each in found.read_pieces)
+        special = "".join(f" {told}" for name, told in _SPECIAL.items() if name in found.read_pieces)
         body = f"""
 <p class="chips">{chips}</p>
 <div class="scroll"><table><thead><tr><th scope="col">piece</th><th scope="col">id</th>
 <th scope="col">merges that made it</th></tr></thead><tbody>{"".join(rows)}</tbody></table></div>
-<p class="muted">▁ stands for a space. &lt;/s&gt; ends a text.</p>"""
-        count = found.source.vocabulary_size
+<p class="muted">▁ stands for a space. &lt;/s&gt; ends a text.{special}</p>"""
+        count = found.vocabulary.vocabulary_size
         plain = (
             f"Each character is a piece, or each of its bytes if it is rare; the vocabulary has {count:,} pieces."
             if self.found.are_characters
@@ -90,18 +98,18 @@ class PieceSections(SectionWriter):
                 body += self.without(
                     "What if the embedding were not multiplied by the root of d_model?", "scale-of-embeddings"
                 )
-        title = "Ids become vectors" if is_first else "The translation so far becomes vectors"
+        title = "Ids become vectors" if is_first else f"The {self.noun} so far becomes vectors"
         plain = (
-            f"Each id selects one row of a matrix of {found.source.vocabulary_size:,} × {config.d_model} learned "
+            f"Each id selects one row of a matrix of {found.vocabulary.vocabulary_size:,} × {config.d_model} learned "
             + (
                 f"numbers, and the row is multiplied by √{config.d_model} = {scale:.2f}."
                 if scale != 1.0
                 else "numbers. The paper multiplies the row by the root of d_model; this model does not."
             )
             if is_first
-            else "The decoder reads what it has written, one place later: it begins with a start symbol, whose vector "
-            "is zero, and never sees the piece that it is about to write. If it saw that piece, it would learn to copy "
-            "it."
+            else "The decoder reads what it has written, one place later: it begins with a start symbol, whose "
+            f"vector is {'learned' if config.family == 't5' else 'zero'}, and never sees the piece that it is about to "
+            "write. If it saw that piece, it would learn to copy it."
         )
         scaled = mo("·") + root(sub("d", "model")) if scale != 1.0 else ""
         numbers = mn(value) + mo("×") + mn(scale) + mo("=") + mn(value * scale) if scale != 1.0 else mn(value)
@@ -171,7 +179,7 @@ class PieceSections(SectionWriter):
             ""
             if decode(best.tokens) == self.given
             else f"<p>This search finds “<bdi>{text_in_page(decode(best.tokens))}</bdi>” with the score "
-            f"{number(best.score)}. The translation at the top of this page has {number(own_score)}. "
+            f"{number(best.score)}. The {self.noun} at the top of this page has {number(own_score)}. "
             + (
                 "Somebody else wrote it."
                 if found.requested
@@ -198,7 +206,7 @@ with the arrow keys.</p>{note}
 <p class="quote"><span class="muted">greedy</span> <bdi>{alone}</bdi>
 <span class="muted">log P = {number(greedy.log_prob)}</span></p></aside>
 <aside class="without"><h3>What if there were no length penalty?</h3>
-<p>Each piece makes a translation less likely, so a search without the penalty prefers short ones. {without_penalty}
+<p>Each piece makes the {self.noun} less likely, so a search without the penalty prefers short ones. {without_penalty}
 </p></aside>
 <h3>How it ends</h3>
 <p>A beginning ends with the piece &lt;/s&gt;, and leaves the beam: {ended} did. The search stops when none that goes on

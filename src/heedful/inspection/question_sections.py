@@ -5,6 +5,7 @@ from math import exp
 
 import numpy as np
 
+from heedful.errors import counted
 from heedful.inspection.explain import ExplainedLayers, ExplainedSentence
 from heedful.inspection.markup import (
     amount,
@@ -22,6 +23,7 @@ from heedful.inspection.markup import (
     sub,
     times_less_likely,
 )
+from heedful.inspection.measurements import Reach, Similarity
 from heedful.inspection.page_charts import Axis, Dot, draw_bars, draw_dots, draw_heat, draw_lines
 from heedful.inspection.section_writer import SectionWriter, head_title, short_head_title
 
@@ -52,6 +54,8 @@ class QuestionSections(SectionWriter):
     def __init__(self, found: ExplainedLayers) -> None:
         super().__init__(found)
         self.is_translated = isinstance(found, ExplainedSentence)
+        self.writes = "decoder" in found.layers
+        self.output = "piece" if self.writes else "answer"
         if isinstance(found, ExplainedSentence):
             self.orders = found.orders
         self._number = 0  # of the last experiment
@@ -66,20 +70,35 @@ class QuestionSections(SectionWriter):
         self._number = 0
         yield self._training()
         yield self._cost()
-        if isinstance(self.found, ExplainedSentence):
-            yield self._order(self.found)
+        yield from self.about_input()
         yield self._parts()
         yield self._heads()
-        yield self._mask()
-        yield self._path()
-        yield self._neighbours()
+        if self.found.unmasked:
+            yield self._mask()
+        if self.found.reach:
+            yield self._path(self.found.reach)
+        if self.found.similarity:
+            yield self._neighbours(self.found.similarity)
         yield self._often_said()
+
+    def about_input(self) -> Iterable[str]:
+        """Experiments on what the model reads."""
+        if isinstance(self.found, ExplainedSentence):
+            yield self._order(self.found)
 
     def path(self) -> list[str]:
         """The names of these steps."""
-        order = ["experiments.order"] if self.orders else []
-        others = [f"experiments.{name}" for name in ("parts", "heads", "mask", "path", "neighbours")]
-        return ["training", "cost", *order, *others, "often-said"]
+        found = self.found
+        there = {
+            "order": bool(self.orders),
+            "hiding": not self.writes,
+            "parts": True,
+            "heads": True,
+            "mask": bool(found.unmasked),
+            "path": found.reach is not None,
+            "neighbours": found.similarity is not None,
+        }
+        return ["training", "cost", *(f"experiments.{name}" for name in there if there[name]), "often-said"]
 
     # One section each
 
@@ -106,7 +125,7 @@ class QuestionSections(SectionWriter):
         ])  # fmt: skip
         surer = [name for name, plain in zip(found.target_pieces, step.plain, strict=True) if exp(-plain) > step.gold]
         past = (
-            f"<p>The model is surer than that of {len(surer)} of {len(step.plain)} pieces"
+            f"<p>The model is surer than that of {len(surer)} of {counted(len(step.plain), self.output)}"
             + (f", such as {piece(surer[0])}: training pushes their logits down" if surer else "")
             + ". Smoothing keeps it from ever being too sure. The paper found that this makes perplexity worse, but "
             "accuracy and BLEU better.</p>"
@@ -122,18 +141,31 @@ class QuestionSections(SectionWriter):
             f'<td class="n">{number(loss)}</td><td>{"better" if loss < step.loss else "worse"}</td></tr>'
             for factor, loss in step.after.items()
         )
-        body = f"""
-<h3>1. The target: smoothed</h3>
-<p>At the position of {piece(right)}, training wants {100 * step.gold:.0f} % for this piece and shares the other
+        out = self.output
+        target = (
+            f"""<h3>1. The target: smoothed</h3>
+<p>At the position of {piece(right)}, training wants {100 * step.gold:.0f} % for this {out} and shares the other
 {100 * config.label_smoothing:.0f} % among the {size - 1:,} others: {power(step.other, 2)} each (label smoothing,
-ε = {config.label_smoothing:g}). So even a perfect model has a loss of {number(step.best)} for each piece.</p>{past}
-<h3>2. The loss of each piece</h3>
-<div class="scroll"><table><thead><tr><th scope="col">right piece</th><th scope="col" class="n">p</th>
+ε = {config.label_smoothing:g}). So even a perfect model has a loss of {number(step.best)} for each {out}.</p>{past}"""
+            if config.label_smoothing
+            else f"""<h3>1. The target</h3>
+<p>At the position of {piece(right)}, training wants 100 % for this {out} and nothing for the {size - 1:,} others; this
+model was trained without label smoothing.</p>{past}"""
+        )
+        at_once = (
+            f"All positions are computed at once: the decoder reads the right {found.whole}, shifted by one place, and "
+            "the mask hides what comes later (teacher forcing)."
+            if self.writes
+            else "The loss is that of the answers alone; what the model reads has no loss of its own."
+        )
+        body = f"""
+{target}
+<h3>2. The loss of each {out}</h3>
+<div class="scroll"><table><thead><tr><th scope="col">right {out}</th><th scope="col" class="n">p</th>
 <th scope="col" class="n">−log p</th><th scope="col" class="n">smoothed loss</th></tr></thead><tbody>{pieces}
 <tr><th scope="row">mean</th><td></td><td class="n">{number(float(np.mean(step.plain)))}</td>
 <td class="n">{number(step.loss)}</td></tr></tbody></table></div>
-<p>All positions are computed at once: the decoder reads the right {found.whole}, shifted by one place, and the mask
-hides what comes later (teacher forcing). The logit of {piece(right)} is pushed up by {number(step.gold - p)},
+<p>{at_once} The logit of {piece(right)} is pushed up by {number(step.gold - p)},
 those of all others are pushed down.</p>
 <h3>3. The gradient, carried back to every layer: its length</h3>
 {gradients}
@@ -150,7 +182,7 @@ without dropout, with an optimizer that begins here. Real training takes the mea
 {config.batch_tokens:,} pieces.)</p>"""
         return self.section(
             "training", "training", "Training", "One training step",
-            f"Training shows the model the right {found.whole}, measures how surprised it is at each piece, and moves "
+            f"Training shows the model the right {found.whole}, measures how surprised it is at each {out}, and moves "
             "every weight a little so that it would be less surprised.", body, "training", formula,
             shape=f"{len(step.plain)} losses → {found.parameters:,} derivatives",
         )  # fmt: skip
@@ -159,31 +191,21 @@ without dropout, with an optimizer that begins here. Real training takes the mea
         found = self.found
         weights = sum(part.weights for part in found.costs)
         operations = sum(part.operations for part in found.costs)
+        names = _COST_NAMES if self.writes else _COST_NAMES | {"output": "output: one row for each answer"}
         rows = "".join(
-            f'<tr><th scope="row">{_COST_NAMES[part.name]}</th><td class="n">{part.weights:,}</td>'
+            f'<tr><th scope="row">{names[part.name]}</th><td class="n">{part.weights:,}</td>'
             f'<td class="n">{100 * part.weights / weights:.0f} %</td><td class="n">{byte_size(part.weight_bytes)}</td>'
             f'<td class="n">{amount(part.operations) if part.operations else "0 (a look-up)"}</td>'
             f'<td class="n">{100 * part.operations / operations:.0f} %</td>'
             f'<td class="n">{byte_size(part.activation_bytes)}</td></tr>'
             for part in found.costs
         )
-        longer = "".join(
-            f'<tr><th scope="row">{each.pieces:,}</th><td class="n">{amount(each.operations)}</td>'
-            f'<td class="n">{100 * each.pair_share:.1f} %</td></tr>'
-            for each in found.lengths
-        )
         m, config = len(found.target_pieces), self.config
         n = len(found.read_pieces)
         counted = (
             f"{n} pieces read and {m} pieces written once, as one candidate"
             if self.is_translated
-            else f"a text of {n} pieces, read once"
-        )
-        source_too = " Those of the source are computed once for the whole translation." if self.is_translated else ""
-        cache = sum(
-            self.steps[f"decoder.{layer}.attention.{part}"].size // m
-            for layer in range(1, config.decoder_layers + 1)
-            for part in ("key", "value")
+            else f"a {self._input()} of {n} {self.units}, read once"
         )
         body = f"""
 <div class="scroll"><table><thead><tr><th scope="col">part (all layers)</th>
@@ -196,16 +218,7 @@ without dropout, with an optimizer that begins here. Real training takes the mea
 <p class="muted">Operations are those of the matrix products, for {counted}; a
 multiplication with its addition counts as two. A shared matrix counts as a weight once. Training takes
 three times as many: forwards, and two products backwards for each.</p>
-<h3>Longer texts: attention grows with the square</h3>
-<div class="scroll"><table><thead><tr><th scope="col">pieces{", each side" if self.is_translated else ""}</th>
-<th scope="col" class="n">operations</th>
-<th scope="col" class="n">share of the products between pairs of pieces</th></tr></thead>
-<tbody>{longer}</tbody></table></div>
-<p>In a sentence, most work is in the matrices, not in the attention between pairs. Ten times the length means ten times
-the work in the matrices and a hundred times in the pairs, so for a book it is the other way round.</p>
-<h3>While it writes</h3>
-<p>Keys and values of the pieces written so far are kept, {byte_size(4 * cache)} for each piece, so no piece is computed
-twice.{source_too}</p>"""
+{self._longer()}{self._while_it_writes()}"""
         formula = equation(
             mn(2), mo("·"), mi("n"), mo("·"), sub("d", "in"), mo("·"), sub("d", "out"), mo("="), mn(2), mo("·"), mn(n),
             mo("·"), mn(config.d_model), mo("·"), mn(config.d_ff), mo("="),
@@ -213,9 +226,45 @@ twice.{source_too}</p>"""
         )  # fmt: skip
         return self.section(
             "cost", "cost", "Cost", "What it costs",
-            f"This model has {amount(weights)} weights, and this text takes {amount(operations)} operations. A "
-            "matrix product of n pieces costs two operations for each weight and each piece.", body, "cost", formula,
+            f"This model has {amount(weights)} weights, and this {self._input()} takes "
+            f"{amount(operations)} operations. A matrix product of n {self.units} costs two operations for each weight "
+            f"and each {self.unit}.", body, "cost", formula,
         )  # fmt: skip
+
+    def _input(self) -> str:
+        return "picture" if self.units == "patches" else "text"
+
+    def _longer(self) -> str:
+        """What a longer text would cost; a picture has one size."""
+        if not self.found.lengths:
+            return ""
+        longer = "".join(
+            f'<tr><th scope="row">{each.pieces:,}</th><td class="n">{amount(each.operations)}</td>'
+            f'<td class="n">{100 * each.pair_share:.1f} %</td></tr>'
+            for each in self.found.lengths
+        )
+        return f"""<h3>Longer texts: attention grows with the square</h3>
+<div class="scroll"><table><thead><tr><th scope="col">pieces{", each side" if self.is_translated else ""}</th>
+<th scope="col" class="n">operations</th>
+<th scope="col" class="n">share of the products between pairs of pieces</th></tr></thead>
+<tbody>{longer}</tbody></table></div>
+<p>In a sentence, most work is in the matrices, not in the attention between pairs. Ten times the length means ten times
+the work in the matrices and a hundred times in the pairs, so for a book it is the other way round.</p>
+"""
+
+    def _while_it_writes(self) -> str:
+        """What a decoder keeps."""
+        if not self.writes:
+            return ""
+        cache = sum(
+            self.steps[f"decoder.{layer}.attention.{part}"].size // len(self.found.target_pieces)
+            for layer in range(1, self.config.decoder_layers + 1)
+            for part in ("key", "value")
+        )
+        source_too = " Those of the source are computed once for the whole translation." if self.is_translated else ""
+        return f"""<h3>While it writes</h3>
+<p>Keys and values of the pieces written so far are kept, {byte_size(4 * cache)} for each piece, so no piece is computed
+twice.{source_too}</p>"""
 
     def _order(self, found: ExplainedSentence) -> str:
         titles = {
@@ -241,6 +290,8 @@ anything is.</p>"""
     def _parts(self) -> str:
         found = self.found
         names = {name: title for name, title in _PART_NAMES.items() if name in found.without}
+        if "scores" in names:
+            names["scores"] = f"the scores: all {self.units} count alike"
         for stack, layers in found.layers.items():
             names |= {f"{stack}.{layer}": f"layer {layer} of the {stack}" for layer in range(1, layers + 1)}
         ranked = sorted(names, key=lambda name: -found.cost_without(name))
@@ -262,8 +313,8 @@ anything is.</p>"""
 part is another question: <code>heedful study ablations</code> trains one for each.</p>"""
         return self.section(
             "experiments.parts", "experiments", self._count(), "What can it do without?",
-            f"Each part is switched off alone, and the model writes again. Some parts carry the {self.noun}; without "
-            "others it hardly notices.", body, "without",
+            f"Each part is switched off alone, and the model {'writes' if self.writes else 'answers'} again. Some "
+            f"parts carry the {self.noun}; without others it hardly notices.", body, "without",
         )  # fmt: skip
 
     def _heads(self) -> str:
@@ -346,8 +397,8 @@ beginning is run at once, in training, in scoring or for a given prefix, the mas
             body, "mask",
         )  # fmt: skip
 
-    def _path(self) -> str:
-        found, reach = self.found, self.found.reach
+    def _path(self, reach: Reach) -> str:
+        found = self.found
         pieces = found.read_pieces
         layers = [f"layer {layer}" for layer in range(1, len(reach.whole) + 1)]
         reached = [int((row > 1e-6).sum()) for row in reach.restricted]
@@ -369,8 +420,8 @@ share of its length.</p>
             "Change the first piece, and see which vectors change after each layer.", body, "path",
         )  # fmt: skip
 
-    def _neighbours(self) -> str:
-        found, alike = self.found, self.found.similarity
+    def _neighbours(self, alike: Similarity) -> str:
+        found = self.found
         rows = "".join(
             f"<tr><td>{piece(a)}</td><td>{piece(b)}</td><td class='n'>{cosine:.2f}</td></tr>"
             for a, b, cosine in alike.examples
@@ -406,19 +457,19 @@ cosine between their vectors is <strong>{alike.alike:.2f}</strong>, between rand
         found, gains = self.found, self.found.gains
         ranked = found.ranked_heads()
         agreement = rank_correlation([self.strength(name) for name in ranked], [found.cost_without(n) for n in ranked])
-        pairs = next((each for each in found.lengths if each.pieces == 100), found.lengths[0])
+        pairs = next((each for each in found.lengths if each.pieces == 100), None)
         post = self.config.norm == "post"
         norm = (
             "This model does as the paper does."
             if post
             else "This model normalises before each sub-layer, as most do today; that is not the paper's figure."
         )
-        said = (
+        said = [
             (
                 "“Position-wise means that each position has a network of its own.”",
-                "There is one network, and every position uses it with the same weights. On this text, all pieces "
-                f"at once and each piece alone give the same numbers (they differ by at most {power(found.alone)}, "
-                "which is rounding). What differs from position to position is only the input.",
+                "There is one network, and every position uses it with the same weights. On this input, all "
+                f"{self.units} at once and each {self.unit} alone give the same numbers (they differ by at most "
+                f"{power(found.alone)}, which is rounding). What differs from position to position is only the input.",
             ),
             (
                 "“The derivative of x + F(x) is always at least 1, so gradients cannot vanish.”",
@@ -428,44 +479,49 @@ cosine between their vectors is <strong>{alike.alike:.2f}</strong>, between rand
                 f"{100 * gains.below_one:.0f} % of the directions become shorter. The sum keeps "
                 "gradients alive in practice, but it guarantees nothing.",
             ),
-            (
+            *([(
                 "“The mask is only for training.”",
                 f"Whatever runs a whole beginning at once needs it. Without it, this {self.noun} becomes "
                 f"{times_less_likely(found.log_prob - sum(found.unmasked))}. Only a search that goes piece by piece "
                 'can do without, because the future does not exist yet. (<a href="#experiments.mask">See '
                 "the experiment</a>.)",
-            ),
+            )] if found.unmasked else []),
             (
                 "“The weights of attention explain why the model said something.”",
                 "They show where a head looked. Whether it mattered shows only when the head is switched off. For the "
                 f"{len(ranked)} heads and this {self.noun}, the two agree with a rank correlation of {agreement:.2f}. "
                 '(<a href="#experiments.heads">See the experiment</a>.)',
             ),
-            (
+            *([(
                 "“The Transformer handles all words at once.”",
                 ("The encoder does, and the decoder in training." if self.is_translated else "It does in training.")
                 + " When it writes, the decoder makes one piece after another: "
                 f"{len(found.target_pieces) - found.first_written} steps for this {self.noun}, each with everything "
                 "written before.",
-            ),
+            )] if self.writes else []),
             (
                 "“Each sub-layer begins with a norm.”",
                 f"In the paper, the norm comes after the sum: LayerNorm(x + Sublayer(x)). {norm}",
             ),
-            (
+            *([(
                 "“Attention is what makes Transformers expensive.”",
                 f"For sentences, the matrices are. At 100 pieces{' on each side' if self.is_translated else ''}, "
                 "products between pairs of pieces are "
                 f"{100 * pairs.pair_share:.1f} % of this model's operations. They grow with the square of the length, "
                 'so for very long texts it is true. (<a href="#cost">See the cost</a>.)',
-            ),
-        )  # fmt: skip
+            )] if pairs else []),
+            *self.more_said(),
+        ]  # fmt: skip
         body = "".join(f'<aside class="said"><h3>{claim}</h3><p>{answer}</p></aside>' for claim, answer in said)
         return self.section(
             "often-said", "often-said", "Misunderstandings", "Often said, and not quite so",
             "Good explanations simplify, and some simplifications travel far. Here is what this model has to say.",
             body, "without",
         )  # fmt: skip
+
+    def more_said(self) -> list[tuple[str, str]]:
+        """What is said of models of one kind, and what this one has to say."""
+        return []
 
 
 def rank_correlation(first: list[float], second: list[float]) -> float:

@@ -81,6 +81,16 @@ PLACES = {
     "sampling": Place(
         "after the paper", "decoding/sampling.py", "sample_search", "test_a_traced_draw_is_the_token_that_was_drawn"
     ),
+    "bert": Place(
+        "after the paper",
+        "models/bert.py",
+        "BERT",
+        "test_every_step_of_a_bert_follows_from_the_steps_before_it",
+    ),
+    "vit": Place(
+        "after the paper", "models/vit.py", "ViT", "test_every_step_of_a_vit_follows_from_the_steps_before_it"
+    ),
+    "t5": Place("after the paper", "models/t5.py", "T5", "test_every_step_of_a_t5_follows_from_the_steps_before_it"),
     "beam": Place("6.1", "decoding/beam.py", "beam_search", "test_its_best_hypothesis_is_that_of_the_search"),
 }
 
@@ -96,6 +106,7 @@ class SectionWriter:
     def __init__(self, found: Explained) -> None:
         self.found, self.config, self.steps = found, found.config, found.steps
         self.given, self.noun, self.baseline = found.given, found.noun, found.baseline_text
+        self.unit, self.units, self.whole_input = "piece", "pieces", "sentence"
         self.rank = {name: place for place, name in enumerate(found.ranked_heads(), 1)}
 
     def labels(self, side: str) -> tuple[str, ...]:

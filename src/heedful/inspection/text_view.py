@@ -12,6 +12,7 @@ from heedful.inspection.attention_view import (
     EncodeWeights,
     HeadsView,
     describe_tokens,
+    draw_heads,
     list_weights,
     pack_npz,
     pack_weights,
@@ -56,8 +57,9 @@ class TextViewer:
             page=make_page,
             plain=lambda: self._document(look, list_weights),
             arrays=lambda: pack_npz(look.inside[0], look.prompt_pieces, look.pieces[0]),
-            pieces=(visible(look.prompt_pieces), visible(look.pieces[0])),
-            attention=look.inside[0].attention,
+            draw=lambda form: draw_heads(
+                look.inside[0].attention, visible(look.prompt_pieces), visible(look.pieces[0]), form
+            ),
         )
 
     def _look(self, text: str, n: int) -> TextLook:

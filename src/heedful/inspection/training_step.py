@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from heedful.config import TrainConfig
 from heedful.data.batch import pack
-from heedful.models.seq2seq import AnySeq2Seq
+from heedful.models.predictor import AnyPredictor
 from heedful.nn.loss import smoothed_loss
 from heedful.training.loop import gradient_norm
 from heedful.training.optimizer import make_optimizer, set_learning_rate
@@ -41,21 +41,25 @@ class TrainingStep:
         return sum(self.smoothed) / len(self.smoothed)
 
 
-def take_training_step(model: AnySeq2Seq, source: list[int], target: list[int], config: TrainConfig) -> TrainingStep:
+def take_training_step(
+    model: AnyPredictor, source: list[int], target: list[int], config: TrainConfig, places: list[int] | None = None
+) -> TrainingStep:
     """Compute the step in the middle of this training; the model stays as it is.
 
-    There is no dropout, and the optimizer begins with this step: its moments are zero before.
+    A model without a decoder is asked about `places`; others read the target, one place later. There is no dropout,
+    and the optimizer begins with this step: its moments are zero before.
     """
+    read = [model.pad_id, *target[:-1]] if places is None else places
     last = config.max_steps or 4 * max(1, config.warmup_steps)
     step = max(1, last // 2)
     d_model = model.output_weight.shape[1]
     rate = learning_rate(step, d_model, config)
     with torch.inference_mode():
-        plain, smoothed = _losses(model, source, target, config.label_smoothing)
+        plain, smoothed = _losses(model, source, read, target, config.label_smoothing)
     size = len(model.output_weight)
     other = config.label_smoothing / (size - 1)
     gold = 1.0 - config.label_smoothing
-    trained = _with_gradients(model, source, target, config)
+    trained = _with_gradients(model, source, read, target, config)
     points = {max(1, round(last * point / _POINTS)) for point in range(_POINTS + 1)}
     places = sorted(points | {min(last, max(1, config.warmup_steps))})
     return TrainingStep(
@@ -69,7 +73,7 @@ def take_training_step(model: AnySeq2Seq, source: list[int], target: list[int], 
         step=step,
         rate=rate,
         rates=tuple((place, learning_rate(place, d_model, config)) for place in places),
-        after={factor: _loss_after(trained, source, target, config, rate * factor) for factor in _FACTORS},
+        after={factor: _loss_after(trained, source, read, target, config, rate * factor) for factor in _FACTORS},
     )
 
 
@@ -80,20 +84,20 @@ def _entropy(gold: float, other: float, size: int) -> float:
     return -float(gold * log[0] + (size - 1) * other * log[1])
 
 
-def _features(model: AnySeq2Seq, source: list[int], target: list[int]) -> tuple[Tensor, Tensor]:
-    """The decoder's vector at each position, and the piece that has to come there."""
+def _features(model: AnyPredictor, source: list[int], read: list[int], target: list[int]) -> tuple[Tensor, Tensor]:
+    """The last vector at each position, and the piece that has to come there."""
     device = next(model.parameters()).device
     source_ids, source_lengths = (tensor.to(device) for tensor in pack([source]))
-    target_in, lengths = (tensor.to(device) for tensor in pack([[model.pad_id, *target[:-1]]]))
+    target_in, lengths = (tensor.to(device) for tensor in pack([read]))
     memory = model.encode(source_ids, source_lengths)
     return model.features(target_in, lengths, memory), torch.tensor(target, device=device)
 
 
 def _losses(
-    model: AnySeq2Seq, source: list[int], target: list[int], smoothing: float
+    model: AnyPredictor, source: list[int], read: list[int], target: list[int], smoothing: float
 ) -> tuple[list[float], list[float]]:
     """The plain and the smoothed loss of each piece, by the function that training uses."""
-    features, gold = _features(model, source, target)
+    features, gold = _features(model, source, read, target)
     each = [
         smoothed_loss(
             features[place : place + 1], model.output_weight, gold[place : place + 1], smoothing, model.output_bias
@@ -103,18 +107,20 @@ def _losses(
     return [float(one.plain) for one in each], [float(one.smoothed) for one in each]
 
 
-def _with_gradients(model: AnySeq2Seq, source: list[int], target: list[int], config: TrainConfig) -> AnySeq2Seq:
+def _with_gradients(
+    model: AnyPredictor, source: list[int], read: list[int], target: list[int], config: TrainConfig
+) -> AnyPredictor:
     """A copy of the model with the gradient of the mean smoothed loss."""
     own = copy.deepcopy(model)
     own.requires_grad_(True)
     with torch.enable_grad():
-        features, gold = _features(own, source, target)
+        features, gold = _features(own, source, read, target)
         loss = smoothed_loss(features, own.output_weight, gold, config.label_smoothing, own.output_bias)
         (loss.smoothed / loss.tokens).backward()
     return own
 
 
-def _name_layers(model: AnySeq2Seq) -> dict[str, nn.Module]:
+def _name_layers(model: AnyPredictor) -> dict[str, nn.Module]:
     """The layers by names such as `encoder.1`; a recurrent model has one part on each side."""
     found: dict[str, nn.Module] = {}
     for stack in ("encoder", "decoder"):
@@ -124,7 +130,7 @@ def _name_layers(model: AnySeq2Seq) -> dict[str, nn.Module]:
     return found
 
 
-def _gradient_lengths(model: AnySeq2Seq) -> dict[str, float]:
+def _gradient_lengths(model: AnyPredictor) -> dict[str, float]:
     parts: dict[str, list[nn.Parameter]] = {"embedding": []}
     owner: dict[int, str] = {}
     for name, layer in _name_layers(model).items():
@@ -139,7 +145,9 @@ def _gradients(parameters: list[nn.Parameter]) -> list[Tensor]:
     return [parameter.grad for parameter in parameters if parameter.grad is not None]
 
 
-def _loss_after(trained: AnySeq2Seq, source: list[int], target: list[int], config: TrainConfig, rate: float) -> float:
+def _loss_after(
+    trained: AnyPredictor, source: list[int], read: list[int], target: list[int], config: TrainConfig, rate: float
+) -> float:
     """The mean smoothed loss after one update of a copy."""
     model = copy.deepcopy(trained)
     for parameter, before in zip(model.parameters(), trained.parameters(), strict=True):
@@ -149,5 +157,5 @@ def _loss_after(trained: AnySeq2Seq, source: list[int], target: list[int], confi
     set_learning_rate(optimizer, rate)
     optimizer.step()
     with torch.inference_mode():
-        _, smoothed = _losses(model, source, target, config.label_smoothing)
+        _, smoothed = _losses(model, source, read, target, config.label_smoothing)
     return sum(smoothed) / len(smoothed)

@@ -236,6 +236,7 @@ class Translator:
         from heedful.models.convolutional import Convolutional
         from heedful.models.gpt import GPT
         from heedful.models.recurrent import Recurrent
+        from heedful.models.t5 import T5
         from heedful.models.transformer import Transformer
 
         engine, gates = self._pipeline.engines.torch, read_gates(self.model)
@@ -243,7 +244,7 @@ class Translator:
         def record() -> "Steps":
             with apply_gates(engine.model, gates):
                 match engine.model:
-                    case Transformer() | GPT():
+                    case Transformer() | GPT() | T5():
                         return record_steps(engine.model, list(source), list(target))
                     case Recurrent() | Convolutional():
                         return record_rival_steps(engine.model, list(source), list(target))
@@ -259,7 +260,7 @@ class Translator:
         self, encoded: EncodedText, translation: str, decoded: DecodedText, options: TranslationOptions
     ) -> list[Hypothesis]:
         """Hypotheses that begin with this translation; the others are those that the search found besides it."""
-        tokens = self.tokenizers.target.encode(self.task.target_symbols(translation))
+        tokens = self.encode_target(translation)
         if (pieces := len(tokens)) > MAX_INSPECTED_PIECES:
             most = MAX_INSPECTED_PIECES
             raise DataError(f"the translation has {pieces} pieces, over the {most} that can be shown; shorten it")
@@ -293,6 +294,10 @@ class Translator:
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """The source ids of each text."""
         return [text.source for text in self.tokenize(texts)]
+
+    def encode_target(self, text: str) -> list[int]:
+        """The ids of a translation."""
+        return self.tokenizers.target.encode(self.task.target_symbols(text))
 
     def decode(self, sources: Sequence[Ids], search: SearchConfig, n_best: int) -> list[list[Hypothesis]]:
         """The best hypotheses of each source, best first."""

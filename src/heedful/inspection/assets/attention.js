@@ -6,16 +6,20 @@
 /** @typedef {{probability: number, alternatives: Alternative[]}} Token */
 /**
  * @typedef {{text: string, score?: number, log_prob: number, finished: boolean, pieces: string[], tokens: Token[],
- *            read?: string[], decoder: Layer[], cross: Layer[]}} Hypothesis `read` are the tokens that a model without
- *            an encoder reads as one text: its prompt, and its continuation except for the last token
+ *            read?: string[], asked?: string[], decoder: Layer[], cross: Layer[]}} Hypothesis `read` are the tokens that
+ *            a model without an encoder reads as one text: its prompt, and its continuation except for the last token;
+ *            `asked` is what each answer of a model without a decoder is about, or nothing if it is about the whole
  */
 /**
  * @typedef {{format: number, model: string, source: {text: string, pieces: string[]}, encoder: Layer[],
  *            hypotheses: Hypothesis[], inputs_start: string, roles: Record<string, {name: string, evidence: string}>,
  *            off: string[], baseline: string | null, live: boolean, examples?: string[],
- *            costs?: Record<string, number>,
+ *            costs?: Record<string, number>, titles?: [string, string],
+ *            picture?: {png: string, across: number, from: number},
  *            shown?: string}} AttentionDocument `shown` is the translation on the page around the explorer, `costs`
- *            what the translation loses without each head, as a difference of log-probabilities
+ *            what the translation loses without each head, as a difference of log-probabilities; `titles` are those of
+ *            what is read and written; `picture` has the number of its patches in each direction, and whose weights are
+ *            shown first
  */
 /** @typedef {{layer: number, index: number}} Place one head; the index MEAN is the average of its layer */
 

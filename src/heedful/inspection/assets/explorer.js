@@ -6,6 +6,7 @@ import { MEAN, headTitle, kindsOf, layersOf, placeOf } from './attention.js';
 import { paintScale } from './drawing.js';
 import { KIND_TITLES, listenToGrid, markGrid, paintGrid, rankedHeads, renderGrid } from './grid.js';
 import { listenToLines, renderLines, renderLists } from './lines.js';
+import { listenToPicture, paintPicture, renderPicture } from './picture.js';
 import { listenToStepping, renderStepping } from './stepping.js';
 import { listenToMatrix, paintMatrix, renderMatrix } from './matrix.js';
 import { currentHead, currentLayers, hasHeads, state } from './state.js';
@@ -39,6 +40,7 @@ export function repaint() {
   if (!hasHeads()) return;
   paintGrid();
   paintMatrix();
+  paintPicture();
 }
 
 /** @param {AttentionDocument} doc */
@@ -59,6 +61,7 @@ function render() {
   const kinds = kindsOf(state.doc, state.hypothesis);
   state.hovered = state.selected = null;
   byId('power-hint').hidden = !state.doc.live;
+  renderPicture(repaint);
   renderComparison();
   if (state.doc.live) renderOff();
   byId('translation').hidden = !state.doc.hypotheses.length;
@@ -111,8 +114,9 @@ function selectKind(kind) {
 
 function renderAttention() {
   byId('panel').setAttribute('aria-labelledby', `tab-${state.kind}`);
-  const isOneText = state.doc.hypotheses[state.hypothesis]?.read;
-  byId('kind-hint').textContent = isOneText ? 'Each token attends to itself and the tokens before it; the last one of the prompt writes the first new token.' : KIND_HINTS[state.kind];
+  byId('kind-hint').textContent = hintOf(state.kind);
+  byId('map-hint').textContent = state.doc.picture ? 'Each map shows where a head looks from the patch that is chosen, over the picture; the strongest colour is its own largest weight.' : 'In each map, a row shows where one token attends; a stronger colour means a higher weight.';
+  byId('pin-hint').hidden = !!state.doc.picture;
   const layer = currentLayers()[state.open.layer];
   if (!layer?.heads || state.open.index >= layer.heads) {
     state.open = { layer: currentLayers().findIndex((each) => each.heads > 0), index: 0 };
@@ -123,6 +127,14 @@ function renderAttention() {
   renderHead();
 }
 
+/** @param {Kind} kind */
+function hintOf(kind) {
+  const hypothesis = state.doc.hypotheses[state.hypothesis];
+  if (hypothesis?.read) return 'Each token attends to itself and the tokens before it; the last one of the prompt writes the first new token.';
+  if (state.doc.picture) return 'Each patch attends to all patches and to [CLS].';
+  return hypothesis?.asked ? 'Each token attends to all tokens.' : KIND_HINTS[kind];
+}
+
 /** The open head, large. */
 function renderHead() {
   const name = currentHead();
@@ -130,9 +142,11 @@ function renderHead() {
   byId('head-title').textContent = headTitle(name);
   byId('head-role').textContent = role ? `${role.name}: ${role.evidence}` : '';
   byId('open-pin').dataset.head = byId('open-power').dataset.head = name;
+  byId('open-pin').hidden = !!state.doc.picture;
   byId('open-power').hidden = !state.doc.live || state.open.index === MEAN;
   markGrid();
   paintMatrix();
+  paintPicture();
   renderLines();
   page.onOpenHead(name);
 }
@@ -192,6 +206,7 @@ function renderComparison() {
   byId('all-on').replaceChildren(...markWords(before, beforeDiffers));
   byId('some-off').replaceChildren(...markWords(after, afterDiffers));
   byId('some-off-title').textContent = `Without ${off.join(', ')}`;
+  byId('unchanged').textContent = hypotheses[0].asked ? 'The answer did not change.' : 'The translation did not change.';
   byId('unchanged').hidden = baseline !== text;
   byId('other-baseline').hidden = shown === undefined || shown === baseline;
 }
@@ -303,6 +318,10 @@ export function startExplorer(ask, listeners = {}) {
     paintGrid();
     paintMatrix();
     renderLines();
+  });
+  listenToPicture(() => {
+    paintGrid();
+    paintPicture();
   });
   onSystemThemeChange(repaint);
 }

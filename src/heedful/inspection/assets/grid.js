@@ -1,6 +1,7 @@
 import { byId, findAll, make, moveByArrowKeys } from './dom.js';
 import { MEAN, headName, headTitle, placeOf, weightsOf } from './attention.js';
 import { paintWeights } from './drawing.js';
+import { paintSmall } from './picture.js';
 import { currentHead, currentLayers, state, writtenRows } from './state.js';
 
 /** @typedef {import('./attention.js').Layer} Layer */
@@ -50,9 +51,11 @@ function gridCell(place, layer) {
   if (Math.max(layer.keys, layer.queries) > LARGEST_SHARP) canvas.style.imageRendering = 'auto';
   const open = make('button', { type: 'button', id: `open-${name}`, class: 'head', 'data-head': name }, canvas);
   open.ariaLabel = headTitle(name) + (role ? `, ${role.name}` : '');
-  open.setAttribute('aria-keyshortcuts', canSwitch ? 'P O' : 'P');
+  const hasPin = !state.doc.picture; // the lines of several heads can be drawn over each other, but not several pictures
+  const keys = [hasPin ? 'P' : '', canSwitch ? 'O' : ''].filter(Boolean).join(' ');
+  if (keys) open.setAttribute('aria-keyshortcuts', keys);
   if (role) open.title = `${role.name}: ${role.evidence}`;
-  const tools = make('span', { class: 'tools' }, toolButton('pin', name));
+  const tools = make('span', { class: 'tools' }, ...(hasPin ? [toolButton('pin', name)] : []));
   if (canSwitch) tools.append(toolButton('power', name));
   const said = [role?.name, rankOf(name)].filter(Boolean).join(' · ');
   return make('td', {}, open, tools, make('span', { class: 'role' }, said));
@@ -87,7 +90,8 @@ export function paintGrid() {
     const layer = layers[place.layer];
     const canvas = button.firstElementChild;
     if (!(canvas instanceof HTMLCanvasElement)) continue;
-    paintWeights(canvas, writtenRows(weightsOf(layer, place.index)), layer.queries, layer.keys);
+    if (state.doc.picture) paintSmall(canvas, layer, place.index);
+    else paintWeights(canvas, writtenRows(weightsOf(layer, place.index)), layer.queries, layer.keys);
   }
 }
 
@@ -143,7 +147,7 @@ export function listenToGrid({ open, pin, power }) {
     if (!(target instanceof HTMLElement) || !target.classList.contains('head')) return;
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     const name = target.dataset.head ?? '';
-    if (event.key.toLowerCase() === 'p') pin(name);
+    if (event.key.toLowerCase() === 'p' && !state.doc.picture) pin(name);
     if (event.key.toLowerCase() === 'o' && state.doc.live && !name.endsWith('mean')) power(name);
   });
 }

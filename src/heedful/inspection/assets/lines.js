@@ -17,6 +17,7 @@ const MOST_TOLD = 4;
 
 /** Queries on the left, keys on the right, as in figures 3 to 5 of the paper. */
 export function renderLists() {
+  if (state.doc.picture) return;
   const { queries, keys } = currentAxes();
   fillList(byId('queries'), queries, 'query');
   fillList(byId('keys'), keys, 'key');
@@ -26,6 +27,7 @@ export function renderLists() {
 
 /** The lines of the open head and of those overlaid. */
 export function renderLines() {
+  if (state.doc.picture) return;
   renderLegend();
   drawFaintLines();
   redrawSpot();
@@ -90,6 +92,7 @@ function drawFaintLines() {
 
 /** The lines of one token; all others are hidden. */
 function drawSpot() {
+  if (state.doc.picture) return;
   const spot = currentSpot();
   const width = currentAxes().keys.length;
   const heads = drawnHeads();

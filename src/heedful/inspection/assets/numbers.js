@@ -4,15 +4,20 @@
  * @typedef {{ shape: number[], scale: number, data: string }} PackedMatrix
  * @typedef {{ piece: string, probability: number, logit?: number }} Likely
  * @typedef {{ piece: string, probability: number, share: number, kept: boolean, scaled: number, noise: number, won: boolean }} Draw
+ * @typedef {{ png: string, across: number, from: number }} Picture with so many patches in each direction; `from` is whose weights are shown first, -1: the mean
  * @typedef {{
  *   model: string,
  *   live: boolean,
- *   source: { text: string, pieces: string[] },
+ *   source: { text: string, pieces: string[], channels?: number },
  *   target: { text: string, pieces: string[] },
  *   inputs: string[],
  *   norm: 'pre' | 'post',
  *   activation: string,
  *   scale: number,
+ *   score_scale: number,
+ *   norm_kind: 'layer' | 'rms',
+ *   asked?: boolean,
+ *   picture?: Picture,
  *   columns: { d_model: number, d_ff: number },
  *   likeliest: Likely[][],
  *   first_written: number,

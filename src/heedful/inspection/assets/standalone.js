@@ -22,7 +22,7 @@ async function askServer(text, off, signal) {
 function showNames(doc) {
   byId('model').textContent = doc.model;
   document.title = `${doc.source.text || 'All attention heads'} – heedful`;
-  byId('ask').hidden = !doc.live;
+  byId('ask').hidden = !doc.live || !!doc.picture; // a page names no files
   byId('not-live').hidden = doc.live;
   const { examples = [] } = doc;
   byId('examples').hidden = !examples.length;

@@ -19,17 +19,24 @@ export function renderTranslation() {
   byId('hypotheses').hidden = hypotheses.length < 2;
   const score = hypothesis.score === undefined ? 'L' : `Score ${hypothesis.score.toFixed(3)}, l`;
   byId('score').textContent = `${score}og probability ${hypothesis.log_prob.toFixed(3)}`;
-  byId('source-label').textContent = hypothesis.read ? 'Prompt' : 'Source';
-  byId('target-label').textContent = hypothesis.read ? 'Continuation' : 'Translation';
+  const [read, written] = state.doc.titles ?? (hypothesis.read ? ['Prompt', 'Continuation'] : ['Source', 'Translation']);
+  byId('source-label').textContent = read;
+  byId('target-label').textContent = written;
+  const { asked } = hypothesis;
+  byId('tokens-title').textContent = asked ? 'Answers' : 'Tokens';
+  byId('tokens-hint').textContent = asked ? 'How probable each answer is. Select one to see the alternatives.' : 'The model’s probability for each token that it generated. Select a token to see the alternatives.';
+  byId('stepping').hidden = !!asked;
   renderTokens(hypothesis);
+  if (asked?.length === 1) showAlternatives(0);
 }
 
 /** @param {Hypothesis} hypothesis */
 function renderTokens(hypothesis) {
   const chips = hypothesis.pieces.map((piece, i) => {
     const probability = hypothesis.tokens[i].probability;
+    const about = hypothesis.asked?.[i] ?? '';
     const chip = make('li', { role: 'option', class: 'chip', 'data-index': i },
-      pieceNode(piece), make('span', { class: 'unseen' }, ', probability '),
+      ...(about ? [make('bdi', { class: 'about' }, about)] : []), pieceNode(piece), make('span', { class: 'unseen' }, ', probability '),
       make('span', { class: 'weight' }, probability.toFixed(2)));
     chip.style.setProperty('--weight', `${Math.round(probability * 32)}%`);
     return chip;
@@ -41,16 +48,17 @@ function renderTokens(hypothesis) {
 
 /** @param {number} index of a token; -1 shows none */
 function showAlternatives(index) {
-  const { pieces, tokens } = state.doc.hypotheses[state.hypothesis];
+  const { pieces, tokens, asked } = state.doc.hypotheses[state.hypothesis];
   const token = tokens[index];
   [...byId('produced').children].forEach((chip, i) => chip.setAttribute('aria-selected', String(i === index)));
   byId('alternatives').hidden = !token;
   if (!token) return;
-  byId('alternatives-of').replaceChildren('Most likely tokens at ', quotePiece(pieces[index]));
+  const about = asked ? asked[index] : pieces[index];
+  byId('alternatives-of').replaceChildren(asked ? 'Most likely answers' : 'Most likely tokens', ...(about ? [asked ? ' for ' : ' at ', quotePiece(about)] : []));
   const rows = token.alternatives.map((each) => alternativeNode(each, each.piece === pieces[index]));
   byId('alternatives-list').replaceChildren(...rows);
   const told = token.alternatives.map(({ piece, probability }) => `'${pieceText(piece)}' ${probability.toFixed(2)}`);
-  announce(`Most likely tokens: ${told.join(', ')}`);
+  announce(`Most likely ${asked ? 'answers' : 'tokens'}: ${told.join(', ')}`);
 }
 
 /** @param {Alternative} alternative @param {boolean} isWritten */

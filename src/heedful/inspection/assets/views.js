@@ -1,6 +1,7 @@
 // The pictures of the steps, each with the arithmetic of the cell that is chosen.
 import { byId, findAll, make } from './dom.js';
 import { Heatmap } from './heatmap.js';
+import { drawMosaic, drawPatches, paintMini } from './mosaic.js';
 import { findMatrix, matrixOf, show } from './numbers.js';
 
 /** @typedef {import('./numbers.js').ExplanationDocument} ExplanationDocument */
@@ -65,6 +66,7 @@ function draw(figure, doc) {
     case 'products': return drawProducts(figure, doc);
     case 'shares': return drawShares(figure, doc);
     case 'bias': return drawBias(figure, doc);
+    case 'patches': return drawPatches(figure, doc);
     default: return drawMatrix(figure, doc);
   }
 }
@@ -72,6 +74,7 @@ function draw(figure, doc) {
 /** A small picture of one head. @param {HTMLElement} node @param {ExplanationDocument} doc */
 function drawMini(node, doc) {
   const weights = matrixOf(doc, node.dataset.matrix ?? '', Number(node.dataset.head));
+  if (doc.picture) return paintMini(node, doc.picture, weights);
   const canvas = make('canvas', { width: weights.columns, height: weights.rows });
   const context = canvas.getContext('2d');
   if (!context) return;
@@ -105,9 +108,7 @@ function drawMatrix(figure, doc) {
       }
       case 'units':
         return readout.append(
-          doc.activation === 'relu'
-            ? `max(0, ${show(inner?.at(row, column) ?? 0)}) = `
-            : `${doc.activation}(${show(inner?.at(row, column) ?? 0)}) = `,
+          activationOf(doc, inner, row, column),
           strong(show(value)), value === 0 ? ', asleep' : ', awake',
         );
       default:
@@ -122,6 +123,16 @@ function drawMatrix(figure, doc) {
   const readout = addReadout(figure);
   if (values.columns < whole) figure.append(make('p', { class: 'muted' }, `The first ${values.columns} of ${whole} columns.`));
   say(map.row, map.column);
+}
+
+/** @param {ExplanationDocument} doc @param {Matrix | undefined} inner @param {number} row @param {number} column */
+function activationOf(doc, inner, row, column) {
+  const own = show(inner?.at(row, column) ?? 0);
+  if (doc.activation === 'relu') return `max(0, ${own}) = `;
+  if (!doc.activation.startsWith('gated-')) return `${doc.activation}(${own}) = `;
+  const gate = `${doc.activation.slice('gated-'.length)}(${own})`;
+  const isWhole = inner !== undefined && inner.columns === 2 * doc.columns.d_ff; // else the other factor was cut off
+  return isWhole ? `${gate} × ${show(inner.at(row, column + doc.columns.d_ff))} = ` : `${gate} × … = `;
 }
 
 /** How alike the vectors of two positions are. @param {HTMLElement} figure @param {ExplanationDocument} doc */
@@ -189,7 +200,7 @@ function drawResidual(figure, doc) {
     .map((part) => matrixOf(doc, `${name}.${part}`));
   const pre = doc.norm === 'pre';
   const strips = pre ? [x, input, output, result] : [x, output, sum, result];
-  const names = pre ? ['x', 'LayerNorm(x)', 'Sublayer(…)', 'x + Sublayer(…)'] : ['x', 'Sublayer(x)', 'x + Sublayer(x)', 'LayerNorm(…)'];
+  const names = pre ? ['x', `${doc.norm_kind === 'rms' ? 'RMSNorm' : 'LayerNorm'}(x)`, 'Sublayer(…)', 'x + Sublayer(…)'] : ['x', 'Sublayer(x)', 'x + Sublayer(x)', 'LayerNorm(…)'];
   let chosen = Math.min(1, labels.length - 1);
   const choice = make('select', { 'aria-label': 'Piece' });
   labels.forEach((label, i) => choice.append(make('option', { value: i }, label)));
@@ -200,8 +211,10 @@ function drawResidual(figure, doc) {
     const column = map.column;
     const [mean, spread, meanAfter, spreadAfter, kept] = rows.row(chosen);
     const [a, y, c] = [x.at(chosen, column), output.at(chosen, column), (pre ? x : sum).at(chosen, column)];
-    const normal = (c - mean) / Math.sqrt(spread * spread + 1e-6);
-    const normed = `(${show(c)} − mean ${show(mean)}) / spread ${show(spread)} × gain ${show(gain.at(0, column))} + shift ${show(shift.at(0, column))} = `;
+    const isRms = doc.norm_kind === 'rms'; // which subtracts no mean: it divides by the root of the mean square
+    const size = Math.sqrt(spread * spread + (isRms ? mean * mean : 0) + 1e-6);
+    const normal = (isRms ? c : c - mean) / size;
+    const normed = isRms ? `${show(c)} / size ${show(size)} × gain ${show(gain.at(0, column))} = ` : `(${show(c)} − mean ${show(mean)}) / spread ${show(spread)} × gain ${show(gain.at(0, column))} + shift ${show(shift.at(0, column))} = `;
     readout.replaceChildren(
       make('span', {}, `number ${column}: ${show(a)} + ${show(y)} = `, strong(show(a + y))), make('br'),
       make('span', {}, `norm: ${normed}`, strong(show(normal * gain.at(0, column) + shift.at(0, column)))), make('br'),
@@ -239,8 +252,8 @@ function drawHead(figure, doc) {
   const mask = matrixOf(doc, `${name}.mask`);
   const rows = labelsOf(doc, figure.dataset.rows ?? '');
   const columns = labelsOf(doc, figure.dataset.columns ?? '');
-  const root = Math.sqrt(query.columns);
-  const scaled = (/** @type {number} */ i, /** @type {number} */ j) => scores.at(i, j) / root + (bias?.at(i, j) ?? 0);
+  const scaled = (/** @type {number} */ i, /** @type {number} */ j) => scores.at(i, j) * doc.score_scale + (bias?.at(i, j) ?? 0);
+  const factor = doc.score_scale === 1 ? '' : ` / √${query.columns}`;
   const masked = (/** @type {number} */ i, /** @type {number} */ j) => (mask.at(i, j) ? scaled(i, j) : -Infinity);
   /** @type {Record<string, (i: number, j: number) => number>} */
   const stages = { scores: (i, j) => scores.at(i, j), scaled, mask: masked, softmax: (i, j) => weights.at(i, j), values: (i, j) => weights.at(i, j) };
@@ -258,14 +271,15 @@ function drawHead(figure, doc) {
       readout.replaceChildren(...pair, `${query.columns} products add up to `, strong(show(scores.at(row, column))));
       drawBars(bars, products, (k) => `${show(query.at(row, k))} × ${show(key.at(column, k))} = ${show(products[k])}`);
     } else if (stage === 'scaled') {
-      readout.replaceChildren(...pair, `${show(scores.at(row, column))} / √${query.columns}`, bias ? ` + ${show(bias.at(row, column))}` : '', ' = ', strong(show(scaled(row, column))));
+      readout.replaceChildren(...pair, `${show(scores.at(row, column))}${factor}`, bias ? ` + ${show(bias.at(row, column))}` : '', ' = ', strong(show(scaled(row, column))));
     } else if (stage === 'mask') {
       readout.replaceChildren(...pair, mask.at(row, column) ? `allowed, ${show(scaled(row, column))} stays` : `later, so ${show(scaled(row, column))} becomes −∞`);
     } else {
       const powers = columns.map((_, k) => Math.exp(masked(row, k)));
       const sum = powers.reduce((total, each) => total + each, 0);
       readout.replaceChildren(...pair, `e^${show(masked(row, column))} / ${show(sum)} = ${show(powers[column])} / ${show(sum)} = `, strong(show(weights.at(row, column))));
-      drawLooks(looks, rows[row], columns, weights.row(row));
+      if (doc.picture) drawMosaic(looks, doc.picture, rows, row, weights.row(row), (/** @type {number} */ next) => map.select(next, map.column));
+      else drawLooks(looks, rows[row], columns, weights.row(row));
       if (stage === 'values') drawMean(mean, row);
     }
   };
@@ -277,7 +291,7 @@ function drawHead(figure, doc) {
   const readout = addReadout(single);
   const map = addMap(single, { label: 'Scores or weights, queries × keys', rows, columns, value: stages.softmax, kind: 'share', start: [i, j], onSelect: say });
   const bars = make('div', { class: 'bars' });
-  const looks = make('p', { class: 'looks' });
+  const looks = make(doc.picture ? 'div' : 'p', { class: 'looks' });
   const mean = make('div');
   single.insertBefore(looks, single.lastElementChild);
   single.append(bars, mean);
@@ -348,7 +362,7 @@ function drawLooks(box, from, pieces, weights) {
 /** The likeliest pieces at one position. @param {HTMLElement} figure @param {ExplanationDocument} doc */
 function drawLogits(figure, doc) {
   const places = doc.target.pieces.length;
-  const slider = make('input', { type: 'range', min: 0, max: places - 1, 'aria-label': 'Position in the translation' });
+  const slider = make('input', { type: 'range', min: 0, max: places - 1, 'aria-label': doc.asked ? 'Answer' : 'Position in what was written' });
   const table = make('table', { class: 'likely' });
   const line = make('p', { class: 'readout', role: 'status' });
   figure.append(slider, line, table);
@@ -356,7 +370,8 @@ function drawLogits(figure, doc) {
   const update = () => {
     const place = Number(slider.value);
     for (const chip of findAll('.chip', written)) chip.setAttribute('aria-pressed', String(Number(chip.dataset.place) === place));
-    line.replaceChildren('after ', ...doc.inputs.slice(0, place + 1).flatMap((text) => [piece(text), ' ']), 'comes ', strong(doc.target.pieces[place]));
+    if (doc.asked) line.replaceChildren(piece(doc.inputs[place]), ' is ', strong(doc.target.pieces[place]));
+    else line.replaceChildren('after ', ...doc.inputs.slice(0, place + 1).flatMap((text) => [piece(text), ' ']), 'comes ', strong(doc.target.pieces[place]));
     table.replaceChildren(make('tbody', {}, ...doc.likeliest[place].map((each) => {
       const bar = make('span', { class: 'meter' }, make('span', { class: 'fill' }));
       /** @type {HTMLElement} */ (bar.firstElementChild).style.width = `${100 * each.probability}%`;
