@@ -79,6 +79,13 @@ def train(
     init: Annotated[
         str, typer.Option(help="Start from this model: a built-in model, a run folder, an export or a checkpoint.")
     ] = "",
+    compare: Annotated[
+        bool,
+        typer.Option(
+            "--compare",
+            help="With --init: then train a second model from nothing, and print both scores. Takes twice as long.",
+        ),
+    ] = False,
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="Set any key of a recipe, such as train.max_steps=200.")
     ] = None,
@@ -112,6 +119,7 @@ def train(
         valid_text,
         out,
         init,
+        compare,
     )
     if resume and any(others):
         raise ConfigError("--resume takes everything from its folder; leave out recipe, files, --init and --out")
@@ -144,6 +152,7 @@ def train(
                     valid_target=valid_target or (),
                     out=out,
                     init=init,
+                    compare=compare,
                     settings=given,
                     reporter=shown,
                     on_event=events.show,

@@ -14,7 +14,8 @@
     ├── events.jsonl             the training log, one event a line; curve.png plots it
     ├── checkpoints/             for --resume
     ├── data/                    the corpus as token ids; only training needs it
-    └── parent/                  the model that a fine-tuning started from, itself a run folder
+    ├── parent/                  the model that a fine-tuning started from, itself a run folder
+    └── without/                 the run that did not start from it, if both are compared
 """
 
 import dataclasses

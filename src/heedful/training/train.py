@@ -40,9 +40,16 @@ from heedful.training.autoconfig import (
     warn_about_labels,
     warn_about_text,
 )
+from heedful.training.counterpart import (
+    WITHOUT,
+    begin_comparison,
+    check_comparable,
+    describe_comparison,
+    find_comparison,
+)
 from heedful.training.events import Event, Finished, Validated
 from heedful.training.finetune import inherit_languages, inherit_settings, is_pretrained, open_parent
-from heedful.training.prepare import check_evaluation_files, match_files, resolve_files
+from heedful.training.prepare import check_evaluation_files, count_examples, match_files, resolve_files
 from heedful.training.process_group import ProcessGroup, join_process_group
 from heedful.training.run import EventStream, StopRequested, join_run, resume_run, start_run
 
@@ -68,6 +75,7 @@ class TrainingResult:
     score: float | None  # of these weights in validation, by `metric`; None if they were not scored
     metric: str  # BLEU, F1 or accuracy; empty if they were not validated
     interrupted: bool  # whether a signal ended it early; `resume` continues
+    score_without: float | None = None  # of a model that did not start from another; None if it was not compared
 
 
 def train(
@@ -87,6 +95,7 @@ def train(
     valid_target: Paths = (),
     out: AnyPath | None = None,
     init: AnyPath = "",
+    compare: bool = False,
     settings: Settings | None = None,
     reporter: Reporter | None = None,
     on_event: OnEvent | None = None,
@@ -115,6 +124,8 @@ def train(
         valid_target: their translations.
         out: the run folder to make; the default is `runs/` and the name of the recipe or of the first file.
         init: the model to start from: a built-in model, a run folder, an export or a checkpoint.
+        compare: also train a second model that does not start from `init`, and report both scores. It takes about as
+            long again; its run folder is `without/` in that of the first.
         settings: any keys of a recipe, such as `{"train.max_steps": 200}` or `{"train": {"max_steps": 200}}`.
         reporter: receives sentences and progress; the default logs them to the logger "heedful" at level INFO.
         on_event: called with each event of the training, such as `StepDone` and `Validated`.
@@ -156,12 +167,25 @@ def train(
             reporter.say(f"torchrun has restarted the processes: resuming {folder}")
             group.claim(folder)
             return resume_run(folder, {}, reporter, stop, group)
+        if compare and group.world_size > 1:
+            raise ConfigError(
+                "compare trains one model after the other, which torchrun cannot; train both by themselves"
+            )
         experiment, pairs = _plan(recipe, files, given, folder, reporter, group)
+        if compare:
+            check_comparable(experiment)
+            alone = merge(given, {"task": experiment.task, "train": {"init": ""}})
+            without, _ = _plan(recipe, files, alone, folder, SilentReporter(), group)
+            reporter.say(f"compare: afterwards a second model is trained from nothing in {folder / WITHOUT}")
         run = RunFolder.create(folder)
         group.claim(folder)
+        if compare:
+            begin_comparison(folder, experiment, without)
         return start_run(run, experiment, pairs, reporter, stop, group)
 
-    return _run(start, folder, reporter or LoggingReporter(), on_event, stop_requested)
+    reporter = reporter or LoggingReporter()
+    result = _run(start, folder, reporter, on_event, stop_requested)
+    return _train_without(result, reporter, on_event, stop_requested)
 
 
 def resume(
@@ -181,7 +205,31 @@ def resume(
         group.claim(Path(folder))
         return resume_run(Path(folder), _nest(settings or {}), reporter, stop, group)
 
-    return _run(start, Path(folder), reporter or LoggingReporter(), on_event, stop_requested)
+    reporter = reporter or LoggingReporter()
+    result = _run(start, Path(folder), reporter, on_event, stop_requested)
+    return _train_without(result, reporter, on_event, stop_requested)
+
+
+def _train_without(
+    result: TrainingResult, reporter: Reporter, on_event: OnEvent | None, stop_requested: StopRequested | None
+) -> TrainingResult:
+    """Train the second model of a comparison, if there is one, and add its score to the result of the first."""
+    without = find_comparison(result.folder)
+    if not without or result.interrupted:
+        return result
+
+    def start(group: ProcessGroup, reporter: Reporter, stop: StopRequested) -> EventStream:
+        if without.prepared:
+            return resume_run(without.path, {}, reporter, stop, group)
+        experiment = without.experiment()
+        return start_run(without, experiment, count_examples(experiment), reporter, stop, group)
+
+    reporter.say(f"now from nothing, to compare: {without.path}")
+    second = _run(start, without.path, reporter, on_event, stop_requested, result.folder)
+    if second.interrupted:
+        return replace(result, interrupted=True, steps=second.steps, reason=second.reason)
+    reporter.say(describe_comparison(RunFolder(result.folder), without))
+    return replace(result, score_without=second.score)
 
 
 def _plan(
@@ -327,8 +375,9 @@ def _run(
     reporter: Reporter,
     on_event: OnEvent | None,
     stop_requested: StopRequested | None,
+    resumed: Path | None = None,
 ) -> TrainingResult:
-    """Train as one of the processes that torchrun started, or alone."""
+    """Train as one of the processes that torchrun started, or alone; `resumed`: the folder to resume if not this."""
     with nullcontext(stop_requested) if stop_requested else _catch_ctrl_c() as stop, join_process_group() as group:
         if group.is_first:
             result = _follow(start(group, reporter, stop), folder, reporter, on_event)
@@ -336,7 +385,9 @@ def _run(
             silent = SilentReporter()
             result = _follow(join_run(folder, silent, stop, group), folder, silent, None)
     if result.interrupted and not stop_requested:
-        raise KeyboardInterrupt(f"saved at step {result.steps}; continue with heedful.resume({str(folder)!r})")
+        raise KeyboardInterrupt(
+            f"saved at step {result.steps}; continue with heedful.resume({str(resumed or folder)!r})"
+        )
     return result
 
 
