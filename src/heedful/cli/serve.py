@@ -102,7 +102,8 @@ def serve(
         for name in split.completers:
             console.say(f"{name}: continues texts, at /v1/complete")
         for name in split.classifiers:
-            console.say(f"{name}: labels texts, at /v1/classify")
+            what = "pictures" if name in classifications.picture_names else "texts"
+            console.say(f"{name}: labels {what}, at /v1/classify and on the page /classify")
         console.say(f"{url_of(listener)} is ready; stop it with Ctrl-C")
         if worker:
             worker.report_ready()

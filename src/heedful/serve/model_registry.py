@@ -260,7 +260,7 @@ class ModelRegistry:
 
 @dataclass(frozen=True, slots=True)
 class FoldersByTask:
-    """The folders of models that translate; those that continue texts and those that label them, by name."""
+    """The folders of models that translate; those that continue texts and those that label something, by name."""
 
     translators: list[Path]
     completers: dict[str, Path]
@@ -273,7 +273,8 @@ def split_by_task(folders: Sequence[Path]) -> FoldersByTask:
     for folder in folders:
         found = find_model(folder)
         task = find_task(RunFolder.open(found).experiment().task)
-        if not task.continues_text and task.encoder not in ("sequence", "tokens"):
+        labels = task.reads_pictures or task.encoder in ("sequence", "tokens")
+        if not task.continues_text and not labels:
             split.translators.append(folder)
             continue
         named, name = split.completers if task.continues_text else split.classifiers, found.resolve().name

@@ -134,7 +134,8 @@ async def models(
             )
             for model in service.registry.pivots
         ],
-        classification=labels.names,
+        classification=labels.text_names,
+        pictures=labels.picture_names,
         completion=desk.names,
     )
 
