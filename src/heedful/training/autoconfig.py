@@ -35,6 +35,7 @@ _FEW_PICTURES = 5000
 _PICTURE_EPOCHS = ((1000, 100), (5000, 50), (20_000, 20))  # by the number of pictures
 _LITTLE_TEXT = 10_000  # characters
 _DENOISING_EPOCHS = 20
+_JUDGED_BY_LOSS = 2000  # pairs; measured with 1000: docs/results.md
 _DENOISING_DROPOUT = 0.1
 
 
@@ -167,6 +168,15 @@ def keep_pretrained_network(chosen: ChosenSettings) -> ChosenSettings:
     tables = {**chosen.tables, "model": {"dropout": dropout}, "text": {}}
     reasons = {key: why for key, why in chosen.reasons.items() if key not in ("model.preset", "text.vocabulary_size")}
     return ChosenSettings(tables, reasons | {"model.dropout": f"dropout: {dropout:g}, as for a new model of its size"})
+
+
+def judge_few_pairs_by_score(chosen: ChosenSettings, pairs: int) -> ChosenSettings:
+    """The choices for pairs; of few of them, the loss soon rises while translations go on getting better."""
+    if pairs >= _JUDGED_BY_LOSS:
+        return chosen
+    why = "model: the moving average with the best BLEU in validation, which few pairs raise long after the lowest loss"
+    tables = {**chosen.tables, "train": {**chosen.tables["train"], "best_by": "bleu"}}
+    return ChosenSettings(tables, chosen.reasons | {"train.best_by": why})
 
 
 def choose_text_settings(text: TextStatistics, device: str, asked: Given) -> ChosenSettings:

@@ -4,6 +4,7 @@ import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from os import PathLike, fspath
 from pathlib import Path
 from threading import current_thread, main_thread
@@ -18,13 +19,14 @@ from heedful.errors import ConfigError, counted
 from heedful.metrics.label_scores import MACRO_F1
 from heedful.metrics.text_loss import BITS_PER_CHARACTER
 from heedful.progress import LoggingReporter, Reporter, SilentReporter, report_progress
-from heedful.storage.run_folder import RunFolder, check_free
+from heedful.storage.run_folder import PRETRAINING, RunFolder, check_free
 from heedful.tasks import Task, find_task, make_experiment
 from heedful.tasks.completion import COMPLETION
 from heedful.tasks.denoising import DENOISING
 from heedful.tasks.labelling import MASKED
 from heedful.tasks.picture_labelling import PICTURES
 from heedful.training.autoconfig import (
+    ChosenSettings,
     CorpusStatistics,
     choose_denoising_settings,
     choose_finetuning_settings,
@@ -33,6 +35,7 @@ from heedful.training.autoconfig import (
     choose_picture_settings,
     choose_settings,
     choose_text_settings,
+    judge_few_pairs_by_score,
     keep_network,
     keep_pretrained_network,
     measure_corpus,
@@ -48,10 +51,22 @@ from heedful.training.counterpart import (
     find_comparison,
 )
 from heedful.training.events import Event, Finished, Validated
-from heedful.training.finetune import inherit_languages, inherit_settings, is_pretrained, open_parent
+from heedful.training.finetune import (
+    inherit_languages,
+    inherit_network,
+    inherit_settings,
+    is_pretrained,
+    open_parent,
+)
 from heedful.training.prepare import check_evaluation_files, count_examples, match_files, resolve_files
 from heedful.training.process_group import ProcessGroup, join_process_group
 from heedful.training.run import EventStream, StopRequested, join_run, resume_run, start_run
+from heedful.training.text_first import (
+    begin_pretraining,
+    check_learns_from_pairs,
+    shared_settings,
+    with_text_first,
+)
 
 Objective = Literal["next", "masked", "spans"]
 _TASKS: Mapping[Objective, Task] = {"next": COMPLETION, "masked": MASKED, "spans": DENOISING}
@@ -114,6 +129,7 @@ def train(
         target: their translations, line by line.
         tsv: files with a source sentence, a tab and a target sentence on each line.
         text: files of plain text, from which a model learns to continue a text; each may be a pattern such as `*.txt`.
+            Beside pairs, it is what the model reads first, and learns to restore spans of.
         valid_text: plain text to validate on; if you give none, the end of the text is held out.
         objective: what a model learns from plain text: the "next" token, tokens that are "masked", or "spans" left out.
         labels: files of lines with a label, a tab and a text; or of words with tags, as CoNLL-U or in two columns.
@@ -156,7 +172,11 @@ def train(
         given = merge({"task": find_label_kind(found)}, given)
     if images:
         given = merge({"task": PICTURES.name}, given)
-    if text:
+    text_first: dict[str, list[str]] = {}
+    if text and (source or tsv):
+        _check_text_first(objective, init)
+        text_first = {key: files.pop(key) for key in ("text", "valid_text") if key in files}
+    elif text:
         given = merge({"task": _TASKS[objective].name}, given)
     if recipe is None and not init and "task" not in given:
         _check_both_sides(files)
@@ -167,11 +187,13 @@ def train(
             reporter.say(f"torchrun has restarted the processes: resuming {folder}")
             group.claim(folder)
             return resume_run(folder, {}, reporter, stop, group)
-        if compare and group.world_size > 1:
+        if (compare or text_first) and group.world_size > 1:
             raise ConfigError(
-                "compare trains one model after the other, which torchrun cannot; train both by themselves"
+                "torchrun starts one training, but compare, and text beside pairs, are two; train one after the other"
             )
-        experiment, pairs = _plan(recipe, files, given, folder, reporter, group)
+        check_free(folder)  # before the data is read, which may take minutes
+        before = _plan_text_first(recipe, text_first, given, folder, reporter, group) if text_first else None
+        experiment, pairs = _plan(recipe, files, given, folder, reporter, group, before)
         if compare:
             check_comparable(experiment)
             alone = merge(given, {"task": experiment.task, "train": {"init": ""}})
@@ -181,7 +203,13 @@ def train(
         group.claim(folder)
         if compare:
             begin_comparison(folder, experiment, without)
-        return start_run(run, experiment, pairs, reporter, stop, group)
+        if not before:
+            return start_run(run, experiment, pairs, reporter, stop, group)
+        begin_pretraining(run, before)
+        run.begin(experiment)  # a run that is stopped while it reads the text goes on with the pairs
+        return with_text_first(
+            run, lambda: start_run(run, experiment, pairs, reporter, stop, group), reporter, stop, group
+        )
 
     reporter = reporter or LoggingReporter()
     result = _run(start, folder, reporter, on_event, stop_requested)
@@ -203,11 +231,40 @@ def resume(
 
     def start(group: ProcessGroup, reporter: Reporter, stop: StopRequested) -> EventStream:
         group.claim(Path(folder))
-        return resume_run(Path(folder), _nest(settings or {}), reporter, stop, group)
+        pairs = partial(resume_run, Path(folder), _nest(settings or {}), reporter, stop, group)
+        return with_text_first(RunFolder(Path(folder)), pairs, reporter, stop, group)
 
     reporter = reporter or LoggingReporter()
     result = _run(start, Path(folder), reporter, on_event, stop_requested)
     return _train_without(result, reporter, on_event, stop_requested)
+
+
+def _check_text_first(objective: Objective, init: AnyPath) -> None:
+    """Plain text beside pairs is read first, by restoring spans; a model that starts from another has done so."""
+    if objective == "masked":
+        raise ConfigError("objective is 'masked', but before pairs a model restores spans; leave objective out")
+    if fspath(init):
+        raise ConfigError(
+            f"text beside pairs is for a new model, but init is {fspath(init)}; leave one out, or let that model read "
+            "the text in a run of its own, with objective 'spans'"
+        )
+
+
+def _plan_text_first(
+    recipe: AnyPath | None,
+    files: Mapping[str, list[str]],
+    given: Settings,
+    folder: Path,
+    reporter: Reporter,
+    group: ProcessGroup,
+) -> Experiment:
+    """The experiment of the pre-training: the network and vocabulary of the run are chosen by the plain text."""
+    tables = merge(load_recipe(Path(recipe)) if recipe else {}, given)
+    check_learns_from_pairs(str(tables.get("task", Experiment().task)))
+    settings = merge(shared_settings(tables), {"task": DENOISING.name})
+    reporter.say("plain text beside pairs: the model first learns to restore spans of it, then the pairs")
+    before, _ = _plan(None, files, settings, folder / PRETRAINING, reporter, group)
+    return before
 
 
 def _train_without(
@@ -239,14 +296,16 @@ def _plan(
     folder: Path,
     reporter: Reporter,
     group: ProcessGroup,
+    text_first: Experiment | None = None,
 ) -> tuple[Experiment, int]:
-    """The complete experiment and the number of its pairs or characters.
+    """The complete experiment and the number of its pairs or characters; `text_first`: that of its pre-training.
 
     The data is read once, so mistakes in it show up here.
     """
-    check_free(folder)  # before the data is read, which may take minutes
     tables = merge(load_recipe(Path(recipe)) if recipe else {}, {"data": files} if files else {}, given)
     parent, inherited = _find_parent(tables)
+    if text_first:
+        inherited = inherit_network(text_first)
     asked = make_experiment(tables, inherited)
     if asked.model.family == "bert" and not find_task(asked.task).encoder:
         raise ConfigError(
@@ -265,9 +324,11 @@ def _plan(
         )
     check_evaluation_files(task, data)
     corpus, total = _measure(task, data, reporter)
-    experiment = asked
-    if parent or not recipe:
-        experiment = _autoconfigure(asked, tables, inherited, parent, corpus, device.type, reporter)
+    experiment, before = asked, text_first or (parent.experiment() if parent else None)
+    if before or not recipe:
+        experiment = _autoconfigure(asked, tables, inherited, before, corpus, device.type, reporter)
+    if text_first:
+        experiment = replace(experiment, train=replace(experiment.train, init=str(folder / PRETRAINING)))
     if isinstance(corpus, LabelStatistics | PictureStatistics):
         known = set(corpus.names) <= set(experiment.model.labels)  # as in a model that is trained on
         names = experiment.model.labels if known else corpus.names
@@ -323,14 +384,13 @@ def _autoconfigure(
     asked: Experiment,
     tables: Settings,
     inherited: Settings,
-    parent: RunFolder | None,
+    before: Experiment | None,
     corpus: Statistics,
     device: str,
     reporter: Reporter,
 ) -> Experiment:
     """Choose the settings that the tables leave open by the data, and report each choice with its reason."""
     given = tables.get("train", {})
-    before = parent.experiment() if parent else None
     validation = ("valid_source", "valid_text", "valid_images")
     hold_out = not any(tables.get("data", {}).get(key) for key in validation)
     if isinstance(corpus, PictureStatistics):
@@ -345,8 +405,7 @@ def _autoconfigure(
         if before:
             chosen = keep_network(chosen, before)
     elif before and is_pretrained(before) and asked.task != before.task and isinstance(corpus, CorpusStatistics):
-        search = find_task(asked.task).translates and not {"alpha", "penalty"} & tables.get("search", {}).keys()
-        chosen = keep_pretrained_network(choose_settings(corpus, device, given, model=True, search=search))
+        chosen = keep_pretrained_network(_choose_for_pairs(asked, tables, corpus, device, model=True))
     elif before:
         chosen = choose_finetuning_settings(corpus, before, device, given, hold_out=hold_out)
     elif isinstance(corpus, TextStatistics):
@@ -355,11 +414,7 @@ def _autoconfigure(
     elif find_task(asked.task).denoises:
         chosen = choose_denoising_settings(corpus, device, tables)
     else:
-        task = find_task(asked.task)
-        symbols = set(task.tokenizer_kinds(asked.text.kind)) == {"symbols"}
-        model = "preset" not in tables.get("model", {})
-        search = model and task.translates and not {"alpha", "penalty"} & tables.get("search", {}).keys()
-        chosen = choose_settings(corpus, device, given, model=model, symbols=symbols, search=search)
+        chosen = _choose_for_pairs(asked, tables, corpus, device, model="preset" not in tables.get("model", {}))
     if not hold_out:
         chosen.reasons.pop("data.hold_out", None)
     for key, reason in chosen.reasons.items():
@@ -367,6 +422,17 @@ def _autoconfigure(
         if not name or name not in tables.get(table, {}):
             reporter.say(reason)
     return make_experiment(tables, merge(inherited, chosen.tables))
+
+
+def _choose_for_pairs(
+    asked: Experiment, tables: Settings, corpus: CorpusStatistics, device: str, *, model: bool
+) -> ChosenSettings:
+    """The choices for a model that has yet to learn from pairs."""
+    task = find_task(asked.task)
+    symbols = set(task.tokenizer_kinds(asked.text.kind)) == {"symbols"}
+    search = model and task.translates and not {"alpha", "penalty"} & tables.get("search", {}).keys()
+    chosen = choose_settings(corpus, device, tables.get("train", {}), model=model, symbols=symbols, search=search)
+    return judge_few_pairs_by_score(chosen, corpus.pairs) if task.translates else chosen
 
 
 def _run(
