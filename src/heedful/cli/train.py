@@ -130,7 +130,7 @@ def train(
 
         first = interrupted.announces = is_first_process()
         with console.display(bars=first) as shown:
-            events = _EventDisplay(shown, as_json)
+            events = EventDisplay(shown, as_json)
             if resume:
                 result = training.resume(
                     resume, settings=given, reporter=shown, on_event=events.show, stop_requested=interrupted
@@ -195,18 +195,19 @@ def _next_step(result: "TrainingResult") -> str:
     return f'translate with: heedful translate {result.folder} "..."'
 
 
-class _EventDisplay:
+class EventDisplay:
     """Prints events as JSON if asked to, and shows the loss as a running mean, the speed and the time left."""
 
     def __init__(self, shown: console.Display, as_json: bool) -> None:
         self._shown = shown
         self._as_json = as_json
         self._total = 0
+        self._twice_from: int | None = None
         self._device = "cpu"
         self._until = math.inf  # when train.max_minutes are over
         self._seen = 0
         self._loss = 0.0
-        self._seconds = 0.0  # per step
+        self._seconds = 0.0  # per pass over the pairs of a step
 
     def show(self, event: "Event") -> None:
         """Show what has happened."""
@@ -227,6 +228,7 @@ class _EventDisplay:
 
     def _begin(self, event: "Started") -> None:
         self._total = event.max_steps
+        self._twice_from = event.twice_from
         self._device = event.device
         if event.minutes_left is not None:
             self._until = time.monotonic() + 60.0 * event.minutes_left
@@ -235,13 +237,20 @@ class _EventDisplay:
         self._seen += 1
         keep = min(0.98, 1.0 - 1.0 / self._seen)
         self._loss = keep * self._loss + (1.0 - keep) * event.loss
-        self._seconds = keep * self._seconds + (1.0 - keep) * event.tokens / event.tokens_per_second
-        seconds = min((self._total - event.step) * self._seconds, max(0.0, self._until - time.monotonic()))
+        seconds = event.tokens / event.tokens_per_second / self._passes(event.step - 1, event.step)
+        self._seconds = keep * self._seconds + (1.0 - keep) * seconds
+        seconds = self._passes(event.step, self._total) * self._seconds
+        seconds = min(seconds, max(0.0, self._until - time.monotonic()))
         left = _minutes(seconds)
         rate = f"{event.tokens_per_second:,.0f}"
         if self._seen == _STEPS_BEFORE_A_GUESS:
             self._shown.say(f"{rate} tokens a second, {_memory(self._device)}; about {left} left")
         self._shown.show("training", event.step, self._total, f"loss {self._loss:.3f}  {rate} tokens/s  {left} left")
+
+    def _passes(self, start: int, end: int) -> int:
+        """How often the updates after the step `start` up to the step `end` read their pairs."""
+        twice = 0 if self._twice_from is None else max(0, end - max(start, self._twice_from))
+        return end - start + twice
 
 
 def _memory(device: str) -> str:

@@ -26,6 +26,7 @@ class Started:
     threads: int  # per process
     device: str
     processes: int = 1
+    twice_from: int | None = None  # later updates read each pair twice, for R-Drop; None: no update does
 
 
 @dataclass(frozen=True, slots=True)

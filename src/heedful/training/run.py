@@ -306,7 +306,8 @@ class TrainingRun:
         )
         left = config.max_minutes - self._minutes() if config.max_minutes else None
         pairs, device = len(self.prepared.train[0]), self.device.type
-        return Started(self.state.step, config.max_steps, left, size.total, pairs, threads, device, count)
+        twice_from = config.dropout_warmup if config.r_drop else None
+        return Started(self.state.step, config.max_steps, left, size.total, pairs, threads, device, count, twice_from)
 
     def _finished(self, reason: str, note: str) -> Finished:
         return Finished(self.state.step, reason, self._minutes(), note, measure_memory(self.device.type).peak)
