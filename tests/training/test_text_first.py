@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 import toy
 
-from heedful.config import Experiment
 from heedful.errors import ConfigError
 from heedful.storage.run_folder import RunFolder
 from heedful.training.autoconfig import CorpusStatistics, choose_settings, judge_few_pairs_by_score
@@ -120,7 +119,7 @@ def test_what_does_not_go_together_is_refused(
 
 
 def test_few_pairs_are_judged_by_their_score() -> None:
-    few, more = CorpusStatistics(1000, 13_000, 3000), CorpusStatistics(5000, 65_000, 9000)
-    for corpus, wanted in ((few, "bleu"), (more, Experiment().train.best_by)):
+    for pairs, wanted in ((100, "loss"), (1000, "bleu"), (5000, "loss")):
+        corpus = CorpusStatistics(pairs, 13 * pairs, 3000)
         chosen = judge_few_pairs_by_score(choose_settings(corpus, "cpu", {}, model=True), corpus.pairs)
         assert chosen.tables["train"].get("best_by", "loss") == wanted

@@ -35,7 +35,9 @@ def train(
     tsv: Annotated[list[str] | None, typer.Option(help="File with one pair a line: source TAB target.")] = None,
     text: Annotated[
         list[str] | None,
-        typer.Option(help="Plain text to learn from; a file or a pattern such as '*.txt'. Can be repeated."),
+        typer.Option(
+            help="Plain text to learn from, or to read before pairs; a file or a pattern like '*.txt'. Can be repeated."
+        ),
     ] = None,
     labels: Annotated[
         list[str] | None,
@@ -83,7 +85,8 @@ def train(
         bool,
         typer.Option(
             "--compare",
-            help="With --init: then train a second model from nothing, and print both scores. Takes twice as long.",
+            help="With --init, or --text beside pairs: then train a second model from nothing, and print both scores. "
+            "Takes twice as long.",
         ),
     ] = False,
     settings: Annotated[

@@ -34,11 +34,11 @@ class Descendant:
     changed: str
     gain: str  # the change whose gain is measured
     instead: str  # what the other training has in its place
-    train: "Callable[[Rows], Comparison]"
+    train: "Callable[[Rows], TwoTrainings]"
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class TwoTrainings:
     """The figures of two trainings, the descendant, and all trainings that this took."""
 
     metric: str
@@ -104,7 +104,7 @@ def _check_same(file: Path, asked: Tables) -> None:
         )
 
 
-def _train_gpt(rows: Rows) -> Comparison:
+def _train_gpt(rows: Rows) -> TwoTrainings:
     tables = rows.tables("gpt")
     parts = rows.split_lines(_names(tables, "gpt", "text"))
     characters = {"text": {"kind": "characters"}}
@@ -120,7 +120,7 @@ def _train_gpt(rows: Rows) -> Comparison:
     }
     train = asdict(gpt.experiment().train) | {"validate_bleu": False, "best_by": "loss"}
     lines = rows.train("gpt-lines", {"task": "translation", "model": paper, "data": pairs, "train": train}, characters)
-    return Comparison("bits per character", _bits(lines), _bits(gpt), gpt, (lines, gpt))
+    return TwoTrainings("bits per character", _bits(lines), _bits(gpt), gpt, (lines, gpt))
 
 
 def _bits(run: RunFolder) -> float | None:
@@ -129,17 +129,17 @@ def _bits(run: RunFolder) -> float | None:
     return math.log2(found.perplexity) if found else None
 
 
-def _train_bert(rows: Rows) -> Comparison:
+def _train_bert(rows: Rows) -> TwoTrainings:
     files = _names(rows.tables("bert"), "bert", "source")
     tables = merge({"task": find_label_kind(files)}, rows.tables("bert"))
     return _train_after(rows, "bert", "masked", tables)
 
 
-def _train_t5(rows: Rows) -> Comparison:
+def _train_t5(rows: Rows) -> TwoTrainings:
     return _train_after(rows, "t5", "denoising", merge({"task": "translation"}, rows.tables("t5")))
 
 
-def _train_after(rows: Rows, name: str, objective: str, tables: Tables) -> Comparison:
+def _train_after(rows: Rows, name: str, objective: str, tables: Tables) -> TwoTrainings:
     """A row that starts from nothing, and one that has read plain text before."""
     before = f"{name}-pretraining"
     pretrained = rows.train(before, {"task": objective}, rows.tables(before))
@@ -151,7 +151,7 @@ def _train_after(rows: Rows, name: str, objective: str, tables: Tables) -> Compa
     return _compare_scores(alone, taught, pretrained)
 
 
-def _train_vit(rows: Rows) -> Comparison:
+def _train_vit(rows: Rows) -> TwoTrainings:
     tables = merge({"task": "pictures"}, rows.tables("vit"))
     patches = rows.train("vit", tables)
     side = patches.experiment().model.image_size
@@ -160,11 +160,11 @@ def _train_vit(rows: Rows) -> Comparison:
     )
 
 
-def _compare_scores(instead: RunFolder, run: RunFolder, *others: RunFolder) -> Comparison:
+def _compare_scores(instead: RunFolder, run: RunFolder, *others: RunFolder) -> TwoTrainings:
     """Compare the validations of two trainings for the same task."""
     theirs, ours = instead.validation(), run.validation()
     scores = (theirs.score if theirs else None, ours.score if ours else None)
-    return Comparison(ours.metric if ours else "", *scores, run, (instead, run, *others))
+    return TwoTrainings(ours.metric if ours else "", *scores, run, (instead, run, *others))
 
 
 DESCENDANTS = (
@@ -230,7 +230,7 @@ def _make_caveat(plan: StudyPlan) -> str:
     )
 
 
-def _show(each: Descendant, found: Comparison) -> tuple[Cell, ...]:
+def _show(each: Descendant, found: TwoTrainings) -> tuple[Cell, ...]:
     vocabulary = found.model.tokenizers().vocabulary
     size = model_size(found.model.experiment().model, vocabulary.source, vocabulary.target).total
     minutes = sum(map(_minutes, found.trained))

@@ -35,7 +35,8 @@ _FEW_PICTURES = 5000
 _PICTURE_EPOCHS = ((1000, 100), (5000, 50), (20_000, 20))  # by the number of pictures
 _LITTLE_TEXT = 10_000  # characters
 _DENOISING_EPOCHS = 20
-_JUDGED_BY_LOSS = 2000  # pairs; measured with 1000: docs/results.md
+_TINY = 128  # d_model of the preset "modern"
+_JUDGED_BY_SCORE = range(500, 2000)  # pairs; measured with 1000: docs/results.md. Fewer may never score above zero
 _DENOISING_DROPOUT = 0.1
 
 
@@ -153,7 +154,7 @@ def choose_denoising_settings(corpus: CorpusStatistics, device: str, asked: Give
     model = dict(chosen.tables["model"])
     if "preset" in model:
         model["dropout"] = _DENOISING_DROPOUT
-    wide = "d_model" in model
+    wide = asked.get("model", {}).get("d_model", model.get("d_model", _TINY)) > _TINY
     reasons = chosen.reasons | {
         "model.preset": f"model: {'small' if wide else 'tiny'}, pre-norm, dropout {_DENOISING_DROPOUT:g}: "
         f"other spans of the {passages} are left out in each epoch",
@@ -172,7 +173,7 @@ def keep_pretrained_network(chosen: ChosenSettings) -> ChosenSettings:
 
 def judge_few_pairs_by_score(chosen: ChosenSettings, pairs: int) -> ChosenSettings:
     """The choices for pairs; of few of them, the loss soon rises while translations go on getting better."""
-    if pairs >= _JUDGED_BY_LOSS:
+    if pairs not in _JUDGED_BY_SCORE:
         return chosen
     why = "model: the moving average with the best BLEU in validation, which few pairs raise long after the lowest loss"
     tables = {**chosen.tables, "train": {**chosen.tables["train"], "best_by": "bleu"}}

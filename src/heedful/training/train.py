@@ -192,7 +192,7 @@ def train(
                 "torchrun starts one training, but compare, and text beside pairs, are two; train one after the other"
             )
         check_free(folder)  # before the data is read, which may take minutes
-        before = _plan_text_first(recipe, text_first, given, folder, reporter, group) if text_first else None
+        before = _plan_text_first(recipe, files, text_first, given, folder, reporter, group) if text_first else None
         experiment, pairs = _plan(recipe, files, given, folder, reporter, group, before)
         if compare:
             check_comparable(experiment)
@@ -253,17 +253,18 @@ def _check_text_first(objective: Objective, init: AnyPath) -> None:
 def _plan_text_first(
     recipe: AnyPath | None,
     files: Mapping[str, list[str]],
+    text: Mapping[str, list[str]],
     given: Settings,
     folder: Path,
     reporter: Reporter,
     group: ProcessGroup,
 ) -> Experiment:
-    """The experiment of the pre-training: the network and vocabulary of the run are chosen by the plain text."""
+    """The experiment of the pre-training, with the network that suits the pairs and a vocabulary of the text."""
     tables = merge(load_recipe(Path(recipe)) if recipe else {}, given)
-    check_learns_from_pairs(str(tables.get("task", Experiment().task)))
-    settings = merge(shared_settings(tables), {"task": DENOISING.name})
+    check_learns_from_pairs(tables)
     reporter.say("plain text beside pairs: the model first learns to restore spans of it, then the pairs")
-    before, _ = _plan(None, files, settings, folder / PRETRAINING, reporter, group)
+    alone, _ = _plan(recipe, files, given, folder, SilentReporter(), group)
+    before, _ = _plan(None, text, shared_settings(alone, tables), folder / PRETRAINING, reporter, group)
     return before
 
 
