@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from heedful.inspection.explain import ExplainedSentence, explain_sentence
-from heedful.inspection.markup import amount, byte_size
+from heedful.inspection.markup import amount, byte_size, softmax
 from heedful.storage.model_names import find_model
 from heedful.translation.translator import Translator
 
@@ -228,6 +228,7 @@ def _attention(found: ExplainedSentence) -> Chapter:
     row, column = divmod(int(between_words.argmax()), len(between_words))  # two different words
     d_k = steps[f"{sublayer}.query"].shape[-1]
     bias = steps[f"{sublayer}.bias"][at] if f"{sublayer}.bias" in steps else np.zeros_like(scores)
+    undivided = softmax(scores + bias)
     here, there = found.source_pieces[row], found.source_pieces[column]
     shown = ((f"`{piece}`", f"{weight:.3f}") for piece, weight in zip(found.source_pieces, weights[row], strict=True))
     text = f"""
@@ -255,8 +256,8 @@ division, the model says {_quote(found.text_without("scale-of-scores"))}
 
 ## Predict, then run
 
-Compute the share of `{there}` yourself, from the queries and keys. Which line is the easiest to forget, and what goes
-wrong without it?
+Compute the share of `{there}` yourself, from the queries and keys. Then leave out the line that divides. Does the
+share rise or fall?
 
 {
         _start(f'''
@@ -272,7 +273,13 @@ print(np.allclose(shares, look.steps[f"{{name}}.weights"][head][row], atol=1e-4)
 ''')
     }
 
-{_answer(f"The share of `{there}` is {weights[row, column]:.3f}, and the last line prints True.")}
+{
+        _answer(
+            f"The share of `{there}` is {weights[row, column]:.3f}, and the last line prints True. Without the "
+            f"division it is {undivided[row, column]:.3f}, the largest shares of all rows have a mean of "
+            f"{undivided.max(1).mean():.2f} instead of {weights.max(1).mean():.2f}, and the last line prints False."
+        )
+    }
 
 {_command(f"{name}.softmax")}
 """
@@ -323,7 +330,12 @@ for off in (["{best}"], ["{best}", "{_switch_name(ranked[1])}"]):
 ''')
     }
 
-{_answer(f"Without the first: {_quote(found.text_without(ranked[0]))} The other line you have to run yourself.")}
+{
+        _answer(
+            f"Without the first: {_quote(found.text_without(ranked[0]))} Heads can stand in for each other, so what "
+            "two heads are worth does not follow from the table: run it."
+        )
+    }
 
 {_command("experiments.heads")}
 """
@@ -369,7 +381,7 @@ What is each part worth to this sentence?
                     ("feed_forward", "all feed-forward networks"),
                     ("encoder.1", "layer 1 of the encoder"),
                     (f"encoder.{config.encoder_layers}", f"layer {config.encoder_layers} of the encoder"),
-                    ("encoder.1.feed_forward.residual", "x in the sum after the first network"),
+                    ("encoder.1.attention.residual", "x in the sum after the first attention"),
                 )
             ),
         )
@@ -442,7 +454,8 @@ So far the order of the words is lost: attention treats a sentence as a bag of p
 embedding a
 vector that depends on the **position**: sines and cosines with wavelengths from 2π to 10000 · 2π. The dot
 product of two
-such vectors depends only on their distance, so a head can learn to look "one to the left". {relative}
+such vectors depends only on their distance, so a head can learn to look "one to the left". Adding costs no column: side
+by side, x and p would meet in a sum as well, W₁x + W₂p, in the next matrix. {relative}
 
 Without positions, the model says {_quote(found.text_without("positions"))} {change}And backwards,
 "{backwards.text}" becomes {_quote(found.spell(backwards.made))}
@@ -577,7 +590,8 @@ When the model translates, no one tells it the right piece. It keeps the {
 **beam search** (section 6.1). For this sentence it looked at {len(tree.candidates)} candidates and found "{
         best
     }" Taking the best
-piece each time finds {_quote(greedy)}
+piece each time finds {_quote(greedy)} A beginning ends with the piece `</s>`, and the search ends when no other can
+still beat the best of those that have ended.
 
 ## Predict, then run
 

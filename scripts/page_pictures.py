@@ -27,6 +27,8 @@ She did not want to speak to anyone about it."""
 WORD = "Könntest"  # whose alternatives are shown
 HEAD = "cross.2.5"  # that is switched off, which changes the translation
 SENTENCE = "The animal didn't cross the street because it was too tired."
+NEGATION = "cross.2.4"  # the head without which the translation of this sentence loses its "nicht"
+PHRASES = Path(__file__).with_name("phrases.tsv")  # the report measures the heads on their English side
 PROMPT = "ROMEO:"
 BUILT_IN_PICTURES = (
     ("explain", "encoder.1.attention.head.3.softmax", "explain-head"),
@@ -51,6 +53,8 @@ def main() -> None:
             take_files(browser, sys.argv[1], PROMPT, GPT_PICTURES)
         else:
             take_files(browser, "en-de", SENTENCE, BUILT_IN_PICTURES)
+            take_live(browser)
+            take_report(browser)
             take_served(browser)
         browser.close()
     print(PICTURES)
@@ -72,9 +76,35 @@ def take_files(browser: "Browser", model: str, text: str, pictures: Sequence[tup
                 page.screenshot(path=PICTURES / f"{name}.png")
 
 
+def take_live(browser: "Browser") -> None:
+    """A picture of the page of `heedful heads --serve`, with a head switched off."""
+    with serve("heads", "en-de", SENTENCE, "--serve") as address:
+        page = browser.new_page(viewport=TALL, reduced_motion="reduce", color_scheme="dark")
+        page.set_default_timeout(PATIENCE)
+        page.goto(address)
+        page.click("#tabs [role=tab] >> nth=2")
+        switch_off(page, NEGATION)
+        page.evaluate("scrollTo(0, 0)")
+        page.wait_for_timeout(1000)  # the maps are drawn
+        page.screenshot(path=PICTURES / "heads-live.png")
+
+
+def take_report(browser: "Browser") -> None:
+    """A picture of the report on every head over a text."""
+    with TemporaryDirectory() as folder:
+        text, report = Path(folder) / "phrases.en", Path(folder) / "report.html"
+        lines = PHRASES.read_text(encoding="utf-8").splitlines()
+        text.write_text("".join(line.split("\t")[0] + "\n" for line in lines), encoding="utf-8")
+        command: list[str | Path] = [sys.executable, "-m", "heedful", "heads", "en-de"]
+        subprocess.run([*command, "--input", text, "--report", report], check=True, stdout=subprocess.DEVNULL)
+        page = browser.new_page(viewport=TALL, reduced_motion="reduce")
+        page.goto(report.as_uri())
+        page.screenshot(path=PICTURES / "heads-report.png")
+
+
 def take_served(browser: "Browser") -> None:
     """Pictures of the server's page."""
-    with serve() as address:
+    with serve("serve", "--port", "0") as address:
         page = browser.new_page(viewport=WIDE, reduced_motion="reduce")
         translate(page, address)
         page.click("#confidence")
@@ -91,9 +121,9 @@ def take_served(browser: "Browser") -> None:
 
 
 @contextmanager
-def serve() -> Iterator[str]:
-    """The address of a server of the built-in models."""
-    command = [sys.executable, "-m", "heedful", "serve", "--port", "0"]
+def serve(*arguments: str) -> Iterator[str]:
+    """The address of a server that this command starts."""
+    command = [sys.executable, "-m", "heedful", *arguments]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
         try:
             words = (word for line in server.stderr or () for word in line.split())
@@ -113,15 +143,20 @@ def translate(page: "Page", address: str) -> None:
     page.wait_for_selector("#target[aria-busy=false] .word[data-sentence='2']")
 
 
+def switch_off(page: "Page", head: str) -> None:
+    """Switch off a head that is in view, and wait for the translation without it."""
+    page.focus(f"[id='open-{head}']")
+    page.keyboard.press("o")
+    page.wait_for_selector("#comparison")
+
+
 def look_inside(page: "Page") -> None:
     """Explain the sentence with the word, and switch a head off."""
     page.set_viewport_size(TALL)
     page.locator("#target .word", has_text=WORD).focus()
     page.click("#look")
     page.click("#tabs [role=tab] >> nth=2")
-    page.focus(f"[id='open-{HEAD}']")
-    page.keyboard.press("o")
-    page.wait_for_selector("#comparison")
+    switch_off(page, HEAD)
     page.locator("#tabs").evaluate("(tabs) => scrollBy(0, tabs.getBoundingClientRect().top - 140)")
     page.wait_for_timeout(1000)  # the maps are drawn
 

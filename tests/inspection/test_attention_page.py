@@ -359,7 +359,7 @@ def test_without_javascript_it_is_a_summary(browser: "Browser", tmp_path: Path) 
         assert seen.page.locator("#summary strong").inner_text() == "das alte Haus brennt"
         rows = seen.page.locator("#summary tbody tr").all_inner_texts()
         assert len(rows) == sum(map(sum, HEADS.values()))
-        best = float(values_of("decoder", 0, 6, 6)[0].max())
+        best = float(values_of("decoder", 0, 6, 6)[0][1:].max())  # the first row can see one key only
         assert f"{best:.2f}" in next(row for row in rows if row.startswith("decoder.1.1"))
         assert seen.page.locator("#heads").is_hidden()
         assert seen.page.locator("img").count() == 0

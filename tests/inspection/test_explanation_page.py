@@ -25,7 +25,7 @@ from heedful.inspection import explain
 from heedful.inspection.counterfactuals import Counterfactual, CounterfactualRunner
 from heedful.inspection.explain import ExplainedSentence, explain_sentence, make_plain_document
 from heedful.inspection.explanation_page import make_explanation_page
-from heedful.inspection.markup import mark_differences, times_less_likely
+from heedful.inspection.markup import mark_differences, number, power, times_less_likely
 from heedful.inspection.section_writer import PLACES
 from heedful.translation.translator import Translator
 
@@ -184,6 +184,55 @@ def test_every_head_is_ranked_with_its_weight_and_its_effect(html: str, found: E
     assert costs == sorted(costs, reverse=True)
 
 
+def test_experiments_are_compared_with_what_the_whole_model_writes_by_the_same_search(found: ExplainedSentence) -> None:
+    assert found.baseline.tokens == found.tree.best.tokens
+    assert found.baseline.log_prob == pytest.approx(found.log_prob, abs=0.001)
+    unchanged = next(name for name in found.ranked_heads()[::-1] if found.text_without(name) == found.baseline_text)
+    own = make_explanation_page(replace(found, given=found.baseline_text))
+    assert "Two translations" not in own
+    assert "The translation stays the same, and the translation above is" in text_of(own, unchanged)
+    other = replace(found, given="Etwas ganz anderes.", requested=True)
+    page = make_explanation_page(other)
+    assert "Somebody else wrote the translation above" in text_of(page, "start")
+    without_it = page.split(f'id="{unchanged}"')[1].split("were switched off?")[1].split("</aside>")[0]
+    assert "What the model writes stays the same, and the translation above is" in without_it
+    assert "<mark>" not in without_it
+    ranked = page.split('id="experiments.heads"')[1].split("</section>")[0]
+    assert ranked.count(found.baseline_text) == sum(
+        found.text_without(name) == found.baseline_text for name in found.ranked_heads()
+    )
+    by_engine = make_explanation_page(replace(other, requested=False))
+    assert "faster engine rounds numbers" in text_of(by_engine, "start")
+    assert "found it by a faster engine" in text_of(by_engine, "beam")
+
+
+def test_the_beam_says_how_it_ends(html: str, found: ExplainedSentence) -> None:
+    said = re.search(
+        r"looked at (\d+) candidates, went on with (\d+), dropped (\d+), and (\d+) ended\.", text_of(html, "beam")
+    )
+    assert said is not None
+    count, kept, dropped, ended = map(int, said.groups())
+    assert count == len(found.tree.candidates) == kept + dropped + ended
+    assert ended == sum(one.token == found.target.eos_id for one in found.tree.candidates)
+    longest = len(found.source_pieces) + found.search.max_extra
+    assert f"{ended} did. The search stops" in text_of(html, "beam")
+    assert f"at the latest after {longest} pieces" in text_of(html, "beam")
+
+
+def test_neighbours_that_are_bytes_are_explained(found: ExplainedSentence) -> None:
+    plain = replace(found.neighbours[0], nearest=(("▁near", 0.5),))
+    for near in ("▁near", "<0x9F>"):
+        both = replace(found, neighbours=(plain, replace(plain, nearest=((near, 0.4),))))
+        page = make_explanation_page(both)
+        for step in ("encoder.embedding", "experiments.neighbours"):
+            assert ("&lt;0x9F&gt; is one byte" in text_of(page, step)) == near.startswith("<0x")
+
+
+def test_label_smoothing_pushes_down_what_is_too_sure(html: str, found: ExplainedSentence) -> None:
+    surer = sum(np.exp(-loss) > found.training.gold for loss in found.training.plain)
+    assert f"surer than that of {surer} of {len(found.training.plain)} pieces" in text_of(html, "training")
+
+
 def test_other_orders_are_what_the_model_makes_of_them(found: ExplainedSentence, translator: Translator) -> None:
     source = found.text
     assert found.orders["reversed"].text.split() == source.split()[::-1]
@@ -200,7 +249,8 @@ def test_roles_are_named_if_they_were_measured(found: ExplainedSentence) -> None
     assert known.role_of("decoder.2.cross_attention.head.4") == "alignment"
     assert known.role_of("decoder.2.attention.head.4") == ""
     page = make_explanation_page(known)
-    assert "this head is mostly: alignment." in page
+    assert "this head is mostly: alignment (follows the other sentence along the diagonal)." in page
+    assert "<strong>next token</strong> attends to the token after" in page
     unknown = make_explanation_page(replace(found, roles={}))
     assert "this head is mostly" not in unknown
 
@@ -230,8 +280,13 @@ def test_models_of_every_shape_have_a_page(variant: str) -> None:
     assert ("the paper normalises the sum" in page) == (variant == "modern")
     assert ('data-box="encoder.3"' in page) == (variant == "modern")  # deep stacks are folded
     assert "bias" in page or variant != "modern"
-    assert ("Wavelengths: from 6.3 to" in page) == (variant == "paper")
-    assert ("dot product, on average" in page) == (variant != "modern")
+    assert ("Wavelengths: from 6.3 to" in page) == (variant != "learned")
+    assert ("it adds sines to the vectors" in page) == (variant == "modern")
+    assert "dot product, on average" in page
+    # the map has the norm where the model has it
+    assert (">Add &amp; norm<" in page) == (variant != "modern")
+    assert ('data-box="decoder.1.cross_attention.norm"' in page) == (variant == "modern")
+    assert ('data-box="encoder.norm"' in page) == (variant == "modern")
 
 
 def test_a_page_of_a_wide_model_and_a_long_sentence_has_fewer_columns(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -271,6 +326,14 @@ def test_likelihoods_are_told_in_words() -> None:
     assert times_less_likely(-1.0) == "2.7 times more likely"
     assert times_less_likely(5.78) == "320 times less likely"
     assert times_less_likely(30.0) == "10<sup>13</sup> times less likely"
+
+
+def test_small_numbers_have_a_power_of_ten_and_zero_has_no_sign() -> None:
+    assert power(1.66e-5, 2) == "1.7 × 10<sup>−5</sup>"
+    assert power(-9.6e-7) == "−1 × 10<sup>−6</sup>"
+    assert power(0.0066, 2) == "0.0066"
+    assert power(0.0) == "0"
+    assert [number(value) for value in (-0.0004, -0.0006, -12.344)] == ["0.000", "−0.001", "−12.34"]
 
 
 def test_words_that_differ_are_marked() -> None:
@@ -428,6 +491,26 @@ def test_a_phone_shows_everything_without_scrolling_sideways(
         assert seen.misdeeds == []
 
 
+def test_the_arrow_keys_move_in_the_beams_tree(show: "Callable[..., Page]", found: ExplainedSentence) -> None:
+    page = show("beam")
+    page.locator(".tree").focus()
+    tree = found.tree
+    firsts = sorted((one for one in tree.candidates if one.step == 1), key=lambda one: -one.log_prob)
+    for key, step, log_prob in (
+        ("ArrowRight", 1, firsts[0].log_prob),
+        ("ArrowDown", 1, firsts[1].log_prob),
+        ("ArrowUp", 1, firsts[0].log_prob),
+    ):
+        page.keyboard.press(key)
+        said = page.inner_text("#candidate").replace("−", "-")
+        assert f"after {step} piece: log P = {log_prob:.3f}" in said
+    page.keyboard.press("ArrowRight")
+    assert "after 2 pieces" in page.inner_text("#candidate")
+    page.keyboard.press("ArrowLeft")
+    assert f"log P = {firsts[0].log_prob:.3f}" in page.inner_text("#candidate").replace("−", "-")
+    assert page.url.endswith("#beam")
+
+
 def test_without_javascript_it_is_a_summary_of_all_steps(browser: "Browser", tmp_path: Path, html: str) -> None:
     path = tmp_path / "explain.html"
     path.write_text(html, encoding="utf-8")
@@ -438,6 +521,7 @@ def test_without_javascript_it_is_a_summary_of_all_steps(browser: "Browser", tmp
         assert seen.page.locator(".without:visible").count() > 60
         assert seen.page.locator("#map a:visible").count() > 20
         assert seen.page.locator("#walk").is_hidden()
+        assert seen.page.locator("#candidate, .actions").locator("visible=true").count() == 0  # nothing that is dead
 
 
 def test_print_leaves_out_the_map_and_the_buttons(show: "Callable[..., Page]") -> None:
@@ -446,6 +530,19 @@ def test_print_leaves_out_the_map_and_the_buttons(show: "Callable[..., Page]") -
     assert page.locator("#map").is_hidden()
     assert page.locator("#walk").is_hidden()
     assert page.locator(".step.current").is_visible()
+
+
+def test_paper_is_light_in_the_dark_theme_too(show: "Callable[..., Page]") -> None:
+    page = show("encoder.1.attention.head.1.softmax")
+    picture = "document.querySelector('.step.current .heatmap canvas').toDataURL()"
+    light = page.evaluate(picture)
+    page.emulate_media(color_scheme="dark", reduced_motion="reduce")
+    page.wait_for_function(f"(light) => {picture} !== light", arg=light)
+    dark = page.evaluate(picture)
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert page.evaluate(picture) == light
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert page.evaluate(picture) == dark
 
 
 def test_an_unknown_address_shows_the_start_and_the_theme_changes(show: "Callable[..., Page]") -> None:

@@ -64,6 +64,16 @@ def test_the_page_explains_what_complete_gives(found: ExplainedText, completer: 
     assert found.input_pieces == (*"the▁dog", *found.target_pieces[6:-1])
     assert [draw.token for draw in found.drawn] == found.steps["target"][6:].tolist()
     assert len(found.unmasked) == 9
+    assert found.writes_the_same
+
+
+def test_a_given_continuation_is_set_beside_that_of_the_model(run: Path, completer: Completer) -> None:
+    found = explain_text(run, completer, PROMPT, completer.search, "zzz", length=9)
+    page = make_explanation_page(found)
+    assert not found.writes_the_same
+    assert "Two continuations" in page
+    assert "Somebody else wrote the continuation above" in page
+    assert "Two continuations" not in make_explanation_page(explain_text(run, completer, PROMPT, completer.search))
 
 
 def test_every_link_leads_to_a_step_and_every_step_is_in_the_walk(html: str) -> None:

@@ -208,6 +208,12 @@ class TestChoices:
         )
         assert "dropout 0.1" in found.reasons["model.preset"]
 
+    @pytest.mark.parametrize("passages", [3000, 30_000])
+    def test_pre_training_reads_no_passage_twice_and_hides_no_words(self, passages: int) -> None:
+        found = choose_denoising_settings(CorpusStatistics(passages, 40_000, 5000), "cpu", {})
+        assert not {"r_drop", "word_dropout"} & found.tables["train"].keys()
+        assert "train.r_drop" not in found.reasons
+
     def test_what_the_user_sets_stays(self) -> None:
         found = choose_denoising_settings(self.few, "cpu", {"train": {"max_steps": 77}, "model": {"preset": "t5"}})
         assert found.tables["model"] == {}

@@ -490,6 +490,15 @@ def test_fewer_pairs_need_more_dropout(pairs: int, dropout: float) -> None:
     assert chosen.tables["train"]["accumulate"] == (2 if pairs >= 200_000 else 1)
 
 
+@pytest.mark.parametrize(("pairs", "weight"), [(1000, 1.0), (49_999, 1.0), (50_000, 0.0)])
+def test_few_pairs_are_read_twice_after_the_warm_up_of_dropout(pairs: int, weight: float) -> None:
+    chosen = choose_settings(CorpusStatistics(pairs, 10 * pairs, pairs), "cpu", {}, model=True)
+    train = make_experiment(chosen.tables).train
+    assert train.r_drop == weight
+    reason = chosen.reasons.get("train.r_drop", "")
+    assert (f"after {train.dropout_warmup} updates" in reason) == (weight > 0)
+
+
 def test_choices_follow_the_settings_of_the_user() -> None:
     found = CorpusStatistics(1000, 10_000, 500)
     usual, smaller, short = (

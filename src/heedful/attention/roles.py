@@ -42,6 +42,17 @@ ROLE_COLOURS: dict[RoleName, str] = {
     "broad": "#f6dc85",
     "mixed": "#d5d5d5",
 }
+ROLE_MEANINGS: dict[RoleName, str] = {
+    "previous token": "attends to the token before; in the decoder, to the token just generated",
+    "next token": "attends to the token after",
+    "same token": "attends to its own token",
+    "alignment": "follows the other sentence along the diagonal",
+    "delimiter": "attends to punctuation and to the start or the end of the sentence",
+    "rare word": "attends to the rarest tokens of the text",
+    "positional": "attends to the same three neighbouring positions in most sentences",
+    "broad": "attends to many tokens at once",
+    "mixed": "no role stands out",
+}
 
 MOSTLY = 0.4  # about half of the weight, if chance alone gives a seventh
 ALIGNED = 0.3  # lower, because word order differs: even a perfect alignment is not all on the diagonal

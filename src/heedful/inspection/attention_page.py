@@ -80,9 +80,10 @@ def _summarise_heads(
         if sys.byteorder == "big":
             weights.byteswap()
         size = layer["queries"] * layer["keys"]
+        first = layer["keys"] if kind == "decoder" and layer["queries"] > 1 else 0  # the first row can see one key only
         for head in range(layer["heads"]):
             own = weights[head * size : (head + 1) * size]
-            place = own.index(max(own))
+            place = own.index(max(own[first:]), first)
             name = f"{kind}.{number}.{head + 1}"
             role = document["roles"].get(name, {}).get("name", "")
             rows.append(

@@ -85,6 +85,8 @@ class Explained:
     source: Tokenizer
     target: Tokenizer
     neighbours: tuple[Neighbours, ...]
+    baseline: Counterfactual  # what the model writes with all its parts, by the search of the experiments
+    requested: bool  # whether somebody else wrote the text
     without: Mapping[str, Counterfactual]
     log_prob: float  # of what was written
     parameters: int
@@ -130,6 +132,16 @@ class Explained:
     def read_pieces(self) -> tuple[str, ...]:
         """The pieces that this stack reads."""
         return self.source_pieces if self.first_stack == "encoder" else self.input_pieces
+
+    @property
+    def baseline_text(self) -> str:
+        """What the model writes with all its parts, with which each experiment is compared."""
+        return self.spell(self.baseline)
+
+    @property
+    def writes_the_same(self) -> bool:
+        """Whether that is the given text; another engine or somebody else may have written another."""
+        return self.target.decode(self.baseline.tokens) == self.given
 
     def text_without(self, name: str) -> str:
         """What the model writes in an experiment."""
@@ -202,6 +214,7 @@ def explain_sentence(
     tokenizers = translator.tokenizers
     eos = tokenizers.target.eos_id
     runner = CounterfactualRunner(model, source, target, search_by(model, search, eos))
+    baseline = runner.run()
     without = runner.run_all(list_changes(model), done)
     without["greedy"] = runner.run(write=search_by(model, replace(search, beam=1), eos))
     without["no-penalty"] = runner.run(write=search_by(model, replace(search, alpha=0.0), eos))
@@ -218,6 +231,8 @@ def explain_sentence(
         source=tokenizers.source,
         target=tokenizers.target,
         neighbours=find_neighbours(model.source_embedding.weight, list(dict.fromkeys(source[:-1])), tokenizers.source),
+        baseline=baseline,
+        requested=translation is not None,
         without=without,
         log_prob=float(log_probs.sum()),
         layers={stack.name: len(stack.layers) for stack in stacks(model)},
@@ -360,6 +375,7 @@ def make_plain_document(found: Explained) -> dict[str, object]:
         "pieces": list(found.target_pieces),
         "log_prob": found.log_prob,
         "steps": {name: list(array.shape) for name, array in found.steps.items()},
+        "baseline": found.baseline_text,
         "without": {
             name: {"text": found.text_without(name), "log_prob": one.log_prob} for name, one in found.without.items()
         },

@@ -55,6 +55,7 @@ def explain_rival(
     check_length("translation", len(target))
     eos = tokenizers.target.eos_id
     runner = CounterfactualRunner(model, source, target, search_by(model, search, eos))
+    baseline = runner.run()
     without = runner.run_all(without_heads(model), done)
     without["no-penalty"] = runner.run(write=search_by(model, replace(search, alpha=0.0), eos))
     orders = reorder(text, translator, steps)
@@ -71,6 +72,8 @@ def explain_rival(
         source=tokenizers.source,
         target=tokenizers.target,
         neighbours=find_neighbours(model.source_embedding.weight, list(dict.fromkeys(source[:-1])), tokenizers.source),
+        baseline=baseline,
+        requested=translation is not None,
         without=without,
         log_prob=float(steps["log_probs"][np.arange(len(target)), target].sum()),
         parameters=sum(parameter.numel() for parameter in model.parameters()),

@@ -91,6 +91,7 @@ def explain_text(
         return lambda ids: completer.decode([ids], config, 1)[0][0]
 
     runner = CounterfactualRunner(model, source, target, write_by(limited))
+    baseline = runner.run()
     without = runner.run_all(list_changes(model), done)
     places = np.arange(len(source) - 1, len(read))
     is_drawn = continuation is None and search.method == "sample"
@@ -105,6 +106,8 @@ def explain_text(
         source=tokenizer,
         target=tokenizer,
         neighbours=find_neighbours(model.embedding.weight, list(dict.fromkeys(read)), tokenizer),
+        baseline=baseline,
+        requested=continuation is not None,
         without=without,
         log_prob=float(steps["log_probs"][places, target].sum()),
         layers={stack.name: len(stack.layers) for stack in stacks(model)},

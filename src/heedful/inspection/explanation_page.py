@@ -80,13 +80,13 @@ def _tell(found: Explained) -> _Told:
             model, questions = ModelSections(found), QuestionSections(found)
             return _Told(
                 [*model.all(), *questions.all()], [*make_path(model), *questions.path()], make_tour(model),
-                draw_figure_one(found.layers), measure_layers(found), {},
+                draw_figure_one(found.layers, found.config.norm), measure_layers(found), {},
             )  # fmt: skip
         case ExplainedText():
             text, questions = TextSections(found), QuestionSections(found)
             return _Told(
                 [*text.all(), *questions.all()], [*make_text_path(text), *questions.path()], make_text_tour(text),
-                draw_figure_one(found.layers), measure_layers(found), {"draws": text.draws()},
+                draw_figure_one(found.layers, found.config.norm), measure_layers(found), {"draws": text.draws()},
             )  # fmt: skip
         case ExplainedRival():
             rival = RivalSections(found)
@@ -131,8 +131,8 @@ def make_tour(sections: ModelSections) -> list[Stop]:
              "number. Everything after this is arithmetic."),
         Stop("encoder.embedding", f"Each number selects a list of {sections.config.d_model} numbers, its embedding. "
              "Pieces that are used alike have lists that point the same way: look at the neighbours."),
-        Stop("encoder.positions", "So far the order of the words is lost. This step puts it back. Read at the "
-             "bottom what the model says without it."),
+        Stop("encoder.positions", "So far the order of the words is lost. This step puts it back. Read "
+             "below what the model says without it."),
         Stop(f"{encoder_head}.scores", "Now the heart of the paper. Each piece asks every other piece a question; "
              "the answer is a dot product. Move over the cells and watch the sum."),
         Stop(f"{encoder_head}.softmax", "The softmax turns the scores of a row into shares that add up to 1: "
@@ -178,8 +178,8 @@ def make_text_tour(sections: TextSections) -> list[Stop]:
              "number. Everything after this is arithmetic."),
         Stop("decoder.embedding", f"Each number selects a list of {sections.config.d_model} numbers, its embedding. "
              "Pieces that are used alike have lists that point the same way: look at the neighbours."),
-        Stop("decoder.positions", "So far the order is lost. This step puts it back. Read at the bottom what the model "
-             "says without it."),
+        Stop("decoder.positions", "So far the order is lost. This step puts it back. Read below what the model says "
+             "without it."),
         Stop(f"{head}.scores", "Now the heart of the paper. Each piece asks every piece before it a question; the "
              "answer is a dot product. Move over the cells and watch the sum."),
         Stop(f"{head}.mask", "No piece may look at later ones, or the model would only copy. The mask sets those "

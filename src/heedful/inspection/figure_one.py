@@ -5,11 +5,12 @@ Colours come from the page's style, so both follow its theme.
 
 from collections.abc import Mapping, Sequence
 
+from heedful.config.experiment import Norm
 from heedful.decoding.beam_tree import ROOT, BeamTree
 from heedful.pages.inline import text_in_page
 from heedful.text.tokenizer import Tokenizer
 
-_WIDTH, _BOX, _NORM, _GAP = 150, 30, 24, 12
+_WIDTH, _BOX, _NORM, _THIN, _GAP = 150, 30, 24, 19, 12
 _LEFT, _RIGHT = 26, 230
 _DETAILED = 4  # deeper stacks show the layers between the first and the last as one row each
 
@@ -64,25 +65,34 @@ class Column:
         self.centres[name] = top + height // 2
         self.y = top
 
-    def sublayer(self, name: str, label: str, kind: str) -> None:
-        """A sub-layer with the sum above it, and the residual connection beside it."""
-        start = self.y
-        self.box(name, name, label, kind)
-        self.shapes.append(f'<path class="flow" d="M{self.x + _WIDTH // 2} {self.y}v-5"/>')
-        self.y -= 5
-        self._rectangle(f"{name}.residual", f"{name}.residual", "Add &amp; norm", "norm", _NORM)
-        below, above = start - 3, self.y + _NORM // 2
+    def sublayer(self, name: str, label: str, kind: str, norm: Norm) -> None:
+        """A sub-layer with the sum above it, the norm where the model has it, and the residual connection beside it."""
+        start, residual = self.y, f"{name}.residual"
+        if norm == "pre":
+            self.box(residual, f"{name}.norm", "Norm", "norm", _THIN)
+            self._on_top(name, name, label, kind, _BOX)
+            self._on_top(residual, residual, "Add", "norm", _THIN)
+        else:
+            self.box(name, name, label, kind)
+            self._on_top(residual, residual, "Add &amp; norm", "norm", _NORM)
+        below, above = start - 3, self.centres[residual]
         self.shapes.append(
             f'<path class="residual" d="M{self.x + _WIDTH // 2} {below}H{self.x - 6}q-6 0 -6 -6V{above + 6}'
             f'q0 -6 6 -6h6"/>'
         )
 
-    def layer(self, stack: str, number: int, parts: Sequence[tuple[str, str]]) -> None:
+    def _on_top(self, step: str, name: str, label: str, kind: str, height: int) -> None:
+        """A box close to the one below it, since both belong together."""
+        self.shapes.append(f'<path class="flow" d="M{self.x + _WIDTH // 2} {self.y}v-5"/>')
+        self.y -= 5
+        self._rectangle(step, name, label, kind, height)
+
+    def layer(self, stack: str, number: int, parts: Sequence[tuple[str, str]], norm: Norm) -> None:
         """A layer with all its sub-layers in a frame."""
         bottom = self.y - 6
         for part, label in parts:
             kind = "feed" if part == "feed_forward" else "cross" if part == "cross_attention" else "attend"
-            self.sublayer(f"{stack}.{number}.{part}", label, kind)
+            self.sublayer(f"{stack}.{number}.{part}", label, kind, norm)
         top = self.y - 6
         self.shapes.insert(
             0,
@@ -91,16 +101,16 @@ class Column:
         )
 
 
-def draw_figure_one(layers: Mapping[str, int]) -> str:
+def draw_figure_one(layers: Mapping[str, int], norm: Norm) -> str:
     """The map of a model whose stacks have this many layers: every box leads to its step."""
     if "encoder" not in layers:
-        return _draw_decoder(layers["decoder"])
+        return _draw_decoder(layers["decoder"], norm)
     encoder, decoder = Column(_LEFT), Column(_RIGHT)
     _begin(encoder, "encoder")
-    _stack(encoder, "encoder", layers["encoder"], ("attention", "feed_forward"))
+    _stack(encoder, "encoder", layers["encoder"], ("attention", "feed_forward"), norm, "encoder.output")
     encoder.box("encoder.output", "encoder.output", "Memory", "plain", _NORM)
     decoder.box("decoder.embedding", "decoder.embedding", "Embedding of output", "embed")
-    _stack(decoder, "decoder", layers["decoder"], ("attention", "cross_attention", "feed_forward"))
+    _stack(decoder, "decoder", layers["decoder"], ("attention", "cross_attention", "feed_forward"), norm, "lens")
     decoder.box("lens", "decoder.output", "Layer by layer", "plain", _NORM)
     decoder.box("logits", "logits", "Linear, softmax", "out")
     decoder.box("beam", "beam", "Beam search", "out")
@@ -115,11 +125,11 @@ def draw_figure_one(layers: Mapping[str, int]) -> str:
     return draw_map([("Encoder", encoder), ("Decoder", decoder)], wires)
 
 
-def _draw_decoder(layers: int) -> str:
+def _draw_decoder(layers: int, norm: Norm) -> str:
     """Figure 1 without its encoder."""
     decoder = Column((_LEFT + _RIGHT) // 2)
     _begin(decoder, "decoder")
-    _stack(decoder, "decoder", layers, ("attention", "feed_forward"))
+    _stack(decoder, "decoder", layers, ("attention", "feed_forward"), norm, "lens")
     decoder.box("lens", "decoder.output", "Layer by layer", "plain", _NORM)
     decoder.box("logits", "logits", "Linear, softmax", "out")
     decoder.box("sampling", "sampling", "Draw a piece", "out")
@@ -150,18 +160,22 @@ def draw_map(columns: Sequence[tuple[str, Column]], wires: Sequence[str], beside
 {"".join(wires)}{shapes}{others}</svg>"""
 
 
-def _stack(column: Column, stack: str, layers: int, parts: Sequence[str]) -> None:
+def _stack(column: Column, stack: str, layers: int, parts: Sequence[str], norm: Norm, last: str) -> None:
+    """The layers; with pre-norm, one more norm follows the last of them and leads to the step `last`."""
     labels = [(part, _LABELS["masked" if (stack, part) == ("decoder", "attention") else part]) for part in parts]
     for number in range(1, layers + 1):
         if layers <= _DETAILED or number in (1, layers):
             column.y -= 8
-            column.layer(stack, number, labels)
+            column.layer(stack, number, labels, norm)
             column.y -= 8
         else:
             column.box(f"{stack}.{number}.attention", f"{stack}.{number}", f"Layer {number}", "folded", _NORM)
+    if norm == "pre":
+        column.box(last, f"{stack}.norm", "Norm", "norm", _THIN)
 
 
 _COLUMN, _ROW, _NODE, _HEIGHT = 112, 30, 96, 24
+_LETTERS = 7  # of a piece that fit beside its score
 
 
 def draw_beam(tree: BeamTree, target: Tokenizer) -> str:
@@ -187,11 +201,12 @@ def draw_beam(tree: BeamTree, target: Tokenizer) -> str:
             f'<path class="{fate}" d="M{from_x} {from_y}C{from_x + half} {from_y} {x - half} {to_y} {x} {to_y}"/>'
         )
         name = target.pieces([one.token])[0]
-        shown = name if len(name) <= 10 else f"{name[:9]}…"
+        shown = name if len(name) <= _LETTERS else f"{name[: _LETTERS - 1]}…"
         so_far = target.decode(tree.tokens(place))
         nodes.append(
             f'<g class="node {fate}" data-said="{text_in_page(so_far)}" data-log="{one.log_prob:.3f}" '
-            f'data-score="{one.score:.3f}" data-fate="{one.fate}" data-step="{one.step}"><rect x="{x}" y="{y}" '
+            f'data-score="{one.score:.3f}" data-fate="{one.fate}" data-step="{one.step}" data-row="{rows[place]}" '
+            f'data-place="{place}" data-parent="{one.parent}"><rect x="{x}" y="{y}" '
             f'width="{_NODE}" height="{_HEIGHT}" rx="6"/><text x="{x + 8}" y="{y + 16}">{text_in_page(shown)}</text>'
             f'<text class="value" x="{x + _NODE - 6}" y="{y + 16}">{_short(one.score)}</text></g>'
         )

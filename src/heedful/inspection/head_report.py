@@ -9,7 +9,7 @@ from heedful.attention.head_names import KINDS, Head, all_heads
 from heedful.attention.importance import ablate_heads
 from heedful.attention.measures import AttentionShare, HeadMeasures, HeadStatistics, find_rare_pieces, mark_pieces
 from heedful.attention.record import force_decode
-from heedful.attention.roles import ROLE_COLOURS, Role, RoleName, name_roles, percent
+from heedful.attention.roles import ROLE_COLOURS, ROLE_MEANINGS, Role, RoleName, name_roles, percent
 from heedful.data.pairs import Pair
 from heedful.data.stream import batches_by_length
 from heedful.errors import ConfigError, DataError, counted
@@ -26,17 +26,6 @@ Ids = Sequence[int]
 Importance = Mapping[Head, float]  # the change in validation loss when the head is off
 
 _IMPORTANCE = "How much the loss on the given translations rises when the head is switched off; if negative, it falls."
-_ROLES: dict[RoleName, str] = {
-    "previous token": "attends to the token before; in the decoder, to the token just generated",
-    "next token": "attends to the token after",
-    "same token": "attends to its own token",
-    "alignment": "follows the other sentence along the diagonal",
-    "delimiter": "attends to punctuation and to the start or the end of the sentence",
-    "rare word": "attends to the rarest tokens of the text",
-    "positional": "attends to the same three neighbouring positions in most sentences",
-    "broad": "attends to many tokens at once",
-    "mixed": "no role stands out",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +200,7 @@ def _legend(roles: Mapping[Head, Role]) -> str:
     counts = Counter(role.name for role in roles.values())
     items = (
         f'<li><span class="role {_class(name)}">{name}</span> <b>{counts[name]}</b> {meaning}</li>'
-        for name, meaning in _ROLES.items()
+        for name, meaning in ROLE_MEANINGS.items()
         if counts[name]
     )
     return f'<ul class="legend">{"".join(items)}</ul>'

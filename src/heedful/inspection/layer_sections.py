@@ -4,7 +4,9 @@ from collections.abc import Iterable
 from math import exp, pi, sqrt
 
 import numpy as np
+import torch
 
+from heedful.attention.roles import ROLE_MEANINGS
 from heedful.inspection.explain import ExplainedLayers
 from heedful.inspection.markup import (
     entropy_in_bits,
@@ -25,6 +27,7 @@ from heedful.inspection.markup import (
 from heedful.inspection.page_charts import Axis, draw_lines
 from heedful.inspection.piece_sections import PieceSections, sides
 from heedful.inspection.section_writer import head_title, layer_title, sublayer_title
+from heedful.nn.positions import sinusoids
 
 
 class LayerSections(PieceSections):
@@ -74,11 +77,14 @@ class LayerSections(PieceSections):
             if config.positions == "sinusoidal":
                 body += self._wavelengths()
             body += "<h3>The dot product of two positions falls with their distance</h3>"
-            body += self._products_by_distance()
+            body += self._products_by_distance(self.steps[f"{stack}.positions"])
             body += self.figure("products", f"{stack}.positions", side, "products")
+            body += self._why_added()
             shape, where = f"{len(found.read_pieces)} × {config.d_model}", "positions"
         body += self.without("What if the model had no positions at all?", "positions")
         body += self._orders()
+        if config.positions == "relative":
+            body += self._paper_positions()
         return self.section(
             f"{stack}.positions", f"{stack}.positions", stack.capitalize(), "Where each piece is", plain, body, where,
             formula, shape=shape,
@@ -100,8 +106,35 @@ class LayerSections(PieceSections):
 <p>The first columns are like the seconds hand of a clock and tell neighbours apart; the last hardly move within a
 sentence and tell its beginning from its end.</p>"""
 
-    def _products_by_distance(self) -> str:
-        rows = self.steps[f"{self.found.first_stack}.positions"]
+    def _paper_positions(self) -> str:
+        """What the paper does in place of this model's biases, with the size of this model."""
+        d_model = self.config.d_model
+        rows = sinusoids(torch.arange(max(2, len(self.found.read_pieces))), d_model).numpy()
+        return f"""<aside class="said"><h3>What the paper does: it adds sines to the vectors</h3>
+<p>Position pos gets a vector of {d_model} numbers: sin(pos / 10000<sup>2i/{d_model}</sup>) and the cosine of the same,
+from quick to slow. It is added to the embedding. This model has none of these vectors; they are drawn here for its
+size.</p></aside>
+{self._wavelengths()}<h3>The dot product of two positions falls with their distance</h3>
+{self._products_by_distance(rows)}{self._why_added()}"""
+
+    def _why_added(self) -> str:
+        """Why positions are added and not set beside the embeddings."""
+        d_model, stack = self.config.d_model, self.found.first_stack
+        measured = ""
+        if self.config.positions != "relative":
+            x, p = self.steps[f"{stack}.scaled"], self.steps[f"{stack}.positions"]
+            lengths = np.maximum(np.linalg.norm(x, axis=1) * np.linalg.norm(p, axis=1), 1e-9)
+            cosine = float(np.abs((x * p).sum(1) / lengths).mean())
+            measured = (
+                f" Here, the cosine between an embedding and the position that is added to it is {cosine:.2f} on "
+                "average, regardless of the sign; 0 means that they share no direction."
+            )
+        return f"""<h3>Why add a position, and not set it beside the embedding?</h3>
+<p>Side by side, a vector would have {2 * d_model} numbers, and the next matrix W would turn it into W₁x + W₂p: also a
+sum. Adding first gives Wx + Wp, which is the same with one matrix for both. It costs no column and no weight, and
+works if x and p keep to different directions, of which there are {d_model}.{measured}</p>"""
+
+    def _products_by_distance(self, rows: np.ndarray) -> str:
         distances = range(len(rows))
         means = [(float(each), float(np.trace(rows @ rows.T, offset=each) / (len(rows) - each))) for each in distances]
         values = [value for _, value in means]
@@ -124,7 +157,16 @@ sentence and tell its beginning from its end.</p>"""
             f"</span></a></li>"
             for head in range(heads)
         )
-        body = f'<ul class="cards">{cards}</ul>'
+        body = f'<ul class="cards">{cards}</ul>{self._role_meanings(name, heads)}'
+        d_k = self.steps[f"{name}.query"].shape[-1]
+        body += (
+            "<p>In self-attention, queries, keys and values all come from the same vectors. Here the queries ask in "
+            "one language, and the keys and values answer in the other. Nothing is masked: the whole source is "
+            "known.</p>"
+            if cross
+            else f"<p>Several heads cost no more than one: the matrices of {heads} heads with {d_k} numbers each are "
+            f"together as large as those of one head with {heads * d_k}.</p>"
+        )
         body += self.without(f"What if {sublayer_title(name)} were left out?", name)
         if cross:
             body += self.without("What if the decoder could not see the source at all?", "cross_attention")
@@ -148,6 +190,12 @@ sentence and tell its beginning from its end.</p>"""
             yield self._head(name, head, rows, columns)
         yield self._heads_output(name)
         yield self._residual(name)
+
+    def _role_meanings(self, name: str, heads: int) -> str:
+        """What the roles of these heads mean."""
+        named = dict.fromkeys(self.found.role_of(f"{name}.head.{head + 1}") for head in range(heads))
+        meant = [f"<strong>{role}</strong> {ROLE_MEANINGS[role]}" for role in ROLE_MEANINGS if role in named]
+        return f'<p class="muted">Over many sentences: {"; ".join(meant)}.</p>' if meant else ""
 
     def _role(self, head: str) -> str:
         role = self.found.role_of(head)
@@ -191,7 +239,8 @@ sentence and tell its beginning from its end.</p>"""
             ),
             "scaled": (
                 "Divide by the root of d_k",
-                "A sum of many products is large, and the softmax of large numbers picks one key and ignores the rest. "
+                "A sum of many products is large, and the softmax of large numbers picks one key and ignores the rest: "
+                "its gradient is almost zero, and the head could not learn to look elsewhere. "
                 f"Dividing by √{d_k} = {sqrt(d_k):.2f} keeps it soft.",
                 equation(fraction(mn(score), root(mn(d_k))), mo("="), mn(scaled)),
                 self.without(
@@ -216,7 +265,9 @@ once. A search that goes piece by piece needs none, because the future does not 
             "softmax": (
                 "Softmax: shares that add up to 1",
                 f"Raise e to each score, and divide by the sum of the row: {asks} gives {looked_at} "
-                f"{100 * float(weights[i, j]):.1f} % of its attention.",
+                f"{100 * float(weights[i, j]):.1f} % of its attention."
+                + (f" This row has just read {asks} and is about to write {piece(self.labels('target')[i])}."
+                   if rows == "inputs" else ""),
                 equation(sub("w", "ij"), mo("="), fraction(f"<msup><mi>e</mi>{sub('s', 'ij')}</msup>",
                       f"<munder><mo>∑</mo><mi>k</mi></munder><msup><mi>e</mi>{sub('s', 'ik')}</msup>"),
                       mo("="), mn(float(weights[i, j]))),
@@ -249,8 +300,10 @@ once. A search that goes piece by piece needs none, because the future does not 
             for stage in wanted
         )
         afters = "".join(f'<div class="after" data-stage="{stage}">{stages[stage][3]}</div>' for stage in wanted)
-        role = f'<p class="muted">Over many sentences, this head is mostly: {found.role_of(full)}.</p>'
-        body = f"""{role if found.role_of(full) else ""}
+        role = found.role_of(full)
+        meaning = "".join(f" ({text})" for known, text in ROLE_MEANINGS.items() if known == role)
+        mostly = f'<p class="muted">Over many sentences, this head is mostly: {role}{meaning}.</p>' if role else ""
+        body = f"""{mostly}
 <nav class="tabs" aria-label="Steps of this head">{tabs}</nav>{bodies}
 <div class="figure" data-view="head" data-matrix="{name}" data-head="{head}" data-rows="{rows}" data-columns="{columns}"
  data-cell="{i},{j}"></div>{afters}"""
@@ -290,11 +343,12 @@ once. A search that goes piece by piece needs none, because the future does not 
             else equation(mi("LayerNorm"), mo("("), *added, mo(")"))
         )
         plain = (
-            "The result is added to what came in, so that x has a way past every sub-layer. This model normalises what "
-            "the sub-layer reads (pre-norm); the paper normalises the sum."
+            "The result is added to what came in, so that x has a way past every sub-layer, and the gradient a way "
+            "back. This model normalises what the sub-layer reads (pre-norm): mean 0 and spread 1, then a learned gain "
+            "and shift; the paper normalises the sum."
             if pre
-            else "The result is added to what came in, and the sum is normalised: mean 0 and spread 1, then a learned "
-            "gain and shift."
+            else "The result is added to what came in, so that x has a way past every sub-layer, and the gradient a "
+            "way back. Then the sum is normalised: mean 0 and spread 1, then a learned gain and shift."
         )
         after = (
             f"<p>How much of x survives: the cosine between x and the result is {kept.mean():.2f} on average "
@@ -313,6 +367,11 @@ once. A search that goes piece by piece needs none, because the future does not 
         relu = self.config.activation == "relu"
         side = sides(name)[0]
         body = self.figure("units", f"{name}.active", side, "units")
+        body += (
+            f"<p>Attention only mixes vectors. Here each one is worked on by itself: widened to {active.shape[1]} "
+            f"numbers, bent by {'max(0, ·)' if relu else self.config.activation}, and narrowed to "
+            f"{self.config.d_model}. Without the bend, the two matrices would be no more than one.</p>"
+        )
         body += self.without(f"What if {sublayer_title(name)} were left out?", name)
         plain = "The same small network works on each piece alone, with the same weights at every position. " + (
             f"Of its {active.shape[1]} units, {awake.min()} to {awake.max()} are awake for a piece of this "

@@ -60,7 +60,15 @@ def words(text: str) -> str:
 def number(value: float) -> str:
     """A number as the page writes it: as many decimals as the page's 16 bits hold, and a true minus sign."""
     decimals = 3 if abs(value) < 10 else 2 if abs(value) < 100 else 1
-    return f"{value:.{decimals}f}".replace("-", "−")
+    return f"{round(value, decimals) + 0.0:.{decimals}f}".replace("-", "−")  # + 0.0: no minus before a zero
+
+
+def power(value: float, digits: int = 1) -> str:
+    """A number that may be very small, with a power of ten in place of many zeros."""
+    if not value or abs(value) >= 1e-4:
+        return f"{value:.{digits}g}"
+    mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
+    return f"{mantissa} × 10<sup>{int(exponent)}</sup>".replace("-", "−")
 
 
 _VISIBLE = str.maketrans({"\n": "↵", "\t": "⇥"})

@@ -9,6 +9,7 @@ from heedful.inspection.layer_sections import LayerSections
 from heedful.inspection.markup import (
     number,
     piece,
+    power,
 )
 from heedful.inspection.page_charts import draw_paths
 from heedful.pages.inline import text_in_page
@@ -64,7 +65,7 @@ class ModelSections(LayerSections):
 </dl>
 <p>Every number on this page was recorded while the model computed this translation. Each step follows from the steps
 before it, and a test recomputes them all. Click a box of the figure, or use the arrow keys.</p>"""
-        body += self._ranked("sentence")
+        body += self.describe_baseline() + self._ranked("sentence")
         return self.section(
             "start", "", "Overview", "One sentence through the Transformer",
             "The model reads a sentence, turns it into numbers, lets the pieces look at each other, and writes the "
@@ -78,8 +79,8 @@ before it, and a test recomputes them all. Click a box of the figure, or use the
 <p>Both have the same vectors as before, at other places.</p></aside>"""
         body += f"""<aside class="without"><h3>What if the words come in the opposite order?</h3>
 {self.reordered("reversed")}<p>Without positions, the encoder could not tell the two orders apart: for the same pieces
-in the opposite order, its vectors differ by at most {found.order_blindness:.1g}. A sentence would be a bag of pieces.
-</p></aside>"""
+in the opposite order, its vectors differ by at most {power(found.order_blindness)}. A sentence would be a bag of
+pieces.</p></aside>"""
         return body
 
     def _memory(self) -> str:

@@ -16,6 +16,7 @@ from heedful.inspection.markup import (
     mo,
     number,
     piece,
+    power,
     root,
     space,
     sub,
@@ -76,8 +77,16 @@ class PieceSections(SectionWriter):
             body += f"""
 <h3>Nearest neighbours in the matrix, and the cosine of the angle</h3>
 <div class="scroll"><table><thead><tr><th scope="col">piece</th><th scope="col">neighbours</th></tr></thead>
-<tbody>{rows}</tbody></table></div>"""
+<tbody>{rows}</tbody></table></div>{self.explain_bytes()}"""
             if "scale-of-embeddings" in found.without:
+                rows_of = self.steps[f"{stack}.embedding"]
+                body += (
+                    "<p>Why the root? The rows are short"
+                    + (", because the same matrix makes the logits" if config.sharing == "all" else "")
+                    + f": their numbers have a spread of {number(float(rows_of.std()))}. The root brings it to "
+                    f"{number(scale * float(rows_of.std()))}, so that the paper's positions, sines between −1 and 1, "
+                    "do not drown the word when they are added.</p>"
+                )
                 body += self.without(
                     "What if the embedding were not multiplied by the root of d_model?", "scale-of-embeddings"
                 )
@@ -91,7 +100,8 @@ class PieceSections(SectionWriter):
             )
             if is_first
             else "The decoder reads what it has written, one place later: it begins with a start symbol, whose vector "
-            "is zero, and never sees the piece that it is about to write."
+            "is zero, and never sees the piece that it is about to write. If it saw that piece, it would learn to copy "
+            "it."
         )
         scaled = mo("·") + root(sub("d", "model")) if scale != 1.0 else ""
         numbers = mn(value) + mo("×") + mn(scale) + mo("=") + mn(value * scale) if scale != 1.0 else mn(value)
@@ -122,8 +132,8 @@ class PieceSections(SectionWriter):
         body = f"""<ul class="chips" id="written">{chips}</ul>
 <div class="figure" data-view="logits" data-cell="{place}"></div>
 <p>The model is least sure of {piece(found.target_pieces[place])}: {100 * exp(float(own[place])):.0f} %. All
-{len(own) - first} probabilities{" of the continuation" if first else ""} together make {exp(found.log_prob):.2g}; their
-logarithms add up to {number(found.log_prob)}.</p>"""
+{len(own) - first} probabilities{" of the continuation" if first else ""}, multiplied, make
+{power(exp(found.log_prob), 2)}; their logarithms add up to {number(found.log_prob)}.</p>"""
         return self.section(
             "logits", "logits", "Output", "A probability for every piece",
             f"The last vector is multiplied by each of the {size:,} rows of {shared}: the larger the dot product, the "
@@ -153,31 +163,52 @@ logarithms add up to {number(found.log_prob)}.</p>"""
             if search.penalty == "paper"
             else f"<msup><mn>{len(best.tokens)}</mn><mn>{search.alpha:g}</mn></msup>",
         )
-        same = decode(best.tokens) == self.given
+        own = self.steps["target"].tolist()
+        own_score = found.log_prob / length_penalty(float(len(own)), search.alpha, search.penalty)
+        ended = sum(one.fate == "finished" for one in tree.candidates)
         alone = mark_differences(decode(best.tokens), decode(greedy.tokens))
         note = (
             ""
-            if same
-            else f"<p>The tree is that of the model's own search, which finds <bdi>{text_in_page(decode(best.tokens))}"
-            "</bdi>. The steps of this page are those of the translation that was given.</p>"
+            if decode(best.tokens) == self.given
+            else f"<p>This search finds “<bdi>{text_in_page(decode(best.tokens))}</bdi>” with the score "
+            f"{number(best.score)}. The translation at the top of this page has {number(own_score)}. "
+            + (
+                "Somebody else wrote it."
+                if found.requested
+                else "<code>heedful translate</code> found it by a faster engine, which rounds numbers and may end "
+                "earlier: that can decide between two that are almost as good."
+            )
+            + "</p>"
+        )
+        unpunished = found.text_without("no-penalty")
+        without_penalty = (
+            "Here it finds the same."
+            if unpunished == found.baseline_text
+            else f'</p><p class="quote"><bdi>{mark_differences(found.baseline_text, unpunished)}</bdi>'
         )
         body = f"""<div class="scroll tree" tabindex="0" role="region" aria-label="The tree of the search">
 {draw_beam(tree, found.target)}</div>
 <p class="legend"><span class="key kept"></span> kept <span class="key pruned"></span> dropped
 <span class="key finished"></span> finished <span class="key won"></span> the winner</p>
-<p id="candidate" role="status" class="readout">Point at a piece of the tree, or tap it.</p>{note}
+<p id="candidate" role="status" class="readout">Point at a piece of the tree, tap it, or move
+with the arrow keys.</p>{note}
 <aside class="without"><h3>What if the search were greedy?</h3>
 <p class="quote"><span class="muted">beam {search.beam}</span> <bdi>{text_in_page(decode(best.tokens))}</bdi>
 <span class="muted">log P = {number(best.log_prob)}</span></p>
 <p class="quote"><span class="muted">greedy</span> <bdi>{alone}</bdi>
 <span class="muted">log P = {number(greedy.log_prob)}</span></p></aside>
 <aside class="without"><h3>What if there were no length penalty?</h3>
-<p class="quote"><bdi>{mark_differences(decode(best.tokens), found.text_without("no-penalty"))}</bdi></p>
-<p>Each piece makes a translation less likely, so without the penalty short ones would win.</p></aside>"""
+<p>Each piece makes a translation less likely, so a search without the penalty prefers short ones. {without_penalty}
+</p></aside>
+<h3>How it ends</h3>
+<p>A beginning ends with the piece &lt;/s&gt;, and leaves the beam: {ended} did. The search stops when none that goes on
+could still beat the best of them, at the latest after {len(found.read_pieces) + search.max_extra} pieces, which is
+{search.max_extra} more than the source has.</p>"""
         return self.section(
             "beam", "beam", "Output", "The beam's tree",
             f"At each step the search extends {search.beam} beginnings and keeps the best {search.beam}. It looked at "
-            f"{len(tree.candidates)} candidates, went on with {kept} and dropped {pruned}.", body, "beam", formula,
+            f"{len(tree.candidates)} candidates, went on with {kept}, dropped {pruned}, and {ended} ended.",
+            body, "beam", formula,
         )  # fmt: skip
 
 

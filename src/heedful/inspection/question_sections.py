@@ -17,6 +17,7 @@ from heedful.inspection.markup import (
     mo,
     number,
     piece,
+    power,
     space,
     sub,
     times_less_likely,
@@ -103,20 +104,29 @@ class QuestionSections(SectionWriter):
             (names.get(name, name.replace(".", ", layer ")), value, number(value))
             for name, value in step.gradients.items()
         ])  # fmt: skip
+        surer = [name for name, plain in zip(found.target_pieces, step.plain, strict=True) if exp(-plain) > step.gold]
+        past = (
+            f"<p>The model is surer than that of {len(surer)} of {len(step.plain)} pieces"
+            + (f", such as {piece(surer[0])}: training pushes their logits down" if surer else "")
+            + ". Smoothing keeps it from ever being too sure. The paper found that this makes perplexity worse, but "
+            "accuracy and BLEU better.</p>"
+            if config.label_smoothing
+            else ""
+        )
         highest = max(rate for _, rate in step.rates)
         rates = draw_lines(
             [("learning rate", step.rates)], Axis("update", 0, step.rates[-1][0]), Axis("learning rate", 0, highest)
         )
         after = "".join(
-            f'<tr><th scope="row">{factor:g} × the rate</th><td class="n">{step.rate * factor:.2g}</td>'
+            f'<tr><th scope="row">{factor:g} × the rate</th><td class="n">{power(step.rate * factor, 2)}</td>'
             f'<td class="n">{number(loss)}</td><td>{"better" if loss < step.loss else "worse"}</td></tr>'
             for factor, loss in step.after.items()
         )
         body = f"""
 <h3>1. The target: smoothed</h3>
 <p>At the position of {piece(right)}, training wants {100 * step.gold:.0f} % for this piece and shares the other
-{100 * config.label_smoothing:.0f} % among the {size - 1:,} others: {step.other:.1e} each (label smoothing,
-ε = {config.label_smoothing:g}). So even a perfect model has a loss of {number(step.best)} for each piece.</p>
+{100 * config.label_smoothing:.0f} % among the {size - 1:,} others: {power(step.other, 2)} each (label smoothing,
+ε = {config.label_smoothing:g}). So even a perfect model has a loss of {number(step.best)} for each piece.</p>{past}
 <h3>2. The loss of each piece</h3>
 <div class="scroll"><table><thead><tr><th scope="col">right piece</th><th scope="col" class="n">p</th>
 <th scope="col" class="n">−log p</th><th scope="col" class="n">smoothed loss</th></tr></thead><tbody>{pieces}
@@ -127,7 +137,7 @@ hides what comes later (teacher forcing). The logit of {piece(right)} is pushed 
 those of all others are pushed down.</p>
 <h3>3. The gradient, carried back to every layer: its length</h3>
 {gradients}
-<h3>4. The learning rate: {step.rate:.2g} in the middle of this model's training, at update {step.step:,}</h3>
+<h3>4. The learning rate: {power(step.rate, 2)} in the middle of this model's training, at update {step.step:,}</h3>
 {rates}
 <p class="muted">Schedule "{config.schedule}", {config.warmup_steps:,} updates of warm-up, optimizer
 {config.optimizer.capitalize()}. The paper's schedule rises for 4,000 updates and then falls with the root of the
@@ -220,8 +230,8 @@ twice.{source_too}</p>"""
         )
         body = f"""{cases}{self.without("What if the model had no positions at all?", "positions")}
 <p>Without positions, the encoder gives each piece the same vector in either order: for the same pieces backwards, its
-vectors differ by at most {found.order_blindness:.1g}, which is rounding. Attention itself does not know where anything
-is.</p>"""
+vectors differ by at most {power(found.order_blindness)}, which is rounding. Attention itself does not know where
+anything is.</p>"""
         return self.section(
             "experiments.order", "experiments", self._count(), "Does the order of the words matter?",
             "The same words in another order are another sentence. The positions carry the order, and nothing else "
@@ -237,7 +247,7 @@ is.</p>"""
         rows = "".join(
             f'<tr><th scope="row">{names[name]}</th>'
             f'<td class="fixed">{times_less_likely(found.cost_without(name))}</td>'
-            f"<td><bdi>{mark_differences(self.given, found.text_without(name)) or '–'}</bdi></td></tr>"
+            f"<td><bdi>{mark_differences(self.baseline, found.text_without(name)) or '–'}</bdi></td></tr>"
             for name in ranked
         )
         chart = draw_bars([
@@ -283,7 +293,7 @@ part is another question: <code>heedful study ablations</code> trains one for ea
             f'<tr><td class="n">{place}</td><th scope="row"><a href="#{name}">{short_head_title(name)}</a></th>'
             f"{role(name)}"
             f'<td class="n">{strength[name]:.2f}</td><td class="n">{number(costs[name])}</td>'
-            f"<td><bdi>{mark_differences(self.given, found.text_without(name))}</bdi></td></tr>"
+            f"<td><bdi>{mark_differences(self.baseline, found.text_without(name))}</bdi></td></tr>"
             for place, name in enumerate(ranked, 1)
         )
         agreement = rank_correlation([strength[name] for name in ranked], [costs[name] for name in ranked])
@@ -384,7 +394,7 @@ cosine between their vectors is <strong>{alike.alike:.2f}</strong>, between rand
         both = " If both languages share one matrix, a neighbour may be a translation." if self.is_translated else ""
         body = f"""{spelled}<h3>The nearest neighbours of the pieces of this text</h3>
 <div class="scroll"><table><thead><tr><th scope="col">piece</th><th scope="col">neighbours</th></tr></thead>
-<tbody>{nearest}</tbody></table></div>
+<tbody>{nearest}</tbody></table></div>{self.explain_bytes()}
 <p>A cosine of 1 means the same direction, 0 means nothing in common.{both}</p>"""
         return self.section(
             "experiments.neighbours", "experiments", self._count(), "Do similar words lie close together?",
@@ -407,8 +417,8 @@ cosine between their vectors is <strong>{alike.alike:.2f}</strong>, between rand
             (
                 "“Position-wise means that each position has a network of its own.”",
                 "There is one network, and every position uses it with the same weights. On this text, all pieces "
-                f"at once and each piece alone give the same numbers (they differ by at most {found.alone:.1g}, which "
-                "is rounding). What differs from position to position is only the input.",
+                f"at once and each piece alone give the same numbers (they differ by at most {power(found.alone)}, "
+                "which is rounding). What differs from position to position is only the input.",
             ),
             (
                 "“The derivative of x + F(x) is always at least 1, so gradients cannot vanish.”",

@@ -80,7 +80,7 @@ class RivalSections(PieceSections):
 <p><strong>What figure 1 has and this model has not:</strong> {missing}. {instead}</p>
 <p>Every number on this page was recorded while the model computed this translation. Each step follows from the steps
 before it, and a test recomputes them all. Click a box of the figure, or use the arrow keys.</p>
-{ranked}"""
+{self.describe_baseline()}{ranked}"""
         return self.section(
             "start", "", "Overview", "One sentence through a rival of the Transformer",
             "Before the Transformer, and beside it, other models translated. This page shows the parts that they "

@@ -1,5 +1,6 @@
 """What all sections of an explanation have in common: a title, its place in the paper, and "what if ...?"."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from html import escape
@@ -43,8 +44,12 @@ PLACES = {
     "heads": Place("3.2.2", "nn/attention.py", "SelfAttention", "test_self_attention_is_the_heads_side_by_side"),
     "cross": Place("3.2.3", "nn/attention.py", "CrossAttention", "test_every_step_follows_from_the_steps_before_it"),
     "residual": Place("3.1, 5.4", "nn/residual.py", "Residual", "test_post_norm_is_as_in_the_paper"),
+    "residual.pre": Place(
+        "after the paper", "nn/residual.py", "Residual", "test_pre_norm_leaves_the_residual_path_free"
+    ),
     "feed_forward": Place("3.3, equation 2", "nn/feed_forward.py", "FeedForward", "test_it_is_equation_2"),
     "stack": Place("3.1", "models/transformer.py", "Transformer", "test_no_norm_comes_after_the_stacks"),
+    "stack.pre": Place("3.1", "models/transformer.py", "Transformer", "test_pre_norm_has_one_after_each_stack"),
     "output": Place(
         "3.4", "models/seq2seq.py", "Seq2Seq", "test_all_three_embeddings_are_one_matrix_without_an_output_bias"
     ),
@@ -90,7 +95,7 @@ class SectionWriter:
 
     def __init__(self, found: Explained) -> None:
         self.found, self.config, self.steps = found, found.config, found.steps
-        self.given, self.noun = found.given, found.noun
+        self.given, self.noun, self.baseline = found.given, found.noun, found.baseline_text
         self.rank = {name: place for place, name in enumerate(found.ranked_heads(), 1)}
 
     def labels(self, side: str) -> tuple[str, ...]:
@@ -104,23 +109,48 @@ class SectionWriter:
         )
 
     def without(self, question: str, name: str, more: str = "") -> str:
-        text = self.found.text_without(name)
-        said = (
-            f"The {self.noun} stays the same"
-            if text == self.given
-            else f"<bdi>{mark_differences(self.given, text)}</bdi>"
-        )
-        verdict = times_less_likely(self.found.cost_without(name))
-        given = f"and the {self.noun} above is" if text == self.given else f"The {self.noun} above becomes"
-        sentence = f"{said}, {given} {verdict}." if text == self.given else f"{given} {verdict}."
-        quote = "" if text == self.given else f'<p class="quote">{said}</p>'
+        """What the model writes without a part, beside what the same search finds with it; and the price."""
+        text, verdict = self.found.text_without(name), times_less_likely(self.found.cost_without(name))
+        if text != self.baseline:
+            quote = f'<p class="quote"><bdi>{mark_differences(self.baseline, text)}</bdi></p>'
+            sentence = f"The {self.noun} above becomes {verdict}."
+        else:
+            same = f"The {self.noun}" if self.found.writes_the_same else "What the model writes"
+            quote, sentence = "", f"{same} stays the same, and the {self.noun} above is {verdict}."
         return f"""<aside class="without"><h3>{escape(question)}</h3>{quote}<p>{sentence} {more}</p></aside>"""
+
+    def describe_baseline(self) -> str:
+        """What the experiments are compared with, if that is not the text that was given."""
+        if self.found.writes_the_same:
+            return ""
+        why = (
+            f"Somebody else wrote the {self.noun} above"
+            if self.found.requested
+            else f"<code>heedful translate</code> gave the {self.noun} above; its faster engine rounds numbers, which "
+            "can decide between two that are almost as likely"
+        )
+        return f"""<aside class="said"><h3>Two {self.noun}s</h3>
+<p class="quote"><bdi>{mark_differences(self.given, self.baseline)}</bdi></p>
+<p>This is what the model writes in the experiments, with all its parts. {why}. Every step of this page is about the
+{self.noun} above, and so is every “times less likely”. What the model writes without a part is compared with what it
+writes here.</p></aside>"""
+
+    def explain_bytes(self) -> str:
+        """What the byte pieces among the neighbours are, if there are any."""
+        near = (piece for each in self.found.neighbours for piece, _ in each.nearest)
+        byte = next((piece for piece in near if re.fullmatch(r"<0x[0-9A-F]{2}>", piece)), "")
+        return (
+            f'<p class="muted">{escape(byte)} is one byte, for characters that have no piece of their own. Training '
+            "meets most bytes hardly ever, so it means little what they lie close to.</p>"
+            if byte
+            else ""
+        )
 
     def reordered(self, name: str) -> str:
         """The words in another order and what the model makes of them, as two lines."""
         found = self.orders[name]
         source = mark_differences(self.found.text, found.text)
-        made = mark_differences(self.given, self.found.spell(found.made))
+        made = mark_differences(self.baseline, self.found.spell(found.made))
         return (
             f'<p class="quote"><span class="muted">in</span> <bdi>{source}</bdi></p>'
             f'<p class="quote"><span class="muted">out</span> <bdi>{made}</bdi></p>'
@@ -133,7 +163,7 @@ class SectionWriter:
         rows = "".join(
             f'<tr><th scope="row"><a href="#{name if more else name.split(".head.")[0]}">{head_title(name)}</a></th>'
             f'<td class="fixed">{times_less_likely(found.cost_without(name))}</td>'
-            f"<td><bdi>{mark_differences(self.given, found.text_without(name))}</bdi></td></tr>"
+            f"<td><bdi>{mark_differences(self.baseline, found.text_without(name))}</bdi></td></tr>"
             for name in found.ranked_heads()[:6]
         )
         return f"""
@@ -155,7 +185,7 @@ class SectionWriter:
         formula: str = "",
         shape: str = "",
     ) -> str:
-        where = PLACES[place]
+        where = PLACES.get(f"{place}.{self.config.norm}", PLACES[place])
         shapes = f"<div><dt>shape</dt><dd>{shape}</dd></div>" if shape else ""
         paper = f"section {where.paper}" if where.paper[0].isdigit() else where.paper
         lead = f'<p class="plain lead">{plain}</p>' if plain else ""

@@ -54,7 +54,7 @@ class TextSections(LayerSections):
 continuation are one text, which one stack reads. The norm comes before each sub-layer instead of after the sum.</p>
 <p>Every number on this page was recorded while the model read this very text. Each step follows from the steps before
 it, and a test recomputes them all. Click a box of the figure, or use the arrow keys.</p>
-{self._ranked("text")}"""
+{self.describe_baseline()}{self._ranked("text")}"""
         return self.section(
             "start", "", "Overview", "One text through GPT",
             "The model reads a text, turns it into numbers, lets each piece look at those before it, and draws the "

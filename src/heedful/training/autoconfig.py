@@ -124,6 +124,8 @@ def choose_settings(
         tables["train"] |= {"dropout_warmup": steps // 3, "ema_decay": _choose_ema_decay(steps)}
         if 10_000 <= corpus.pairs < 50_000:
             tables["train"]["word_dropout"] = 0.1
+        if corpus.pairs < 50_000:  # measured: docs/lab-log.md
+            tables["train"]["r_drop"] = 1.0
     if search:
         tables["search"] = {"penalty": "power", "alpha": 1.0}
     words = counted(corpus.distinct_words, f"different {'symbol' if symbols else 'word'}")
@@ -133,6 +135,11 @@ def choose_settings(
         "train.batch_tokens": f"batch: {batch} tokens a side",
         "train.max_steps": f"schedule: {counted(steps, 'update')}, about {epochs} epochs",
     }
+    if "r_drop" in tables["train"]:
+        reasons["train.r_drop"] = (
+            f"R-Drop: after {counted(steps // 3, 'update')} each pair is read twice, with different dropout, which "
+            "takes twice as long and teaches more"
+        )
     if search:  # measured: docs/lab-log.md
         reasons["search.penalty"] = "search: by the mean per piece, because the paper's penalty prefers short outputs"
     return ChosenSettings(tables, reasons)
@@ -155,12 +162,14 @@ def choose_denoising_settings(corpus: CorpusStatistics, device: str, asked: Give
     if "preset" in model:
         model["dropout"] = _DENOISING_DROPOUT
     wide = asked.get("model", {}).get("d_model", model.get("d_model", _TINY)) > _TINY
-    reasons = chosen.reasons | {
+    # Nothing that only keeps pairs from being memorised.
+    train = {key: value for key, value in chosen.tables["train"].items() if key not in ("r_drop", "word_dropout")}
+    reasons = {key: why for key, why in chosen.reasons.items() if key != "train.r_drop"} | {
         "model.preset": f"model: {'small' if wide else 'tiny'}, pre-norm, dropout {_DENOISING_DROPOUT:g}: "
         f"other spans of the {passages} are left out in each epoch",
         "train.max_steps": f"schedule: {counted(steps, 'update')}, about {epochs} epochs",
     }
-    return ChosenSettings({**chosen.tables, "model": model}, reasons)
+    return ChosenSettings({**chosen.tables, "model": model, "train": train}, reasons)
 
 
 def keep_pretrained_network(chosen: ChosenSettings) -> ChosenSettings:

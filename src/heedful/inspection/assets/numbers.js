@@ -84,5 +84,6 @@ export function matrixOf(doc, name, head = 0) {
 export function show(value, digits = 3) {
   if (value === -Infinity) return '−∞';
   const size = Math.abs(value);
-  return value.toFixed(size < 10 ? digits : size < 100 ? Math.min(digits, 2) : Math.min(digits, 1)).replace('-', '−');
+  const written = value.toFixed(size < 10 ? digits : size < 100 ? Math.min(digits, 2) : Math.min(digits, 1));
+  return Number(written) ? written.replace('-', '−') : written.replace('-', ''); // no minus before a zero
 }

@@ -201,11 +201,11 @@ function drawResidual(figure, doc) {
     const [mean, spread, meanAfter, spreadAfter, kept] = rows.row(chosen);
     const [a, y, c] = [x.at(chosen, column), output.at(chosen, column), (pre ? x : sum).at(chosen, column)];
     const normal = (c - mean) / Math.sqrt(spread * spread + 1e-6);
-    const normed = `(${show(c)} − ${show(mean)}) / ${show(spread)} × ${show(gain.at(0, column))} + ${show(shift.at(0, column))} = `;
+    const normed = `(${show(c)} − mean ${show(mean)}) / spread ${show(spread)} × gain ${show(gain.at(0, column))} + shift ${show(shift.at(0, column))} = `;
     readout.replaceChildren(
       make('span', {}, `number ${column}: ${show(a)} + ${show(y)} = `, strong(show(a + y))), make('br'),
       make('span', {}, `norm: ${normed}`, strong(show(normal * gain.at(0, column) + shift.at(0, column)))), make('br'),
-      make('span', { class: 'muted' }, `mean ${show(mean)} and spread ${show(spread)} before the norm, ${show(meanAfter)} and ${show(spreadAfter)} after; cosine between x and the result ${show(kept, 2)}`),
+      make('span', { class: 'muted' }, `mean ${show(mean)} and spread ${show(spread)} before the norm, 0 and 1 within it, ${show(meanAfter)} and ${show(spreadAfter)} after gain and shift; cosine between x and the result ${show(kept, 2)}`),
     );
   };
   const map = addMap(figure, { label: 'x, sub-layer, sum and norm', rows: names, columns: x.columns, value, kind: 'signed', cell: { height: 34 }, onSelect: say });
@@ -424,13 +424,14 @@ function drawDraws(figure, doc) {
   update();
 }
 
-/** What a candidate of the beam is. */
+/** What a candidate of the beam is: by pointing at it, or by the arrow keys. */
 export function listenToBeam() {
   const said = document.getElementById('candidate');
   if (!said) return; // a model that draws has no beam
-  const tell = (/** @type {Event} */ event) => {
-    const node = event.target instanceof Element ? event.target.closest('.node[data-said]') : null;
-    if (!(node instanceof SVGElement)) return;
+  /** @param {SVGElement} node */
+  const tell = (node) => {
+    for (const other of document.querySelectorAll('.tree .chosen')) other.classList.remove('chosen');
+    node.classList.add('chosen');
     const { said: text = '', log = '', score = '', fate = '', step = '' } = node.dataset;
     const fates = { kept: 'kept', pruned: 'dropped: others were better', finished: 'finished' };
     said.replaceChildren(
@@ -438,8 +439,34 @@ export function listenToBeam() {
       strong(score.replace('-', '−')), `, ${fates[/** @type {keyof typeof fates} */ (fate)]}`,
     );
   };
+  const point = (/** @type {Event} */ event) => {
+    const node = event.target instanceof Element ? event.target.closest('.node[data-said]') : null;
+    if (node instanceof SVGElement) tell(node);
+  };
   for (const tree of findAll('.tree')) {
-    tree.addEventListener('pointerover', tell);
-    tree.addEventListener('click', tell);
+    tree.addEventListener('pointerover', point);
+    tree.addEventListener('click', point);
+    tree.addEventListener('keydown', (event) => {
+      if (event.key.startsWith('Arrow')) event.preventDefault();
+      const node = neighbourInTree(tree, event.key);
+      if (!node) return;
+      tell(node);
+      node.scrollIntoView({ block: 'nearest', inline: 'nearest' });
+    });
+  }
+}
+
+/** The candidate that a key leads to: to its parent, its best child, or up and down in its step. @param {HTMLElement} tree @param {string} key */
+function neighbourInTree(tree, key) {
+  const nodes = [...tree.querySelectorAll('.node[data-said]')].filter((node) => node instanceof SVGElement);
+  const chosen = nodes.find((node) => node.classList.contains('chosen'));
+  const { place, parent, step, row } = chosen?.dataset ?? { place: '-1', parent: '', step: '', row: '' };
+  const beside = (/** @type {number} */ by) => nodes.find((node) => node.dataset.step === step && Number(node.dataset.row) === Number(row) + by);
+  switch (key) {
+    case 'ArrowRight': return nodes.filter((node) => node.dataset.parent === place).sort((a, b) => Number(a.dataset.row) - Number(b.dataset.row))[0];
+    case 'ArrowLeft': return nodes.find((node) => node.dataset.place === parent);
+    case 'ArrowUp': return beside(-1);
+    case 'ArrowDown': return beside(1);
+    default: return undefined;
   }
 }

@@ -18,7 +18,17 @@ export function isDark() {
   return currentTheme() === 'system' ? matchMedia(DARK).matches : currentTheme() === 'dark';
 }
 
-/** @param {() => void} listener called when the system changes between light and dark */
+// Paper is light, and so is the page while it is printed. These listeners come before those of the page.
+let shown = currentTheme();
+addEventListener('beforeprint', () => {
+  shown = currentTheme();
+  setTheme('light');
+});
+addEventListener('afterprint', () => setTheme(shown));
+
+/** @param {() => void} listener called when the system changes between light and dark, and around printing */
 export function onSystemThemeChange(listener) {
   matchMedia(DARK).addEventListener('change', listener);
+  addEventListener('beforeprint', listener);
+  addEventListener('afterprint', listener);
 }
