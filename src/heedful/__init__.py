@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from heedful.data.label_doctor import LabelDiagnosis, doctor_labels
     from heedful.data.picture_doctor import PictureDiagnosis, doctor_pictures
     from heedful.data.text_doctor import TextDiagnosis, doctor_text
+    from heedful.embedding.embedder import Embedder, SimilarText
     from heedful.evaluation.compare import compare
     from heedful.evaluation.comparison_page import comparison_page
     from heedful.evaluation.evaluate import Evaluation, evaluate
@@ -73,6 +74,7 @@ __all__ = [
     "DataError",
     "Diagnosis",
     "Diverged",
+    "Embedder",
     "Evaluation",
     "Experiment",
     "FolderError",
@@ -87,6 +89,7 @@ __all__ = [
     "PivotTranslator",
     "Proof",
     "Score",
+    "SimilarText",
     "TaggedText",
     "TaggedWord",
     "TextDiagnosis",
@@ -125,6 +128,7 @@ _LAZY = {
     "Constraints": "heedful.text.constraints",
     "Continuation": "heedful.completion.completer",
     "Diagnosis": "heedful.data.doctor",
+    "Embedder": "heedful.embedding.embedder",
     "Evaluation": "heedful.evaluation.evaluate",
     "Head": "heedful.attention.head_names",
     "LabelDiagnosis": "heedful.data.label_doctor",
@@ -135,6 +139,7 @@ _LAZY = {
     "PivotTranslator": "heedful.translation.pivot",
     "Proof": "heedful.formats.parity",
     "Score": "heedful.metrics",
+    "SimilarText": "heedful.embedding.embedder",
     "TaggedText": "heedful.classification.classifier",
     "TaggedWord": "heedful.classification.classifier",
     "TextDiagnosis": "heedful.data.text_doctor",

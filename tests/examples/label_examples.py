@@ -58,6 +58,14 @@ def options(*more: str) -> list[str]:
     return [part for setting in (*TINY_BERT, *more) for part in ("--set", setting)]
 
 
+def pretrain_bert(folder: Path, text: Path, *more: str) -> Path:
+    """A run folder whose model finds hidden tokens of this text."""
+    with toy.plain_log():
+        ran = toy.run("train", "--text", text, "--objective", "masked", "--out", folder / "pre", *options(*more))
+    assert ran.code == 0, ran.err
+    return folder / "pre"
+
+
 def train_bert(folder: Path, file: Path, *more: str) -> Path:
     """A run folder whose model knows the labels of this file."""
     with toy.plain_log():

@@ -1,5 +1,6 @@
-"""Folders of GPT-2 and ViT as transformers writes them, with random weights large enough for clear differences."""
+"""Folders of GPT-2, BERT and ViT as transformers writes them, with random weights that make clear differences."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,49 @@ def gpt2_folder(folder: Path, **changes: Any) -> Path:
             parameter.add_(0.2 * torch.randn_like(parameter))
     model.save_pretrained(folder)
     PreTrainedTokenizerFast(tokenizer_object=rust, eos_token=END, bos_token=END, unk_token=END).save_pretrained(folder)
+    return folder
+
+
+def wordpieces() -> list[str]:
+    """Google's special pieces, then letters of several scripts at the beginning of a word and inside one, and words."""
+    letters = [*"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789äéñßøїя中文の.,!?'-"]
+    words = ["the", "cat", "sat", "##at", "un", "##able", "über", "ΣΊΣΥΦΟΣ".lower(), "New", "york"]
+    specials = ["[PAD]", "[unused0]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    return [*specials, *letters, *(f"##{letter}" for letter in letters), *words]
+
+
+def bert_folder(folder: Path, architecture: str = "BertModel", lower: bool = True, **changes: Any) -> Path:
+    import transformers
+
+    pieces = wordpieces()
+    sizes = {"hidden_size": 24, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 40}
+    config = transformers.BertConfig(
+        **{**sizes, "vocab_size": len(pieces) + 3, "max_position_embeddings": 40, "id2label": LABELS, **changes}
+    )
+    torch.manual_seed(4)
+    model = getattr(transformers, architecture)(config)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.2 * torch.randn_like(parameter))
+    model.save_pretrained(folder)
+    ids = {piece: number for number, piece in enumerate(pieces)}
+    transformers.BertTokenizer(vocab=ids, do_lower_case=lower).save_pretrained(folder)
+    return folder
+
+
+def sentence_folder(folder: Path, pooling: str = "mean_tokens", normalize: bool = True, longest: int = 12) -> Path:
+    """A folder as sentence-transformers writes it."""
+    bert_folder(folder)
+    kinds = ("Transformer", "Pooling", "Normalize") if normalize else ("Transformer", "Pooling")
+    modules = [
+        {"idx": n, "name": str(n), "path": f"{n}_{kind}" if n else "", "type": f"sentence_transformers.models.{kind}"}
+        for n, kind in enumerate(kinds)
+    ]
+    (folder / "modules.json").write_text(json.dumps(modules))
+    (folder / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": longest, "do_lower_case": False}))
+    (folder / "1_Pooling").mkdir()
+    modes = {f"pooling_mode_{mode}": mode == pooling for mode in ("cls_token", "mean_tokens", "max_tokens")}
+    (folder / "1_Pooling" / "config.json").write_text(json.dumps({"word_embedding_dimension": 24, **modes}))
     return folder
 
 

@@ -301,7 +301,7 @@ def test_models_that_heedful_cannot_represent_are_not_imported(tmp_path: Path) -
             import_model(out, tmp_path / "again")
         assert not (tmp_path / "again").exists()
 
-    refused({"model_type": "bart"}, "is a model of type bart; heedful imports marian, gpt2, vit, t5")
+    refused({"model_type": "bart"}, "is a model of type bart; heedful imports marian, gpt2, bert, vit, t5")
     refused(
         {"activation_function": "tanh"},
         "has activation_function tanh, but our models have relu or gelu or gelu_pytorch_tanh or swish or silu$",

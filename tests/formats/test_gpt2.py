@@ -162,7 +162,7 @@ def test_a_trained_gpt_is_exported(tmp_path: Path) -> None:
         ({"n_layer": 2}, r"has an unknown weight h\.2\.[\w.]+; it belongs to a different model"),
         ({"n_layer": 4}, r"has no weight h\.3\.[\w.]+; it belongs to a different model"),
         ({"n_positions": 32}, r"has positions.weight of shape \[64, 24\] instead of \[32, 24\]"),
-        ({"model_type": "gpt_neo"}, "is a model of type gpt_neo; heedful imports marian, gpt2, vit, t5"),
+        ({"model_type": "gpt_neo"}, "is a model of type gpt_neo; heedful imports marian, gpt2, bert, vit, t5"),
     ],
     ids=str,
 )

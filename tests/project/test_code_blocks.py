@@ -23,7 +23,7 @@ import pytest
 import toy
 from opus_examples import opus_folder
 from picture_examples import write_mnist, write_pictures
-from transformers_examples import gpt2_folder, vit_folder
+from transformers_examples import bert_folder, gpt2_folder, sentence_folder, vit_folder
 
 from heedful.config import Experiment
 from heedful.storage.run_folder import PRETRAINING
@@ -212,6 +212,8 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copytree(run, folder / "runs" / name)
     opus_folder(folder / "opus-mt-en-de", init_std=0.1)  # int8 is too coarse for larger ones
     gpt2_folder(folder / "gpt2")
+    bert_folder(folder / "bert-folder", "BertForSequenceClassification")
+    sentence_folder(folder / "minilm-folder")
     vit_folder(folder / "vit-folder")
     return folder
 

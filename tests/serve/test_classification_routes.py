@@ -159,7 +159,7 @@ def test_models_are_told_apart_by_their_task(run: Path, tagger: Path, vit: Path)
     assert split.translators == [Path("en-de")]
     assert split.classifiers == {"run": run, "run-2": tagger, "vit": vit}
     desk = load_classifiers(split.classifiers, "cpu")
-    assert (desk.text_names, desk.picture_names) == (["run", "run-2"], ["vit"])
+    assert (desk.names, desk.pictures.names) == (["run", "run-2"], ["vit"])
 
 
 # Pictures

@@ -27,6 +27,7 @@ ANSWERS: dict[str, tuple[str, str]] = {
     "classification": ("a good film", "good"),
     "tagging": ("run", "VERB"),
     "masked": ("a [MASK] film", "good"),
+    "embedding": ("a film", "a vector"),
     "pictures": ("cat.png", "cat"),
     "copy": ("a b c", "a b c"),
     "reverse": ("a b c", "c b a"),

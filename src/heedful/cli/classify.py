@@ -9,15 +9,21 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from heedful.cli import console
-from heedful.cli.common import DeviceOption, JsonOption, ModelArgument, open_model, parse_device
+from heedful.cli.common import (
+    STANDARD_INPUT,
+    DeviceOption,
+    JsonOption,
+    ModelArgument,
+    open_model,
+    parse_device,
+    read_texts,
+)
 from heedful.errors import ConfigError, require_library
 
 if TYPE_CHECKING:
     from heedful.classification.classifier import Classification, TaggedText
-    from heedful.data.stream import TextStream
     from heedful.storage.run_folder import RunFolder
 
-_STANDARD_INPUT = "-"
 _PICTURES_AT_A_TIME = 64
 
 
@@ -39,8 +45,6 @@ def classify(
     Prints the label, its probability and the text or the picture's name; a tagger prints word/tag. --json has all
     probabilities.
     """
-    if file and texts:
-        raise ConfigError(f"--file {file} and texts on the command line; leave out one of them")
     run = open_model(model)
     require_library("classifying a text", "torch")
     from heedful.tasks import find_task
@@ -55,7 +59,7 @@ def classify(
     classifier = Classifier.from_run(run, parse_device(device))
     use_threads(0)
     index = 0
-    for window in read_windows(_read_texts(texts or [_STANDARD_INPUT], file)):
+    for window in read_windows(read_texts(texts or [], file)):
         found: list[TaggedText] | list[Classification] = (
             classifier.tag(window) if classifier.tags_words else classifier.classify(window)
         )
@@ -72,7 +76,7 @@ def _classify_pictures(run: "RunFolder", names: list[str], file: Path | None, as
     from heedful.classification.picture_classifier import PictureClassifier
     from heedful.device import use_threads
 
-    if file or not names or names == [_STANDARD_INPUT]:
+    if file or not names or names == [STANDARD_INPUT]:
         raise ConfigError(f"{run.path} labels pictures; name them: heedful classify {run.path} cat.png")
     classifier = PictureClassifier.from_run(run, parse_device(device))
     use_threads(0)
@@ -90,15 +94,3 @@ def _format(found: "TaggedText | Classification") -> str:
     if isinstance(found, Classification):
         return f"{found.label}\t{found.probability:.4f}\t{found.text}"
     return str(found)
-
-
-def _read_texts(texts: list[str], file: Path | None) -> "list[str] | TextStream":
-    """The texts, or those that arrive from a file or on standard input."""
-    if not file and texts != [_STANDARD_INPUT]:
-        return texts
-    from heedful.data.pairs import read_lines
-    from heedful.data.stream import TextStream
-
-    if not file and sys.stdin.isatty():
-        console.say("reading from the keyboard, one text a line; end with Ctrl-D")
-    return TextStream(read_lines(file or Path(_STANDARD_INPUT)))

@@ -17,6 +17,7 @@ from heedful.cli.compare import compare
 from heedful.cli.complete import complete
 from heedful.cli.console import complain, say
 from heedful.cli.doctor import doctor
+from heedful.cli.embed import embed
 from heedful.cli.evaluate import evaluate
 from heedful.cli.explain import explain
 from heedful.cli.export import export
@@ -48,6 +49,7 @@ _SHORT: dict[Callable[..., None], str] = {  # one line each in the list of comma
     translate: "Translate texts, files of lines, documents.",
     complete: "Continue a text with a model of plain text.",
     classify: "Label texts or pictures, or tag words.",
+    embed: "Turn texts into vectors; find similar texts.",
     models: "List the models: built-in ones and run folders.",
     train: "Train from files or a recipe, or resume.",
     evaluate: "Translate a test set and score it.",

@@ -12,10 +12,12 @@ from heedful.config import BleuTokens, Device, SearchConfig, change_search, merg
 from heedful.errors import ConfigError, DataError, did_you_mean
 
 if TYPE_CHECKING:
+    from heedful.data.stream import TextStream
     from heedful.storage.run_folder import RunFolder
     from heedful.translation.engines import EngineChoice
     from heedful.translation.translator import Translator
 
+STANDARD_INPUT = "-"
 MODEL_HELP = "A run folder, or the name of a built-in model."
 ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", help=MODEL_HELP)]
 BeamOption = Annotated[int | None, typer.Option(min=1, help="Beam size; default: the model's own.")]
@@ -80,6 +82,20 @@ def write_output(target: Path | None, lines: Iterable[str]) -> None:
             file.writelines(line + "\n" for line in lines)
         return
     write_lines(real, lines)
+
+
+def read_texts(texts: Sequence[str], file: Path | None) -> "Sequence[str] | TextStream":
+    """The texts of the command line, or those that arrive from a file or, without either, on standard input."""
+    if file and texts:
+        raise ConfigError(f"--file {file} and texts on the command line; leave out one of them")
+    if texts and list(texts) != [STANDARD_INPUT]:
+        return texts
+    from heedful.data.pairs import read_lines
+    from heedful.data.stream import TextStream
+
+    if not file and sys.stdin.isatty():
+        console.say("reading from the keyboard, one text a line; end with Ctrl-D")
+    return TextStream(read_lines(file or Path(STANDARD_INPUT)))
 
 
 def parse_device(name: str) -> Device:

@@ -52,9 +52,10 @@ def describe_proof(proof: "Proof", out: Path, as_json: bool) -> str:
     if as_json:
         return json.dumps(dataclasses.asdict(proof))
     rounding = f"; {describe_rounding(proof.rounding)}" if proof.rounding else ""
+    best = "nearest other sample" if proof.compared == "features" else "best output"
     return (
-        f"{out}: {proof.same} of {proof.sentences} samples have the same best output; "
-        f"the log-probabilities of {proof.tokens} tokens differ by at most {proof.largest:.2g}{rounding}"
+        f"{out}: {proof.same} of {proof.sentences} samples have the same {best}; "
+        f"the {proof.compared} of {proof.tokens} tokens differ by at most {proof.largest:.2g}{rounding}"
     )
 
 

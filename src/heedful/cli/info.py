@@ -13,7 +13,7 @@ from heedful.config import PRESETS, Experiment, differences, flat
 from heedful.errors import ConfigError, counted
 
 _RIVAL_KEYS = ("model.cell", "model.attention", "model.kernel_width")
-_BERT_KEYS = ("model.head", "model.pooling")
+_BERT_KEYS = ("model.head", "model.pooling", "model.unit_length")
 _BARS = "▁▂▃▄▅▆▇█"
 
 

@@ -68,6 +68,7 @@ def serve(
     from heedful.serve.batcher import SHARED_LANES
     from heedful.serve.classification_routes import load_classifiers
     from heedful.serve.completion_routes import load_completers
+    from heedful.serve.embedding_routes import load_embedders
     from heedful.serve.middleware import check_origin, own_hosts
     from heedful.serve.model_registry import ModelRegistry, locate_models, split_by_task
     from heedful.serve.server import Server
@@ -88,13 +89,19 @@ def serve(
     # The page and most routes translate, so there are always models for that.
     locations = locate_models(split.translators or _find_built_in_models(), languages or ())
     completions, classifications = load_completers(split.completers, where), load_classifiers(split.classifiers, where)
+    embeddings = load_embedders(split.embedders, where)
     log_to_stderr(json_log)
     with worker.listener if worker else listen(host, port) as listener:
         limits = ServiceLimits(characters=characters, seconds=seconds)
         service = Service(ModelRegistry(locations, load), limits, api_keys)
         hosts = own_hosts(host) if is_local else ()
         app = create_app(
-            service, hosts=hosts, origins=origins, completions=completions, classifications=classifications
+            service,
+            hosts=hosts,
+            origins=origins,
+            completions=completions,
+            classifications=classifications,
+            embeddings=embeddings,
         )
         server = Server(app, service.reload)
         for location in locations:
@@ -102,8 +109,11 @@ def serve(
         for name in split.completers:
             console.say(f"{name}: continues texts, at /v1/complete")
         for name in split.classifiers:
-            what = "pictures" if name in classifications.picture_names else "texts"
-            console.say(f"{name}: labels {what}, at /v1/classify and on the page /classify")
+            console.say(f"{name}: labels what it is sent, at /v1/classify and on the page /classify")
+        for name in split.embedders:
+            console.say(f"{name}: turns texts into vectors, at /v1/embed")
+        for notice in embeddings.notices:
+            console.say(f"note: {notice}")
         console.say(f"{url_of(listener)} is ready; stop it with Ctrl-C")
         if worker:
             worker.report_ready()

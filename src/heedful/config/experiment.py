@@ -6,7 +6,7 @@ from typing import Literal
 Family = Literal["transformer", "recurrent", "convolutional", "gpt", "bert", "t5", "vit"]
 Cell = Literal["lstm", "gru"]
 AttentionKind = Literal["none", "additive", "multiplicative"]
-Head = Literal["masked", "sequence", "tokens"]
+Head = Literal["masked", "sequence", "tokens", "none"]
 Pooling = Literal["cls", "mean"]
 Norm = Literal["post", "pre"]
 Activation = Literal["relu", "gelu", "gelu-tanh", "gated-gelu-tanh", "swish"]
@@ -57,7 +57,8 @@ class ModelConfig:
     sharing: Sharing = "all"  # all: source = target = output; target: target = output; inputs: source = target; none
     output_bias: bool = False  # set by `heedful import`
     head: Head = "masked"  # of BERT: what it is asked about, hidden tokens, a whole text or each word; set by the task
-    pooling: Pooling = "cls"  # what BERT's sequence head and ViT's head read: the first position, or the mean of all
+    pooling: Pooling = "cls"  # the summary of a text or picture: the first position, or the mean of all
+    unit_length: bool = True  # a text's vector has length 1 (BERT without a head); set by `heedful import`
     labels: tuple[str, ...] = ()  # of a model that classifies, in the order of the outputs; set by the data
     image_size: int = 224  # of ViT: pictures have this many pixels on each side
     patch_size: int = 16  # of ViT: pixels on each side of a patch

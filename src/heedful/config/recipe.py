@@ -345,8 +345,8 @@ def _check_bert(model: ModelConfig) -> None:
             )
     if len(set(model.labels)) < len(model.labels) or "" in model.labels:
         raise ConfigError("model.labels must be different names, none of them empty; leave the key out")
-    if model.head == "masked" and model.labels:
-        raise ConfigError("model.labels are set but model.head is 'masked', which has none; leave them out")
+    if model.head in ("masked", "none") and model.labels:
+        raise ConfigError(f"model.labels are set but model.head is '{model.head}', which has none; leave them out")
 
 
 def _check_t5(model: ModelConfig) -> None:

@@ -1,7 +1,7 @@
 """What all folders of Hugging Face models share: JSON objects, weights without pickles, a checked conversion."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from heedful.untrusted_files import read_bytes
 
 _MOST_UNNAMED = 4096  # rows of the embedding beyond the pieces of the tokenizer, such as those up to a round number
 _MOST_TEXT_BYTES = 64 << 20
+_MOST_LABELS = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,7 @@ class Imported:
     experiment: Experiment
     tokenizers: Tokenizers
     weights: Mapping[str, Tensor]
+    about: Mapping[str, object] = field(default_factory=dict)  # more facts for about.json
 
 
 def read_object(path: Path) -> dict[str, Any]:
@@ -54,6 +56,19 @@ def read_utf8(path: Path) -> str:
         return read_bytes(path, _MOST_TEXT_BYTES).decode()
     except UnicodeDecodeError as error:
         raise FolderError(f"{path} is damaged (it is not UTF-8); copy it again") from error
+
+
+def read_label_names(folder: Path, config: Mapping[str, Any]) -> list[str]:
+    """The names of a classifier's outputs, in their order."""
+    names = config.get("id2label")
+    if names is None:  # transformers leaves out its default
+        return ["LABEL_0", "LABEL_1"]
+    if not isinstance(names, dict) or not 0 < len(names) <= _MOST_LABELS:
+        raise FolderError(f"{folder}/config.json is damaged: id2label does not name the labels")
+    labels = [names.get(str(number)) for number in range(len(names))]
+    if not all(isinstance(label, str) for label in labels):
+        raise FolderError(f"{folder}/config.json is damaged: id2label does not have the ids 0 to {len(names) - 1}")
+    return [str(label) for label in labels]
 
 
 def name_rows(folder: Path, path: Path, data: Mapping[str, Any], rows: int) -> dict[str, Any]:

@@ -10,7 +10,13 @@ from torch import Tensor
 
 from heedful.config import Activation, Experiment, ModelConfig
 from heedful.errors import ConfigError, FolderError, HeedfulError
-from heedful.formats.huggingface_folder import Imported, convert_weights, read_object, read_weights
+from heedful.formats.huggingface_folder import (
+    Imported,
+    convert_weights,
+    read_label_names,
+    read_object,
+    read_weights,
+)
 from heedful.formats.parity import Proof
 from heedful.models.vit import ViT
 from heedful.storage.run_folder import RunFolder, Tokenizers
@@ -19,7 +25,6 @@ from heedful.text.tokenizer_training import learn_tokenizer
 
 _TOLERANCE = 1e-3  # largest difference between log-probabilities of a label
 _PICTURES = 16  # random ones, of the proof
-_MOST_LABELS = 100_000
 _ACTIVATIONS: dict[str, Activation] = {
     **{"gelu": "gelu", "gelu_new": "gelu-tanh", "gelu_pytorch_tanh": "gelu-tanh", "relu": "relu"},
     **{"silu": "swish", "swish": "swish"},
@@ -95,24 +100,12 @@ def _experiment(folder: Path, config: Mapping[str, Any]) -> Experiment:
         "dropout": config.get("hidden_dropout_prob", 0.0),
         "attention_dropout": config.get("attention_probs_dropout_prob", 0.0),
         "norm_epsilon": config.get("layer_norm_eps", 1e-12),
-        "labels": _read_labels(folder, config),
+        "labels": read_label_names(folder, config),
     }
     try:
         return make_experiment({"name": folder.resolve().name, "task": "pictures", "model": model})
     except ConfigError as error:
         raise FolderError(f"{folder}/config.json cannot be used: {error}") from error
-
-
-def _read_labels(folder: Path, config: Mapping[str, Any]) -> list[str]:
-    names = config.get("id2label")
-    if names is None:  # transformers leaves out its default
-        return ["LABEL_0", "LABEL_1"]
-    if not isinstance(names, dict) or not 0 < len(names) <= _MOST_LABELS:
-        raise FolderError(f"{folder}/config.json is damaged: id2label does not name the labels")
-    labels = [names.get(str(number)) for number in range(len(names))]
-    if not all(isinstance(label, str) for label in labels):
-        raise FolderError(f"{folder}/config.json is damaged: id2label does not have the ids 0 to {len(names) - 1}")
-    return [str(label) for label in labels]
 
 
 def _check_layers(folder: Path, weights: Mapping[str, Tensor], config: ModelConfig) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from heedful.errors import FolderError
 from heedful.formats.huggingface import prove_marian, read_marian
+from heedful.formats.huggingface_bert import prove_bert, read_bert
 from heedful.formats.huggingface_folder import read_object
 from heedful.formats.huggingface_gpt import prove_gpt, read_gpt
 from heedful.formats.huggingface_t5 import prove_t5, read_t5
@@ -13,7 +14,7 @@ from heedful.formats.parity import Proof
 from heedful.storage.files import new_folder
 from heedful.storage.run_folder import RunFolder, software_versions
 
-_KINDS = ("marian", "gpt2", "vit", "t5")
+_KINDS = ("marian", "gpt2", "bert", "vit", "t5")
 
 
 def import_model(folder: Path, out: Path) -> Proof:
@@ -28,6 +29,8 @@ def import_model(folder: Path, out: Path) -> Proof:
             imported, prove = read_marian(folder, config), prove_marian
         case "gpt2":
             imported, prove = read_gpt(folder, config), prove_gpt
+        case "bert":
+            imported, prove = read_bert(folder, config), prove_bert
         case "t5":
             imported, prove = read_t5(folder, config), prove_t5
         case "vit":
@@ -41,6 +44,9 @@ def import_model(folder: Path, out: Path) -> Proof:
         run.write_weights(imported.weights, f"imported from {folder.resolve().name}")
         proof = prove(folder, run)
         run.write_about(
-            {"versions": software_versions(), "imported": {"from": str(folder), **dataclasses.asdict(proof)}}
+            {
+                "versions": software_versions(),
+                "imported": {"from": str(folder), **imported.about, **dataclasses.asdict(proof)},
+            }
         )
     return proof

@@ -4,7 +4,7 @@ import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 from heedful.config import SearchConfig
 from heedful.data.pairs import Pair
@@ -63,9 +63,10 @@ class Proof:
 
     sentences: int
     tokens: int  # number of tokens that both scored
-    largest: float  # largest difference between log-probabilities of a token
-    same: int  # number of sentences with equal greedy translations
+    largest: float  # largest difference between what was compared of a token
+    same: int  # number of sentences with equal greedy translations, or with the same nearest sentence by features
     rounding: RoundingLoss | None = None  # of weights as float16 or int8
+    compared: Literal["log-probabilities", "features"] = "log-probabilities"  # features, if there is no output layer
 
 
 def samples(run: RunFolder, translator: Translator) -> list[list[int]]:

@@ -13,12 +13,16 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
+
+from heedful.errors import is_installed
 
 Library = Literal["torch", "numpy", "onednn"]
 
 _ROWS = 64  # numbers of rows are rounded up to a multiple of this
 _SMALL = 1 << 20  # multiplications; oneDNN takes longer to start than MKL takes for a smaller product
+_CHUNK, _LEAST_CHUNK = 512, 16  # rows of a product in `fast_reading`
 
 
 @cache
@@ -37,6 +41,7 @@ def fastest_library() -> Library:
 
 class _Thread(threading.local):
     narrow = False
+    reading = False
 
 
 _thread = _Thread()
@@ -55,6 +60,54 @@ def narrow_products() -> Iterator[None]:
 def products_are_narrow() -> bool:
     """Whether the calling thread is inside `narrow_products`."""
     return _thread.narrow
+
+
+@contextmanager
+def fast_reading() -> Iterator[None]:
+    """Inside this block, layers of the calling thread multiply by oneDNN without gradients too, where that is faster.
+
+    It is for batches of whole texts. The results differ from those of MKL by rounding.
+    """
+    before, _thread.reading = _thread.reading, True
+    try:
+        yield
+    finally:
+        _thread.reading = before
+
+
+def reads_fast(x: Tensor, weight: Tensor) -> bool:
+    """Whether `affine_in_chunks` applies to this product now."""
+    return (
+        _thread.reading
+        and x.device.type == "cpu"
+        and x.dtype == weight.dtype == torch.float32
+        and not torch.is_grad_enabled()
+        and len(x) * weight.numel() >= _SMALL
+        and _onednn_is_fastest()
+    )
+
+
+@cache
+def _onednn_is_fastest() -> bool:
+    return is_installed("llvmlite") and fastest_library() == "onednn"
+
+
+def affine_in_chunks(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """The linear map of all rows, by oneDNN and without a gradient.
+
+    oneDNN compiles code for every shape and keeps it with a copy of the weights, several megabytes for each. So rows
+    are multiplied by the hundred, and the last ones are filled up to a power of two.
+    """
+    out = torch.empty(len(x), len(weight))
+    for first in range(0, len(x), _CHUNK):
+        rows = x[first : first + _CHUNK]
+        count = len(rows)
+        filled = max(_LEAST_CHUNK, 1 << (count - 1).bit_length())
+        if filled > count:
+            rows = F.pad(rows, (0, 0, 0, filled - count))
+        product = torch.ops.mkldnn._linear_pointwise(rows, weight, bias, "none", [], "")
+        out[first : first + count] = product[:count]
+    return out
 
 
 def product_type(multiplications: int) -> torch.dtype:

@@ -3,7 +3,7 @@
 What differs from figure 1, as Google's code has it:
 
 - One stack, the encoder, and one of three heads on it: for the tokens that were hidden, for a label of the whole text,
-  or for a label of each word.
+  or for a label of each word. Without a head, its features are the answer: their summary is the vector of a text.
 - GELU instead of ReLU, in its exact form; Google's own code has the form with tanh.
 - Positions are learned, and so is a vector for the first and one for the second of two texts. The sum of the three
   embeddings has no factor sqrt(d_model), and a norm and dropout of its own.
@@ -24,7 +24,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from heedful.config import ModelConfig
+from heedful.config import ModelConfig, Pooling
 from heedful.models.predictor import Predictor, SentenceKeys
 from heedful.models.transformer import EncoderLayer, Memory, add_positions, make_positions
 from heedful.nn.dropout import Dropout, DropoutKeys, number_sites
@@ -86,7 +86,7 @@ class BERT(Predictor[Memory]):
         return self.embedding.as_output if self.head.weight is None else self.head.weight
 
     @property
-    def output_bias(self) -> Float[Tensor, " outputs"]:
+    def output_bias(self) -> Float[Tensor, " outputs"] | None:
         """The head's own."""
         return self.head.bias
 
@@ -119,11 +119,22 @@ class BERT(Predictor[Memory]):
         first = layout.lengths.cumsum(0) - layout.lengths
         asked = first.repeat_interleave(lengths, output_size=len(target_in)) + target_in
         if self.config.pooling == "mean" and isinstance(self.head, SequenceHead):
-            summaries = layout.pad(rows).sum(1) / layout.lengths[:, None]
-            chosen = summaries.repeat_interleave(lengths, 0, output_size=len(target_in))
+            chosen = summarise(memory, "mean").repeat_interleave(lengths, 0, output_size=len(target_in))
         else:
             chosen = rows[asked]
         return self.head(chosen, None if layout.dropout_keys is None else layout.dropout_keys[asked])
+
+
+def summarise(memory: Memory, pooling: Pooling) -> Float[Tensor, "batch d_model"]:
+    """The features of each text as one vector: those of its first position, or the mean of all."""
+    lengths = memory.layout.lengths
+    match pooling:
+        case "cls":
+            return memory.rows[lengths.cumsum(0) - lengths]
+        case "mean":
+            return memory.layout.pad(memory.rows).sum(1) / lengths[:, None]
+        case _:
+            assert_never(pooling)
 
 
 class MaskedHead(nn.Module):
@@ -175,7 +186,20 @@ class SequenceHead(TokenHead):
         __call__ = forward
 
 
-def make_head(config: ModelConfig, vocabulary: int) -> MaskedHead | TokenHead | SequenceHead:
+class NoHead(nn.Module):
+    """For a model whose features are the answer."""
+
+    weight = None
+    bias = None
+
+    def forward(self, x: Rows, dropout_keys: DropoutKeys) -> Rows:
+        return x
+
+    if TYPE_CHECKING:
+        __call__ = forward
+
+
+def make_head(config: ModelConfig, vocabulary: int) -> MaskedHead | TokenHead | SequenceHead | NoHead:
     """The configured head."""
     match config.head:
         case "masked":
@@ -184,6 +208,8 @@ def make_head(config: ModelConfig, vocabulary: int) -> MaskedHead | TokenHead | 
             return SequenceHead(config)
         case "tokens":
             return TokenHead(config)
+        case "none":
+            return NoHead()
         case _:
             assert_never(config.head)
 

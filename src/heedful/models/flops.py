@@ -121,7 +121,7 @@ def _gpt(config: ModelConfig, source: Lengths, target: Lengths) -> int:
 
 def _bert(config: ModelConfig, counts: _Counts, vocabulary: int) -> int:
     """The source passes through the encoder, and each place that the model is asked about through the head."""
-    dense = 0 if config.head == "tokens" else config.d_model**2
+    dense = 0 if config.head in ("tokens", "none") else config.d_model**2
     outputs = vocabulary if config.head == "masked" else len(config.labels)
     return _transformer(replace(config, decoder_layers=0), counts) + counts.target * (dense + config.d_model * outputs)
 

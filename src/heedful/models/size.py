@@ -133,6 +133,8 @@ def _bert_head(config: ModelConfig, vocabulary: int) -> int:
             return _linear(d, d) + _linear(d, len(config.labels))
         case "tokens":
             return _linear(d, len(config.labels))
+        case "none":
+            return 0
         case _:
             assert_never(config.head)
 

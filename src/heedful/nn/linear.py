@@ -8,6 +8,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from heedful.kernels import can_use_kernels
+from heedful.kernels.matmul import affine_in_chunks, reads_fast
 
 
 class Linear(nn.Linear):
@@ -16,6 +17,8 @@ class Linear(nn.Linear):
     def forward(self, input: Float[Tensor, "rows inputs"]) -> Float[Tensor, "rows outputs"]:
         if can_use_kernels(input):
             return _Affine.apply(input, self.weight, self.bias)
+        if reads_fast(input, self.weight):
+            return affine_in_chunks(input, self.weight, self.bias)
         return F.linear(input, self.weight, self.bias)
 
     if TYPE_CHECKING:

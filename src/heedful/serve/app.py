@@ -9,9 +9,17 @@ from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 
-from heedful.serve import classification_routes, completion_routes, file_routes, libretranslate_routes, v1_routes
+from heedful.serve import (
+    classification_routes,
+    completion_routes,
+    embedding_routes,
+    file_routes,
+    libretranslate_routes,
+    v1_routes,
+)
 from heedful.serve.classification_routes import ClassificationDesk
 from heedful.serve.completion_routes import CompletionDesk
+from heedful.serve.embedding_routes import EmbeddingDesk
 from heedful.serve.file_routes import FileDesk
 from heedful.serve.http_errors import error_response
 from heedful.serve.middleware import LOOPBACK, OriginMiddleware, RequestMiddleware
@@ -30,8 +38,9 @@ def create_app(
     origins: Collection[str] = (),
     completions: CompletionDesk | None = None,
     classifications: ClassificationDesk | None = None,
+    embeddings: EmbeddingDesk | None = None,
 ) -> FastAPI:
-    """The translation service, and the models that continue or label texts.
+    """The translation service, and the models that continue or label texts or give vectors.
 
     Clients must call it by one of `hosts`; () allows any name. Pages of `origins` may send requests, besides our own.
     """
@@ -39,7 +48,7 @@ def create_app(
     app = _assemble_app(
         (
             *(libretranslate_routes.router, file_routes.router, v1_routes.router, completion_routes.router),
-            *(classification_routes.router, pages.router, _metrics),
+            *(classification_routes.router, embedding_routes.router, pages.router, _metrics),
         ),
         hosts=hosts,
         origins=origins,
@@ -51,6 +60,7 @@ def create_app(
     app.state.files = FileDesk(service)
     app.state.completions = completions or CompletionDesk({})
     app.state.classifications = classifications or ClassificationDesk({})
+    app.state.embeddings = embeddings or EmbeddingDesk({})
     app.openapi = make_document(app, service.registry)  # type: ignore[method-assign]
     return app
 

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated
 
 from fastapi import APIRouter, Depends, Request
 
@@ -11,10 +11,10 @@ from heedful.config import Device
 from heedful.errors import require_library
 from heedful.serve import schemas
 from heedful.serve.http_errors import RequestError
+from heedful.serve.model_desk import ModelDesk
 from heedful.serve.openapi import describe_errors
 from heedful.serve.request_body import MULTIPART, media_type_of, parse_multipart, read_body, read_content
 from heedful.serve.service import Service, ServiceDependency, cancel_on_disconnect
-from heedful.serve.turns import Turns
 from heedful.storage.run_folder import RunFolder
 from heedful.tasks import find_task
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:  # translating needs no PyTorch
     from heedful.classification.classifier import Classifier
     from heedful.classification.picture_classifier import PictureClassifier
 
-T = TypeVar("T")
 _MOST_WAITING = 32
 _MOST_PICTURES = 16  # in a request
 _LONGEST_NAME = 200  # characters of the name of a file
@@ -53,51 +52,30 @@ _BODIES = {
 router = APIRouter(prefix="/v1", tags=["heedful"])
 
 
-class ClassificationDesk:
-    """The served models that label texts, tag words or label pictures, by name, and the turns that requests take."""
+class ClassificationDesk(ModelDesk["Classifier"]):
+    """The served models that label texts or tag words, and those that label pictures."""
 
     def __init__(
         self,
         classifiers: "Mapping[str, Classifier]",
         picture_classifiers: "Mapping[str, PictureClassifier] | None" = None,
     ) -> None:
-        self._classifiers = classifiers
-        self._picture_classifiers = picture_classifiers or {}
-        self.turns = Turns(_MOST_WAITING)
-
-    @property
-    def text_names(self) -> list[str]:
-        """The names of the models that read texts, in the order of the command line."""
-        return list(self._classifiers)
-
-    @property
-    def picture_names(self) -> list[str]:
-        """The names of the models that read pictures."""
-        return list(self._picture_classifiers)
+        super().__init__(classifiers, _MOST_WAITING, "labels", "classification")
+        self.pictures = ModelDesk(picture_classifiers or {}, _MOST_WAITING, "pictures", "pictures")
 
     def select(self, name: str | None) -> "tuple[str, Classifier]":
         """The model of texts with this name, or the only one."""
-        if name in self._picture_classifiers or (not self._classifiers and self._picture_classifiers):
+        if name in self.pictures.names or (not self.names and self.pictures.names):
             raise RequestError(
                 400, f"Invalid request: {name or 'the model'} labels pictures; send them as {MULTIPART}, field picture"
             )
-        return _select(self._classifiers, name, "labels", "classification")
+        return super().select(name)
 
     def select_for_pictures(self, name: str | None) -> "tuple[str, PictureClassifier]":
         """The model of pictures with this name, or the only one."""
-        if name in self._classifiers:
+        if name in self.names:
             raise RequestError(400, f"Invalid request: {name} labels texts; send them as JSON, field text")
-        return _select(self._picture_classifiers, name, "pictures", "pictures")
-
-
-def _select(known: Mapping[str, T], name: str | None, of: str, listed: str) -> tuple[str, T]:
-    if name is None and len(known) == 1:
-        return next(iter(known.items()))
-    if name is None and known:
-        raise RequestError(400, f"Invalid request: name a model, one of {', '.join(known)}")
-    if name is None or name not in known:
-        raise RequestError(404, f"no such model of {of} is loaded; /v1/models lists them under {listed}")
-    return name, known[name]
+        return self.pictures.select(name)
 
 
 def load_classifiers(folders: Mapping[str, Path], device: Device) -> ClassificationDesk:

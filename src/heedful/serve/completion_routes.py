@@ -13,10 +13,10 @@ from heedful.config import Device
 from heedful.errors import HeedfulError, UserError, require_library
 from heedful.serve import schemas
 from heedful.serve.http_errors import RequestError
+from heedful.serve.model_desk import ModelDesk
 from heedful.serve.openapi import EVENT_STREAM, describe_body, describe_errors
 from heedful.serve.request_body import Body
 from heedful.serve.service import ServiceDependency, ServiceLimits, cancel_on_disconnect
-from heedful.serve.turns import Turns
 
 if TYPE_CHECKING:  # translating needs no PyTorch
     from heedful.completion.completer import Completer
@@ -28,27 +28,11 @@ _ERRORS = describe_errors(400, 404, 408, 413, 415, 429, 503)
 router = APIRouter(prefix="/v1", tags=["heedful"])
 
 
-class CompletionDesk:
-    """The served models of plain text by name, and the turns that requests take."""
+class CompletionDesk(ModelDesk["Completer"]):
+    """The served models of plain text."""
 
     def __init__(self, completers: "Mapping[str, Completer]") -> None:
-        self._completers = completers
-        self.turns = Turns(_MOST_WAITING)
-
-    @property
-    def names(self) -> list[str]:
-        """The names of the models, in the order of the command line."""
-        return list(self._completers)
-
-    def select(self, name: str | None) -> "tuple[str, Completer]":
-        """The model of this name, or the only one."""
-        if name is None and len(self._completers) == 1:
-            return next(iter(self._completers.items()))
-        if name is None and self._completers:
-            raise RequestError(400, f"Invalid request: name a model, one of {', '.join(self._completers)}")
-        if name is None or name not in self._completers:
-            raise RequestError(404, "no such model of text is loaded; /v1/models lists them under completion")
-        return name, self._completers[name]
+        super().__init__(completers, _MOST_WAITING, "text", "completion")
 
 
 def load_completers(folders: Mapping[str, Path], device: Device) -> CompletionDesk:

@@ -260,24 +260,28 @@ class ModelRegistry:
 
 @dataclass(frozen=True, slots=True)
 class FoldersByTask:
-    """The folders of models that translate; those that continue texts and those that label something, by name."""
+    """The folders of models that translate; by name those that continue texts, label something or give vectors."""
 
     translators: list[Path]
     completers: dict[str, Path]
     classifiers: dict[str, Path]
+    embedders: dict[str, Path]
 
 
 def split_by_task(folders: Sequence[Path]) -> FoldersByTask:
     """The folders by what their models do."""
-    split = FoldersByTask([], {}, {})
+    split = FoldersByTask([], {}, {}, {})
     for folder in folders:
         found = find_model(folder)
         task = find_task(RunFolder.open(found).experiment().task)
-        labels = task.reads_pictures or task.encoder in ("sequence", "tokens")
-        if not task.continues_text and not labels:
+        if not task.continues_text and not task.encoder and not task.reads_pictures:
             split.translators.append(folder)
             continue
-        named, name = split.completers if task.continues_text else split.classifiers, found.resolve().name
+        named, name = split.embedders, found.resolve().name
+        if task.continues_text:
+            named = split.completers
+        elif task.reads_pictures or task.encoder in ("sequence", "tokens"):
+            named = split.classifiers
         named[f"{name}-{len(named) + 1}" if name in named else name] = found
     return split
 

@@ -20,6 +20,7 @@ _REQUESTS = (
     schemas.AttentionRequest,
     schemas.CompleteRequest,
     schemas.ClassifyRequest,
+    schemas.EmbedRequest,
 )
 _ERRORS = {
     400: "the request is invalid",

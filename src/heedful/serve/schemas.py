@@ -244,6 +244,7 @@ class ModelsAnswer(BaseModel):
     pivots: list[PivotAnswer]
     classification: list[str] = Field([], description="names of the models that label texts, for /v1/classify")
     pictures: list[str] = Field([], description="names of the models that label pictures, for /v1/classify")
+    embedding: list[str] = Field([], description="names of the models that turn texts into vectors, for /v1/embed")
     completion: list[str] = Field([], description="names of the models that continue texts, for /v1/complete")
 
 
@@ -333,6 +334,23 @@ class ClassifyAnswer(BaseModel):
     model: str
     texts: list[LabelledTextAnswer] | None = None
     pictures: list[LabelledPictureAnswer] | None = None
+
+
+class EmbedRequest(_StrictModel):
+    """Texts to turn into vectors."""
+
+    model: Text | None = Field(None, description="a name from /v1/models, under embedding")
+    text: str | Annotated[list[str], Field(min_length=1, max_length=1000)] = Field(
+        description="a text or several", examples=["Where is my parcel?"]
+    )
+
+
+class EmbedAnswer(BaseModel):
+    """A vector for each text, in their order."""
+
+    model: str
+    dimensions: int = Field(description="the length of each vector")
+    vectors: list[list[float]]
 
 
 class AttentionRequest(ModelSelector):

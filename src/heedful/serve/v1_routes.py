@@ -13,6 +13,7 @@ from heedful.serve import schemas
 from heedful.serve.batcher import JobItem, PendingJob
 from heedful.serve.classification_routes import ClassificationDependency
 from heedful.serve.completion_routes import DeskDependency
+from heedful.serve.embedding_routes import EmbeddingDependency
 from heedful.serve.http_errors import RequestError
 from heedful.serve.jobs import AttentionJob, ScoringJob, TranslationJob
 from heedful.serve.model_registry import PivotModel, ServedModel
@@ -114,7 +115,7 @@ async def attention(
 
 @router.get("/models", responses=describe_errors())
 async def models(
-    service: ServiceDependency, desk: DeskDependency, labels: ClassificationDependency
+    service: ServiceDependency, desk: DeskDependency, labels: ClassificationDependency, vectors: EmbeddingDependency
 ) -> schemas.ModelsAnswer:
     """List the loaded models, and the languages between which two of them translate, one after the other."""
     return schemas.ModelsAnswer(
@@ -134,8 +135,9 @@ async def models(
             )
             for model in service.registry.pivots
         ],
-        classification=labels.text_names,
-        pictures=labels.picture_names,
+        classification=labels.names,
+        pictures=labels.pictures.names,
+        embedding=vectors.names,
         completion=desk.names,
     )
 

@@ -491,7 +491,7 @@ def _check_format(path: Path) -> None:
         case {"heedful_format": int(found)}:
             if found != FORMAT:
                 raise FolderError(f"{path} has format {found}, but this heedful reads format {FORMAT}; update heedful")
-        case {"model_type": "marian" | "gpt2" | "t5" | "vit"}:
+        case {"model_type": "marian" | "gpt2" | "bert" | "t5" | "vit"}:
             raise FolderError(f"{path} holds a Hugging Face model; convert it with: heedful import {path} OUT")
         case _:
             raise FolderError(f"{path}/config.json was not written by heedful: it has no heedful_format")

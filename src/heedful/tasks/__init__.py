@@ -30,6 +30,7 @@ TASKS: tuple[Task, ...] = (
     labelling.CLASSIFICATION,
     labelling.TAGGING,
     labelling.MASKED,
+    labelling.EMBEDDING,
     picture_labelling.PICTURES,
     denoising.DENOISING,
     copying.COPY,

@@ -1,4 +1,4 @@
-"""What BERT is trained for: a label for each text, a tag for each word, and the tokens hidden in plain text."""
+"""What BERT does: a label for each text, a tag for each word, the tokens hidden in plain text, a vector for a text."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -28,6 +28,13 @@ def _quick_score(outputs: Sequence[str], references: References, tokenize: BleuT
 
 def _refuse_pairs(path: Path) -> Iterator[Pair]:
     raise DataError(f"{path}: a model of hidden tokens learns from plain text; name the file with text")
+
+
+def _refuse_training(path: Path) -> Iterator[Pair]:
+    raise DataError(
+        f"{path}: models of task 'embedding' are imported, not trained; "
+        "train one on plain text instead: heedful train --text FILE --objective masked"
+    )
 
 
 CLASSIFICATION = Task(
@@ -68,4 +75,16 @@ MASKED = Task(
     pipeline_tag="fill-mask",
     aligns_words=False,
     encoder="masked",
+)
+EMBEDDING = Task(
+    name="embedding",
+    read_file=_refuse_training,
+    score=_score,
+    quick_score=_quick_score,
+    quick_metric="accuracy",
+    defaults={"model": {"preset": "bert-base", "head": "none"}},
+    files="one",
+    pipeline_tag="sentence-similarity",
+    aligns_words=False,
+    encoder="none",
 )

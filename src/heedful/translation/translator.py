@@ -314,10 +314,10 @@ def _require_source(run: RunFolder) -> Experiment:
         raise ConfigError(
             f'{run.path} is a model for completion, which cannot translate; use: heedful complete {run.path} "..."'
         )
-    if find_task(experiment.task).encoder:
+    if encoder := find_task(experiment.task).encoder:
         raise ConfigError(
             f"{run.path} is a model for {experiment.task}, which cannot translate; "
-            f'use: heedful classify {run.path} "..."'
+            f'use: heedful {"classify" if encoder in ("sequence", "tokens") else "embed"} {run.path} "..."'
         )
     return experiment
 

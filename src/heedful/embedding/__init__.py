@@ -1,0 +1,1 @@
+"""A text in, its vector out."""
