@@ -27,8 +27,10 @@ from picture_examples import write_mnist, write_pictures
 from transformers_examples import bert_folder, clip_folder, gpt2_folder, sentence_folder, vit_folder
 
 from heedful.config import Experiment
+from heedful.storage.run_folder import PRETRAINING
 from heedful.studies.synthetic import trees
 from heedful.text.trees import write_tree
+from heedful.training import text_first
 from heedful.training import train as training
 from heedful.training.run import resume_run, start_run
 
@@ -229,7 +231,7 @@ def short_trainings() -> Iterator[None]:
 
     def start_short(run: Any, experiment: Experiment, *rest: Any) -> Any:
         train = replace(experiment.train, max_steps=min(STEPS, experiment.train.max_steps), warmup_steps=1)
-        if not train.init:
+        if not train.init or Path(train.init).name == PRETRAINING:  # which was planned for a larger one
             small = replace(experiment.model, d_model=32, d_ff=64, num_heads=2, encoder_layers=1, decoder_layers=1)
             # The text here has fewer pieces than the corpus of a recipe.
             size = min(PIECES, experiment.text.vocabulary_size)
@@ -245,6 +247,7 @@ def short_trainings() -> Iterator[None]:
         # Blocks of a page may be alternatives that train in one folder.
         mock.patch.object(training, "check_free", lambda folder: shutil.rmtree(folder, ignore_errors=True)),
         mock.patch.object(training, "start_run", start_short),
+        mock.patch.object(text_first, "start_run", start_short),
         mock.patch.object(training, "resume_run", resume_short),
         toy.plain_log(),
     ):

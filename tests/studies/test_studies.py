@@ -418,7 +418,10 @@ def test_a_signal_stops_a_study_as_it_stops_a_training(tmp_path: Path, name: str
     ("arguments", "sentence"),
     [
         (("tabel2",), "unknown study: tabel2; did you mean 'table2'?"),
-        (("nonsense",), "unknown study: nonsense; there are table1, table2, table3, table4, figures, ablations, all"),
+        (
+            ("nonsense",),
+            "unknown study: nonsense; there are table1, table2, table3, table4, figures, ablations, successors, all",
+        ),
         (("table2", "--scale", "laptpo"), "--scale must be one of smoke, laptop, paper, but is laptpo; did you mean"),
         (("table2", "--scale", "laptop"), "study table2 --scale laptop needs a recipe"),
         (
@@ -475,6 +478,7 @@ def test_all_runs_the_studies_one_after_another(tmp_path: Path) -> None:
         "table4",
         "figures",
         "ablations",
+        "successors",
     ]
     assert [call.args[1].folder.name for call in run.call_args_list] == [call.args[0] for call in run.call_args_list]
 

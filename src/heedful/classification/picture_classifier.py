@@ -79,14 +79,21 @@ class PictureClassifier:
         """The labels of PNG or JPEG files; the result does not depend on which are classified together."""
         if isinstance(pictures, str | os.PathLike):
             raise DataError("classify() takes a list of pictures, but got one; write classify([picture])")
-        config = self.model.config
-        pixels = [read_picture(Path(name), config.image_size, config.channels) for name in pictures]
+        return self._label([(os.fspath(name), None) for name in pictures])
+
+    def classify_contents(self, pictures: Sequence[tuple[str, bytes]]) -> list[PictureClassification]:
+        """The same for the names and contents of such files."""
+        return self._label(pictures)
+
+    def _label(self, pictures: Sequence[tuple[str, bytes | None]]) -> list[PictureClassification]:
+        size, channels = self.model.config.image_size, self.model.config.channels
+        pixels = [read_picture(Path(name), size, channels, content) for name, content in pictures]
         found = []
-        for name, row in zip(pictures, self.probabilities(pixels), strict=True):
+        for (name, _), row in zip(pictures, self.probabilities(pixels), strict=True):
             order = row.argsort(descending=True, stable=True).tolist()
             by_label = {self.labels[number]: float(row[number]) for number in order}
             label = next(iter(by_label))
-            found.append(PictureClassification(os.fspath(name), label, by_label[label], by_label))
+            found.append(PictureClassification(name, label, by_label[label], by_label))
         return found
 
     def look(self, text: str | os.PathLike[str], answers: Sequence[str] | None = None) -> AnswerLook:

@@ -116,7 +116,7 @@ def serve(
             console.say(f"{location.name}: {location.source} to {location.target}")
         for names, what in (
             (split.completers, "continues texts, at /v1/complete"),
-            (split.classifiers, "labels texts, at /v1/classify"),
+            (split.classifiers, "labels what it is sent, at /v1/classify and on the page /classify"),
             (split.embedders, "turns texts into vectors, at /v1/embed"),
             (split.finders, "finds pictures, at /v1/find"),
         ):

@@ -14,7 +14,7 @@ from heedful.errors import ConfigError, did_you_mean, require_library
 if TYPE_CHECKING:
     from heedful.studies.study import Scale, StudyPlan, StudyResult
 
-Study = Literal["table1", "table2", "table3", "table4", "figures", "ablations"]
+Study = Literal["table1", "table2", "table3", "table4", "figures", "ablations", "successors"]
 _STUDIES: tuple[Study, ...] = get_args(Study)
 _SCALES = ("smoke", "laptop", "paper")
 _TRAINED = ("table2", "table3", "table4")
@@ -160,6 +160,10 @@ def _outcome(name: Study, plan: "StudyPlan") -> "StudyResult":
             from heedful.studies.ablations import run_ablations
 
             return run_ablations(plan)
+        case "successors":
+            from heedful.studies.successors import run_successors
+
+            return run_successors(plan)
         case _:
             assert_never(name)
 

@@ -35,7 +35,9 @@ def train(
     tsv: Annotated[list[str] | None, typer.Option(help="File with one pair a line: source TAB target.")] = None,
     text: Annotated[
         list[str] | None,
-        typer.Option(help="Plain text to learn from; a file or a pattern such as '*.txt'. Can be repeated."),
+        typer.Option(
+            help="Plain text to learn from, or to read before pairs; a file or a pattern like '*.txt'. Can be repeated."
+        ),
     ] = None,
     labels: Annotated[
         list[str] | None,
@@ -89,6 +91,14 @@ def train(
     init: Annotated[
         str, typer.Option(help="Start from this model: a built-in model, a run folder, an export or a checkpoint.")
     ] = "",
+    compare: Annotated[
+        bool,
+        typer.Option(
+            "--compare",
+            help="With --init, or --text beside pairs: then train a second model from nothing, and print both scores. "
+            "Takes twice as long.",
+        ),
+    ] = False,
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="Set any key of a recipe, such as train.max_steps=200.")
     ] = None,
@@ -124,6 +134,7 @@ def train(
         valid_text,
         out,
         init,
+        compare,
     )
     if resume and any(others):
         raise ConfigError("--resume takes everything from its folder; leave out recipe, files, --init and --out")
@@ -158,6 +169,7 @@ def train(
                     valid_target=valid_target or (),
                     out=out,
                     init=init,
+                    compare=compare,
                     settings=given,
                     reporter=shown,
                     on_event=events.show,

@@ -179,23 +179,28 @@ def read_idx(path: Path, axes: int) -> NDArray[np.uint8]:
 # Reading one picture
 
 
-def read_picture(path: Path, size: int, channels: int) -> Pixels:
-    """The pixels of a PNG or JPEG file at this size; DataError if it is no such picture."""
-    with open_picture(path) as image:
+def read_picture(path: Path, size: int, channels: int, content: bytes | None = None) -> Pixels:
+    """The pixels of a PNG or JPEG file at this size; DataError if it is no such picture.
+
+    `content` are its bytes if they are not in a file; the path is then only a name.
+    """
+    with open_picture(path, content) as image:
         return resize_picture(image, size, channels)
 
 
 class open_picture:  # noqa: N801 (used like a function)
     """A context with an undecoded picture; every error inside, of the file or of decoding it, is a DataError."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, path: Path, content: bytes | None = None) -> None:
+        self._path, self._content = path, content
 
     def __enter__(self) -> "Image":
         from PIL import Image
 
         try:
-            content = read_bytes(self._path.resolve(), _MOST_FILE_BYTES)
+            content = self._content
+            if content is None:
+                content = read_bytes(self._path.resolve(), _MOST_FILE_BYTES)
             image = Image.open(io.BytesIO(content), formats=("PNG", "JPEG"))
         except FolderError as error:
             raise DataError(str(error)) from error

@@ -1,7 +1,7 @@
-"""`/v1/classify`: label texts, or tag their words, with a served model that has learnt from labelled texts."""
+"""`/v1/classify`: label texts, tag their words, or label pictures, with a served model that has learnt it."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,24 +10,72 @@ from fastapi import APIRouter, Depends, Request
 from heedful.config import Device
 from heedful.errors import require_library
 from heedful.serve import schemas
+from heedful.serve.http_errors import RequestError
 from heedful.serve.model_desk import ModelDesk
-from heedful.serve.openapi import describe_body, describe_errors
-from heedful.serve.request_body import Body
-from heedful.serve.service import ServiceDependency, cancel_on_disconnect
+from heedful.serve.openapi import describe_errors
+from heedful.serve.request_body import MULTIPART, media_type_of, parse_multipart, read_body, read_content
+from heedful.serve.service import Service, ServiceDependency, cancel_on_disconnect
+from heedful.storage.run_folder import RunFolder
+from heedful.tasks import find_task
 
 if TYPE_CHECKING:  # translating needs no PyTorch
     from heedful.classification.classifier import Classifier
+    from heedful.classification.picture_classifier import PictureClassifier
 
 _MOST_WAITING = 32
+_MOST_PICTURES = 16  # in a request
+_LONGEST_NAME = 200  # characters of the name of a file
+_BODIES = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "application/json": {"schema": {"$ref": "#/components/schemas/ClassifyRequest"}},
+            MULTIPART: {
+                "schema": {
+                    "type": "object",
+                    "required": ["picture"],
+                    "properties": {
+                        "picture": {
+                            "type": "string",
+                            "contentMediaType": "application/octet-stream",
+                            "description": f"a PNG or JPEG file; up to {_MOST_PICTURES} fields with this name",
+                        },
+                        "model": {"type": "string", "description": "a name from /v1/models, under pictures"},
+                        "api_key": {"type": "string"},
+                    },
+                }
+            },
+        },
+    }
+}
 
 router = APIRouter(prefix="/v1", tags=["heedful"])
 
 
 class ClassificationDesk(ModelDesk["Classifier"]):
-    """The served models that label texts or tag words."""
+    """The served models that label texts or tag words, and those that label pictures."""
 
-    def __init__(self, classifiers: "Mapping[str, Classifier]") -> None:
+    def __init__(
+        self,
+        classifiers: "Mapping[str, Classifier]",
+        picture_classifiers: "Mapping[str, PictureClassifier] | None" = None,
+    ) -> None:
         super().__init__(classifiers, _MOST_WAITING, "labels", "classification")
+        self.pictures = ModelDesk(picture_classifiers or {}, _MOST_WAITING, "pictures", "pictures")
+
+    def select(self, name: str | None) -> "tuple[str, Classifier]":
+        """The model of texts with this name, or the only one."""
+        if name in self.pictures.names or (not self.names and self.pictures.names):
+            raise RequestError(
+                400, f"Invalid request: {name or 'the model'} labels pictures; send them as {MULTIPART}, field picture"
+            )
+        return super().select(name)
+
+    def select_for_pictures(self, name: str | None) -> "tuple[str, PictureClassifier]":
+        """The model of pictures with this name, or the only one."""
+        if name in self.names:
+            raise RequestError(400, f"Invalid request: {name} labels texts; send them as JSON, field text")
+        return self.pictures.select(name)
 
 
 def load_classifiers(folders: Mapping[str, Path], device: Device) -> ClassificationDesk:
@@ -36,8 +84,16 @@ def load_classifiers(folders: Mapping[str, Path], device: Device) -> Classificat
         return ClassificationDesk({})
     require_library("classifying a text", "torch")
     from heedful.classification.classifier import Classifier
+    from heedful.classification.picture_classifier import PictureClassifier
 
-    return ClassificationDesk({name: Classifier.load(folder, device) for name, folder in folders.items()})
+    texts, pictures = dict[str, Classifier](), dict[str, PictureClassifier]()
+    for name, folder in folders.items():
+        if find_task(RunFolder.open(folder).experiment().task).reads_pictures:
+            require_library("classifying a picture", "PIL")
+            pictures[name] = PictureClassifier.load(folder, device)
+        else:
+            texts[name] = Classifier.load(folder, device)
+    return ClassificationDesk(texts, pictures)
 
 
 async def get_classification_desk(request: Request) -> ClassificationDesk:
@@ -51,29 +107,52 @@ ClassificationDependency = Annotated[ClassificationDesk, Depends(get_classificat
 
 @router.post(
     "/classify",
-    openapi_extra=describe_body(schemas.ClassifyRequest),
+    openapi_extra=_BODIES,
     response_model=schemas.ClassifyAnswer,
     response_model_exclude_none=True,
     responses=describe_errors(400, 404, 408, 413, 415, 429, 503),
 )
 async def classify(
-    request: Request,
-    service: ServiceDependency,
-    desk: ClassificationDependency,
-    body: Annotated[schemas.ClassifyRequest, Depends(Body(schemas.ClassifyRequest))],
+    request: Request, service: ServiceDependency, desk: ClassificationDependency
 ) -> schemas.ClassifyAnswer:
-    """Label texts with the probability of each label, or tag each of their words, whichever the model has learnt."""
+    """Label texts with the probability of each label, or tag each of their words, whichever the model has learnt.
+
+    A model of pictures labels the PNG or JPEG files of a form, in fields named `picture`.
+    """
+    if media_type_of(request) == MULTIPART:
+        return await _classify_pictures(request, service, desk)
+    service.admit(request)
+    body = await read_body(request, schemas.ClassifyRequest, service.limits, service.bodies(request))
     texts = [body.text] if isinstance(body.text, str) else body.text
     service.check_texts(texts)
     name, classifier = desk.select(body.model)
-    return await service.wait_for(cancel_on_disconnect(request, _answer(desk, name, classifier, texts)))
+
+    async def answer() -> schemas.ClassifyAnswer:
+        async with desk.turns.take():
+            return await asyncio.to_thread(_label, name, classifier, texts)
+
+    return await service.wait_for(cancel_on_disconnect(request, answer()))
 
 
-async def _answer(
-    desk: ClassificationDesk, name: str, classifier: "Classifier", texts: list[str]
-) -> schemas.ClassifyAnswer:
-    async with desk.turns.take():
-        return await asyncio.to_thread(_label, name, classifier, texts)
+async def _classify_pictures(request: Request, service: Service, desk: ClassificationDesk) -> schemas.ClassifyAnswer:
+    content = await read_content(request, service.limits.file, service.bodies(request))
+    form = await parse_multipart(request, content, files=_MOST_PICTURES)
+    try:
+        fields = {name: value for name, value in form.items() if isinstance(value, str)}
+        service.admit(request, fields.get("api_key"))
+        files = [file for file in form.getlist("picture") if not isinstance(file, str)]
+        if not files:
+            raise RequestError(400, "Invalid request: missing picture parameter")
+        pictures = [((file.filename or "picture")[:_LONGEST_NAME], await file.read()) for file in files]
+    finally:
+        await form.close()
+    name, classifier = desk.select_for_pictures(fields.get("model") or None)
+
+    async def answer() -> schemas.ClassifyAnswer:
+        async with desk.turns.take():
+            return await asyncio.to_thread(_label_pictures, name, classifier, pictures)
+
+    return await service.wait_for(cancel_on_disconnect(request, answer()))
 
 
 def _label(name: str, classifier: "Classifier", texts: list[str]) -> schemas.ClassifyAnswer:
@@ -99,3 +178,18 @@ def _label(name: str, classifier: "Classifier", texts: list[str]) -> schemas.Cla
         for found in classifier.classify(texts)
     ]
     return schemas.ClassifyAnswer(model=name, texts=labelled)
+
+
+def _label_pictures(
+    name: str, classifier: "PictureClassifier", pictures: Sequence[tuple[str, bytes]]
+) -> schemas.ClassifyAnswer:
+    labelled = [
+        schemas.LabelledPictureAnswer(
+            picture=found.picture,
+            label=found.label,
+            probability=found.probability,
+            probabilities=dict(found.probabilities),
+        )
+        for found in classifier.classify_contents(pictures)
+    ]
+    return schemas.ClassifyAnswer(model=name, pictures=labelled)

@@ -260,7 +260,7 @@ class ModelRegistry:
 
 @dataclass(frozen=True, slots=True)
 class FoldersByTask:
-    """The folders of models that translate; by name those that continue or label texts, give vectors, find pictures."""
+    """The folders of models that translate; by name those that continue texts, label, give vectors or find pictures."""
 
     translators: list[Path]
     completers: dict[str, Path]
@@ -275,7 +275,7 @@ def split_by_task(folders: Sequence[Path]) -> FoldersByTask:
     for folder in folders:
         found = find_model(folder)
         task = find_task(RunFolder.open(found).experiment().task)
-        if not (task.continues_text or task.encoder or task.matches_pictures):
+        if not (task.continues_text or task.encoder or task.reads_pictures or task.matches_pictures):
             split.translators.append(folder)
             continue
         named, name = split.embedders, found.resolve().name
@@ -283,7 +283,7 @@ def split_by_task(folders: Sequence[Path]) -> FoldersByTask:
             named = split.finders
         elif task.continues_text:
             named = split.completers
-        elif task.encoder in ("sequence", "tokens"):
+        elif task.reads_pictures or task.encoder in ("sequence", "tokens"):
             named = split.classifiers
         named[f"{name}-{len(named) + 1}" if name in named else name] = found
     return split

@@ -1,4 +1,4 @@
-"""The pages: the translation page, the API page, and those of `heedful heads --serve` and `heedful explain --serve`.
+"""The pages for translating, for labels and about the API, and those of `heedful heads --serve` and `explain --serve`.
 
 All files are read when the server starts, so no request names a path.
 """
@@ -44,16 +44,17 @@ class StaticPages:
         explorer = load_explorer()
         folder = resources.files("heedful.serve") / "static"
         files = {file.name: file.read_text(encoding="utf-8") for file in folder.iterdir() if file.is_file()}
-        html, docs = files.pop("index.html"), files.pop("docs.html")
+        html, docs, classify = (files.pop(f"{name}.html") for name in ("index", "docs", "classify"))
         styles = {"theme.css": asset("theme.css"), "heads.css": explorer.style}
         self.files = {**files, **styles, **explorer.modules}
         self.html = html.replace("@@explorer@@", explorer.html).replace("@@preloads@@", self._preloads("main.js"))
         self.docs = docs.replace("@@preloads@@", self._preloads("docs.js"))
+        self.classify = classify.replace("@@preloads@@", self._preloads("classify.js"))
 
     @property
     def paths(self) -> list[str]:
         """The paths of all pages and files."""
-        return ["/", "/docs", *(f"/assets/{name}" for name in self.files)]
+        return ["/", "/classify", "/docs", *(f"/assets/{name}" for name in self.files)]
 
     def _preloads(self, name: str) -> str:
         """Links that let a browser load all modules at once, instead of one after another."""
@@ -68,6 +69,10 @@ class StaticPages:
         @router.get("/", response_model=None)
         async def main_page() -> Response:
             return _respond(self.html, "html")
+
+        @router.get("/classify", response_model=None)
+        async def classification_page() -> Response:
+            return _respond(self.classify, "html")
 
         @router.get("/docs", response_model=None)
         async def api_page() -> Response:

@@ -243,6 +243,7 @@ class ModelsAnswer(BaseModel):
     models: list[ModelAnswer]
     pivots: list[PivotAnswer]
     classification: list[str] = Field([], description="names of the models that label texts, for /v1/classify")
+    pictures: list[str] = Field([], description="names of the models that label pictures, for /v1/classify")
     embedding: list[str] = Field([], description="names of the models that turn texts into vectors, for /v1/embed")
     completion: list[str] = Field([], description="names of the models that continue texts, for /v1/complete")
     finding: list[str] = Field([], description="names of the models that find pictures, for /v1/find")
@@ -319,11 +320,21 @@ class LabelledTextAnswer(BaseModel):
     words: list[TaggedWordAnswer] | None = None
 
 
+class LabelledPictureAnswer(BaseModel):
+    """A picture with its most probable label and the probability of each."""
+
+    picture: str = Field(description="the name of its file")
+    label: str
+    probability: float
+    probabilities: dict[str, float]
+
+
 class ClassifyAnswer(BaseModel):
-    """All texts, in their order."""
+    """All texts or all pictures, in their order."""
 
     model: str
-    texts: list[LabelledTextAnswer]
+    texts: list[LabelledTextAnswer] | None = None
+    pictures: list[LabelledPictureAnswer] | None = None
 
 
 class FindRequest(_StrictModel):

@@ -141,6 +141,7 @@ async def models(
             for model in service.registry.pivots
         ],
         classification=labels.names,
+        pictures=labels.pictures.names,
         embedding=vectors.names,
         completion=desk.names,
         finding=pictures.names,

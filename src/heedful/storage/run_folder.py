@@ -14,7 +14,9 @@
     ├── events.jsonl             the training log, one event a line; curve.png plots it
     ├── checkpoints/             for --resume
     ├── data/                    the corpus as token ids; only training needs it
-    └── parent/                  the model that a fine-tuning started from, itself a run folder
+    ├── parent/                  the model that a fine-tuning started from, itself a run folder
+    ├── pretraining/             the run that read plain text first, if this one had any
+    └── without/                 the run that did not start from it, if both are compared
 """
 
 import dataclasses
@@ -59,6 +61,7 @@ if TYPE_CHECKING:  # code that needs no weights does not wait for PyTorch
 
 FORMAT = 1
 _PARENT = "parent"
+PRETRAINING = "pretraining"
 _MOST_TOKENIZER_BYTES, _MOST_EVENT_BYTES, _MOST_PAIR_BYTES = 64 << 20, 512 << 20, 512 << 20
 _CHECKED = ("config.json", "generation_config.json", "experiment.toml")
 

@@ -1,8 +1,12 @@
-"""A small artificial language with translations, and a small treebank, with enough grammar to see attention work."""
+"""A small artificial language with translations, a small treebank, and pictures: enough to see attention work."""
 
 import random
+import struct
 from collections.abc import Sequence
 from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
 
 from heedful.data.pairs import Pair
 from heedful.storage.files import write_atomically
@@ -127,3 +131,58 @@ def _noun_phrase(draw: random.Random) -> Tree:
 
 def _with(draw: random.Random, prepositions: tuple[str, ...]) -> Tree:
     return Tree("PP", (Word("IN", draw.choice(prepositions)), _noun_phrase(draw)))
+
+
+_TAGS = {
+    **dict.fromkeys(NOUNS, "noun"),
+    **dict.fromkeys(VERBS, "verb"),
+    **dict.fromkeys(ADJECTIVES, "adjective"),
+    **dict.fromkeys(PREPOSITIONS, "preposition"),
+    **dict.fromkeys(JOINTS, "conjunction"),
+    **dict.fromkeys(("a", "the"), "article"),
+}
+
+
+def write_tags(path: Path, sentences: Sequence[str]) -> None:
+    """Write the words of English sentences with their parts of speech, one a line, and an empty line after each."""
+    tagged = ("".join(f"{word}\t{_TAGS[word]}\n" for word in sentence.split()) for sentence in sentences)
+    write_atomically(path, "\n".join(tagged))
+
+
+SHAPE_NAMES = ("cross", "ring", "saltire")
+PICTURE_SIDE = 24  # pixels
+_SHAPE_SIDE = 7
+_DARKEST_SHAPE, _BRIGHTEST_GROUND = 170, 110  # values of pixels
+
+
+def write_shapes(folder: Path, name: str, count: int, seed: int) -> None:
+    """Write pictures of a shape anywhere on noise, and its number, as IDX files with names such as MNIST's."""
+    draw = np.random.default_rng([seed, count])
+    labels = draw.integers(len(SHAPE_NAMES), size=count).astype(np.uint8)
+    pixels = draw.integers(_BRIGHTEST_GROUND, size=(count, PICTURE_SIDE, PICTURE_SIDE)).astype(np.uint8)
+    shapes = [_draw_shape(shape) for shape in SHAPE_NAMES]
+    for picture, label in zip(pixels, labels, strict=True):
+        row, column = draw.integers(PICTURE_SIDE - _SHAPE_SIDE + 1, size=2)
+        place = picture[row : row + _SHAPE_SIDE, column : column + _SHAPE_SIDE]
+        place[shapes[label]] = draw.integers(_DARKEST_SHAPE, 256)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_atomically(folder / f"{name}-images-idx3-ubyte", _make_idx(pixels))
+    write_atomically(folder / f"{name}-labels-idx1-ubyte", _make_idx(labels))
+
+
+def _draw_shape(name: str) -> NDArray[np.bool_]:
+    """Which pixels of a small square belong to a shape."""
+    steps = np.abs(np.arange(_SHAPE_SIDE) - _SHAPE_SIDE // 2)
+    rows, columns = np.meshgrid(steps, steps)
+    match name:
+        case "cross":
+            return (rows == 0) | (columns == 0)
+        case "saltire":
+            return rows == columns
+        case _:
+            return np.maximum(rows, columns) == _SHAPE_SIDE // 2
+
+
+def _make_idx(values: NDArray[np.uint8]) -> bytes:
+    """An array of bytes in MNIST's IDX format."""
+    return bytes((0, 0, 8, values.ndim)) + struct.pack(f">{values.ndim}I", *values.shape) + values.tobytes()

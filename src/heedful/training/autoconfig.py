@@ -39,6 +39,8 @@ _MANY_PICTURES = 50_000
 _FEW_CAPTIONED = 100
 _LITTLE_TEXT = 10_000  # characters
 _DENOISING_EPOCHS = 20
+_TINY = 128  # d_model of the preset "modern"
+_JUDGED_BY_SCORE = range(500, 2000)  # pairs; measured with 1000: docs/results.md. Fewer may never score above zero
 _DENOISING_DROPOUT = 0.1
 
 
@@ -163,7 +165,7 @@ def choose_denoising_settings(corpus: CorpusStatistics, device: str, asked: Give
     model = dict(chosen.tables["model"])
     if "preset" in model:
         model["dropout"] = _DENOISING_DROPOUT
-    wide = "d_model" in model
+    wide = asked.get("model", {}).get("d_model", model.get("d_model", _TINY)) > _TINY
     # Nothing that only keeps pairs from being memorised.
     train = {key: value for key, value in chosen.tables["train"].items() if key not in ("r_drop", "word_dropout")}
     reasons = {key: why for key, why in chosen.reasons.items() if key != "train.r_drop"} | {
@@ -180,6 +182,15 @@ def keep_pretrained_network(chosen: ChosenSettings) -> ChosenSettings:
     tables = {**chosen.tables, "model": {"dropout": dropout}, "text": {}}
     reasons = {key: why for key, why in chosen.reasons.items() if key not in ("model.preset", "text.vocabulary_size")}
     return ChosenSettings(tables, reasons | {"model.dropout": f"dropout: {dropout:g}, as for a new model of its size"})
+
+
+def judge_few_pairs_by_score(chosen: ChosenSettings, pairs: int) -> ChosenSettings:
+    """The choices for pairs; of few of them, the loss soon rises while translations go on getting better."""
+    if pairs not in _JUDGED_BY_SCORE:
+        return chosen
+    why = "model: the moving average with the best BLEU in validation, which few pairs raise long after the lowest loss"
+    tables = {**chosen.tables, "train": {**chosen.tables["train"], "best_by": "bleu"}}
+    return ChosenSettings(tables, chosen.reasons | {"train.best_by": why})
 
 
 def choose_text_settings(text: TextStatistics, device: str, asked: Given) -> ChosenSettings:

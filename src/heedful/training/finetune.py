@@ -12,7 +12,7 @@ from heedful.models.bert import BERT, is_of_head
 from heedful.models.predictor import AnyPredictor
 from heedful.models.vit import ViT
 from heedful.storage.model_names import find_model
-from heedful.storage.run_folder import RunFolder, fill_model, read_valid_pairs
+from heedful.storage.run_folder import PRETRAINING, RunFolder, fill_model, read_valid_pairs
 from heedful.tasks import find_task, make_experiment
 from heedful.training.prepare import count_pieces_per_word
 
@@ -29,6 +29,7 @@ _NOT_INHERITED = (
     *("max_minutes", "device", "threads", "precision", "compile", "checkpoint_activations"),
     *("parallel", "timeout_minutes", "accumulate", "init", "dropout_warmup", "r_drop"),
 )
+_NETWORK = ("model.", "text.")
 NOT_VALIDATED = (
     "warning: there are no pairs to validate on, so the run keeps the last model, even if it is worse; "
     "give some with valid_source and valid_target"
@@ -46,7 +47,9 @@ def inherit_settings(parent: RunFolder, tables: Mapping[str, Any]) -> dict[str, 
     before = parent.experiment()
     everything = asdict(before)
     if is_pretrained(before) and tables.get("task", "") != before.task:
-        return _inherit_network(everything, parent, tables)
+        inherited = inherit_network(before)
+        _check_fit(flat(make_experiment(inherited)), flat(make_experiment(tables, inherited)), parent, _NETWORK)
+        return inherited
     inherited = {key: everything[key] for key in ("task", "model", "text", "search", "evaluate")}
     inherited["data"] = {key: everything["data"][key] for key in ("max_length", "max_ratio")}
     inherited["train"] = {key: value for key, value in everything["train"].items() if key not in _NOT_INHERITED}
@@ -58,7 +61,7 @@ def inherit_settings(parent: RunFolder, tables: Mapping[str, Any]) -> dict[str, 
         if task.name != before.task:
             inherited["train"] = {key: everything["train"][key] for key in ("optimizer", "schedule", "learning_rate")}
     old, new = flat(before) | flat(make_experiment(inherited)), flat(make_experiment(tables, inherited))
-    _check_fit(old, new, parent, ("task", "model.", "text."))
+    _check_fit(old, new, parent, ("task", *_NETWORK))
     return inherited
 
 
@@ -67,11 +70,11 @@ def is_pretrained(before: Experiment) -> bool:
     return find_task(before.task).denoises
 
 
-def _inherit_network(everything: Mapping[str, Any], parent: RunFolder, tables: Mapping[str, Any]) -> dict[str, Any]:
+def inherit_network(before: Experiment) -> dict[str, Any]:
     """What any task takes over from a model that was trained on plain text: the network and the vocabulary."""
+    everything = asdict(before)
     inherited = {"model": everything["model"], "text": everything["text"]}
     inherited["data"] = {key: everything["data"][key] for key in ("max_length", "max_ratio")}
-    _check_fit(flat(make_experiment(inherited)), flat(make_experiment(tables, inherited)), parent, ("model.", "text."))
     return inherited
 
 
@@ -105,7 +108,8 @@ def copy_parent_model(run: RunFolder, name: str) -> dict[str, object]:
     if not name:
         return {}
     if not run.has_parent:
-        parent = open_parent(name)
+        before = run.path / PRETRAINING  # where it is even if the folder has moved
+        parent = RunFolder.open(before) if before.exists() else open_parent(name)
         about = parent.about()
         data = about.get("data")
         facts = dict(data) if isinstance(data, dict) else {}

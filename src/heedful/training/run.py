@@ -25,7 +25,7 @@ from heedful.progress import Reporter
 from heedful.storage.files import clear_folder, remove_temporaries, write_atomically
 from heedful.storage.lock import lock_folder
 from heedful.storage.model_card import make_model_card
-from heedful.storage.run_folder import RunFolder, refuse_checkpoint, software_versions
+from heedful.storage.run_folder import PRETRAINING, RunFolder, refuse_checkpoint, software_versions
 from heedful.tasks import find_task, make_experiment
 from heedful.training.checkpointing import Checkpointing, RunProgress
 from heedful.training.contrast import ContrastiveGradients
@@ -86,7 +86,8 @@ def start_run(
         try:
             prepared = _prepare(run, experiment, total, reporter, group)
         except Exception:
-            clear_folder(run.path)  # nothing is trained yet: after a mistake in the data the name is free again
+            if not (run.path / PRETRAINING).exists():
+                clear_folder(run.path)  # nothing is trained yet: after a mistake in the data the name is free again
             raise
         group.run_on_first(dict)  # now the others can join
         yield from _set_up(run, experiment, prepared, reporter, group).events(stop_requested)

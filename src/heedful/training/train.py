@@ -4,6 +4,7 @@ import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from os import PathLike, fspath
 from pathlib import Path
 from threading import current_thread, main_thread
@@ -20,7 +21,7 @@ from heedful.metrics.label_scores import MACRO_F1
 from heedful.metrics.recall import RECALL
 from heedful.metrics.text_loss import BITS_PER_CHARACTER
 from heedful.progress import LoggingReporter, Reporter, SilentReporter, report_progress
-from heedful.storage.run_folder import RunFolder, check_free
+from heedful.storage.run_folder import PRETRAINING, RunFolder, check_free
 from heedful.tasks import Task, find_task, make_experiment
 from heedful.tasks.completion import COMPLETION
 from heedful.tasks.denoising import DENOISING
@@ -38,6 +39,7 @@ from heedful.training.autoconfig import (
     choose_picture_settings,
     choose_settings,
     choose_text_settings,
+    judge_few_pairs_by_score,
     keep_network,
     keep_pretrained_network,
     measure_corpus,
@@ -46,11 +48,30 @@ from heedful.training.autoconfig import (
     warn_about_labels,
     warn_about_text,
 )
+from heedful.training.counterpart import (
+    WITHOUT,
+    begin_comparison,
+    check_comparable,
+    describe_comparison,
+    find_comparison,
+)
 from heedful.training.events import Event, Finished, Validated
-from heedful.training.finetune import inherit_languages, inherit_settings, is_pretrained, open_parent
-from heedful.training.prepare import check_evaluation_files, match_files, resolve_files
+from heedful.training.finetune import (
+    inherit_languages,
+    inherit_network,
+    inherit_settings,
+    is_pretrained,
+    open_parent,
+)
+from heedful.training.prepare import check_evaluation_files, count_examples, match_files, resolve_files
 from heedful.training.process_group import ProcessGroup, join_process_group
 from heedful.training.run import EventStream, StopRequested, join_run, resume_run, start_run
+from heedful.training.text_first import (
+    begin_pretraining,
+    check_learns_from_pairs,
+    shared_settings,
+    with_text_first,
+)
 
 Objective = Literal["next", "masked", "spans"]
 _PICTURE_SIZES = ("image_size", "patch_size", "channels")
@@ -75,6 +96,7 @@ class TrainingResult:
     score: float | None  # of these weights in validation, by `metric`; None if they were not scored
     metric: str  # BLEU, F1 or accuracy; empty if they were not validated
     interrupted: bool  # whether a signal ended it early; `resume` continues
+    score_without: float | None = None  # of a model that did not start from another; None if it was not compared
 
 
 def train(
@@ -96,6 +118,7 @@ def train(
     valid_target: Paths = (),
     out: AnyPath | None = None,
     init: AnyPath = "",
+    compare: bool = False,
     settings: Settings | None = None,
     reporter: Reporter | None = None,
     on_event: OnEvent | None = None,
@@ -114,6 +137,7 @@ def train(
         target: their translations, line by line.
         tsv: files with a source sentence, a tab and a target sentence on each line.
         text: files of plain text, from which a model learns to continue a text; each may be a pattern such as `*.txt`.
+            Beside pairs, it is what the model reads first, and learns to restore spans of.
         valid_text: plain text to validate on; if you give none, the end of the text is held out.
         objective: what a model learns from plain text: the "next" token, tokens that are "masked", or "spans" left out.
         labels: files of lines with a label, a tab and a text; or of words with tags, as CoNLL-U or in two columns.
@@ -126,6 +150,8 @@ def train(
         valid_target: their translations.
         out: the run folder to make; the default is `runs/` and the name of the recipe or of the first file.
         init: the model to start from: a built-in model, a run folder, an export or a checkpoint.
+        compare: also train a second model that does not start from `init`, and report both scores. It takes about as
+            long again; its run folder is `without/` in that of the first.
         settings: any keys of a recipe, such as `{"train.max_steps": 200}` or `{"train": {"max_steps": 200}}`.
         reporter: receives sentences and progress; the default logs them to the logger "heedful" at level INFO.
         on_event: called with each event of the training, such as `StepDone` and `Validated`.
@@ -155,14 +181,12 @@ def train(
         paths |= {"source": labels, "valid_source": valid_labels}
     files = {key: names for key, given in paths.items() if (names := _as_strings(given))}
     given = merge(_nest(settings or {}), {"train": {"init": fspath(init)}} if fspath(init) else {})
-    if labels:
-        found = [str(path) for name in files["source"] for path in match_files(Path(), name)]
-        given = merge({"task": find_label_kind(found)}, given)
-    if images:
-        given = merge({"task": PICTURES.name}, given)
-    if captions:
-        given = merge({"task": CAPTIONS.name}, given)
-    if text:
+    given = merge(_name_task(files, bool(labels), bool(images), bool(captions)), given)
+    text_first: dict[str, list[str]] = {}
+    if text and (source or tsv):
+        _check_text_first(objective, init)
+        text_first = {key: files.pop(key) for key in ("text", "valid_text") if key in files}
+    elif text:
         given = merge({"task": _TASKS[objective].name}, given)
     if recipe is None and not init and "task" not in given:
         _check_both_sides(files)
@@ -173,12 +197,33 @@ def train(
             reporter.say(f"torchrun has restarted the processes: resuming {folder}")
             group.claim(folder)
             return resume_run(folder, {}, reporter, stop, group)
-        experiment, pairs = _plan(recipe, files, given, folder, reporter, group)
+        if (compare or text_first) and group.world_size > 1:
+            raise ConfigError(
+                "torchrun starts one training, but compare, and text beside pairs, are two; train one after the other"
+            )
+        check_free(folder)  # before the data is read, which may take minutes
+        before = _plan_text_first(recipe, files, text_first, given, folder, reporter, group) if text_first else None
+        experiment, pairs = _plan(recipe, files, given, folder, reporter, group, before)
+        if compare:
+            check_comparable(experiment)
+            alone = merge(given, {"task": experiment.task, "train": {"init": ""}})
+            without, _ = _plan(recipe, files, alone, folder, SilentReporter(), group)
+            reporter.say(f"compare: afterwards a second model is trained from nothing in {folder / WITHOUT}")
         run = RunFolder.create(folder)
         group.claim(folder)
-        return start_run(run, experiment, pairs, reporter, stop, group)
+        if compare:
+            begin_comparison(folder, experiment, without)
+        if not before:
+            return start_run(run, experiment, pairs, reporter, stop, group)
+        begin_pretraining(run, before)
+        run.begin(experiment)  # a run that is stopped while it reads the text goes on with the pairs
+        return with_text_first(
+            run, lambda: start_run(run, experiment, pairs, reporter, stop, group), reporter, stop, group
+        )
 
-    return _run(start, folder, reporter or LoggingReporter(), on_event, stop_requested)
+    reporter = reporter or LoggingReporter()
+    result = _run(start, folder, reporter, on_event, stop_requested)
+    return _train_without(result, reporter, on_event, stop_requested)
 
 
 def resume(
@@ -196,9 +241,63 @@ def resume(
 
     def start(group: ProcessGroup, reporter: Reporter, stop: StopRequested) -> EventStream:
         group.claim(Path(folder))
-        return resume_run(Path(folder), _nest(settings or {}), reporter, stop, group)
+        pairs = partial(resume_run, Path(folder), _nest(settings or {}), reporter, stop, group)
+        return with_text_first(RunFolder(Path(folder)), pairs, reporter, stop, group)
 
-    return _run(start, Path(folder), reporter or LoggingReporter(), on_event, stop_requested)
+    reporter = reporter or LoggingReporter()
+    result = _run(start, Path(folder), reporter, on_event, stop_requested)
+    return _train_without(result, reporter, on_event, stop_requested)
+
+
+def _check_text_first(objective: Objective, init: AnyPath) -> None:
+    """Plain text beside pairs is read first, by restoring spans; a model that starts from another has done so."""
+    if objective == "masked":
+        raise ConfigError("objective is 'masked', but before pairs a model restores spans; leave objective out")
+    if fspath(init):
+        raise ConfigError(
+            f"text beside pairs is for a new model, but init is {fspath(init)}; leave one out, or let that model read "
+            "the text in a run of its own, with objective 'spans'"
+        )
+
+
+def _plan_text_first(
+    recipe: AnyPath | None,
+    files: Mapping[str, list[str]],
+    text: Mapping[str, list[str]],
+    given: Settings,
+    folder: Path,
+    reporter: Reporter,
+    group: ProcessGroup,
+) -> Experiment:
+    """The experiment of the pre-training, with the network that suits the pairs and a vocabulary of the text."""
+    tables = merge(load_recipe(Path(recipe)) if recipe else {}, given)
+    check_learns_from_pairs(tables)
+    reporter.say("plain text beside pairs: the model first learns to restore spans of it, then the pairs")
+    alone, _ = _plan(recipe, files, given, folder, SilentReporter(), group)
+    before, _ = _plan(None, text, shared_settings(alone, tables), folder / PRETRAINING, reporter, group)
+    return before
+
+
+def _train_without(
+    result: TrainingResult, reporter: Reporter, on_event: OnEvent | None, stop_requested: StopRequested | None
+) -> TrainingResult:
+    """Train the second model of a comparison, if there is one, and add its score to the result of the first."""
+    without = find_comparison(result.folder)
+    if not without or result.interrupted:
+        return result
+
+    def start(group: ProcessGroup, reporter: Reporter, stop: StopRequested) -> EventStream:
+        if without.prepared:
+            return resume_run(without.path, {}, reporter, stop, group)
+        experiment = without.experiment()
+        return start_run(without, experiment, count_examples(experiment), reporter, stop, group)
+
+    reporter.say(f"now from nothing, to compare: {without.path}")
+    second = _run(start, without.path, reporter, on_event, stop_requested, result.folder)
+    if second.interrupted:
+        return replace(result, interrupted=True, steps=second.steps, reason=second.reason)
+    reporter.say(describe_comparison(RunFolder(result.folder), without))
+    return replace(result, score_without=second.score)
 
 
 def _plan(
@@ -208,14 +307,16 @@ def _plan(
     folder: Path,
     reporter: Reporter,
     group: ProcessGroup,
+    text_first: Experiment | None = None,
 ) -> tuple[Experiment, int]:
-    """The complete experiment and the number of its pairs or characters.
+    """The complete experiment and the number of its pairs or characters; `text_first`: that of its pre-training.
 
     The data is read once, so mistakes in it show up here.
     """
-    check_free(folder)  # before the data is read, which may take minutes
     tables = merge(load_recipe(Path(recipe)) if recipe else {}, {"data": files} if files else {}, given)
     parent, inherited = _find_parent(tables)
+    if text_first:
+        inherited = inherit_network(text_first)
     asked = make_experiment(tables, inherited)
     if asked.model.family == "bert" and not find_task(asked.task).encoder:
         raise ConfigError(
@@ -238,9 +339,11 @@ def _plan(
         )
     check_evaluation_files(task, data)
     corpus, total = _measure(task, data, reporter)
-    experiment = asked
-    if parent or not recipe:
-        experiment = _autoconfigure(asked, tables, inherited, parent, corpus, device.type, reporter)
+    experiment, before = asked, text_first or (parent.experiment() if parent else None)
+    if before or not recipe:
+        experiment = _autoconfigure(asked, tables, inherited, before, corpus, device.type, reporter)
+    if text_first:
+        experiment = replace(experiment, train=replace(experiment.train, init=str(folder / PRETRAINING)))
     if isinstance(corpus, LabelStatistics | PictureStatistics):
         known = set(corpus.names) <= set(experiment.model.labels)  # as in a model that is trained on
         names = experiment.model.labels if known else corpus.names
@@ -312,14 +415,13 @@ def _autoconfigure(
     asked: Experiment,
     tables: Settings,
     inherited: Settings,
-    parent: RunFolder | None,
+    before: Experiment | None,
     corpus: Statistics,
     device: str,
     reporter: Reporter,
 ) -> Experiment:
     """Choose the settings that the tables leave open by the data, and report each choice with its reason."""
     given = tables.get("train", {})
-    before = parent.experiment() if parent else None
     validation = ("valid_source", "valid_text", "valid_images", "valid_captions")
     hold_out = not any(tables.get("data", {}).get(key) for key in validation)
     if isinstance(corpus, PictureStatistics | CaptionStatistics):
@@ -330,8 +432,7 @@ def _autoconfigure(
         if before:
             chosen = keep_network(chosen, before)
     elif before and is_pretrained(before) and asked.task != before.task and isinstance(corpus, CorpusStatistics):
-        search = find_task(asked.task).translates and not {"alpha", "penalty"} & tables.get("search", {}).keys()
-        chosen = keep_pretrained_network(choose_settings(corpus, device, given, model=True, search=search))
+        chosen = keep_pretrained_network(_choose_for_pairs(asked, tables, corpus, device, model=True))
     elif before:
         chosen = choose_finetuning_settings(corpus, before, device, given, hold_out=hold_out)
     elif isinstance(corpus, TextStatistics):
@@ -340,11 +441,7 @@ def _autoconfigure(
     elif find_task(asked.task).denoises:
         chosen = choose_denoising_settings(corpus, device, tables)
     else:
-        task = find_task(asked.task)
-        symbols = set(task.tokenizer_kinds(asked.text.kind)) == {"symbols"}
-        model = "preset" not in tables.get("model", {})
-        search = model and task.translates and not {"alpha", "penalty"} & tables.get("search", {}).keys()
-        chosen = choose_settings(corpus, device, given, model=model, symbols=symbols, search=search)
+        chosen = _choose_for_pairs(asked, tables, corpus, device, model="preset" not in tables.get("model", {}))
     if not hold_out:
         chosen.reasons.pop("data.hold_out", None)
     for key, reason in chosen.reasons.items():
@@ -352,6 +449,16 @@ def _autoconfigure(
         if not name or name not in tables.get(table, {}):
             reporter.say(reason)
     return make_experiment(tables, merge(inherited, chosen.tables))
+
+
+def _name_task(files: Mapping[str, list[str]], labels: bool, images: bool, captions: bool) -> Settings:
+    """The task that labelled texts, labelled pictures or captioned pictures name."""
+    if labels:
+        found = [str(path) for name in files["source"] for path in match_files(Path(), name)]
+        return {"task": find_label_kind(found)}
+    if images:
+        return {"task": PICTURES.name}
+    return {"task": CAPTIONS.name} if captions else {}
 
 
 def _choose_for_pictures(
@@ -367,14 +474,26 @@ def _choose_for_pictures(
     return keep_network(chosen, before) if before else chosen
 
 
+def _choose_for_pairs(
+    asked: Experiment, tables: Settings, corpus: CorpusStatistics, device: str, *, model: bool
+) -> ChosenSettings:
+    """The choices for a model that has yet to learn from pairs."""
+    task = find_task(asked.task)
+    symbols = set(task.tokenizer_kinds(asked.text.kind)) == {"symbols"}
+    search = model and task.translates and not {"alpha", "penalty"} & tables.get("search", {}).keys()
+    chosen = choose_settings(corpus, device, tables.get("train", {}), model=model, symbols=symbols, search=search)
+    return judge_few_pairs_by_score(chosen, corpus.pairs) if task.translates else chosen
+
+
 def _run(
     start: Callable[[ProcessGroup, Reporter, StopRequested], EventStream],
     folder: Path,
     reporter: Reporter,
     on_event: OnEvent | None,
     stop_requested: StopRequested | None,
+    resumed: Path | None = None,
 ) -> TrainingResult:
-    """Train as one of the processes that torchrun started, or alone."""
+    """Train as one of the processes that torchrun started, or alone; `resumed`: the folder to resume if not this."""
     with nullcontext(stop_requested) if stop_requested else _catch_ctrl_c() as stop, join_process_group() as group:
         if group.is_first:
             result = _follow(start(group, reporter, stop), folder, reporter, on_event)
@@ -382,7 +501,9 @@ def _run(
             silent = SilentReporter()
             result = _follow(join_run(folder, silent, stop, group), folder, silent, None)
     if result.interrupted and not stop_requested:
-        raise KeyboardInterrupt(f"saved at step {result.steps}; continue with heedful.resume({str(folder)!r})")
+        raise KeyboardInterrupt(
+            f"saved at step {result.steps}; continue with heedful.resume({str(resumed or folder)!r})"
+        )
     return result
 
 
