@@ -70,4 +70,4 @@ def test_every_schema_that_the_document_names_is_in_it(schema: Any) -> None:
     document = schema.raw_schema
     named = set(re.findall(r'"#/components/schemas/(\w+)"', json.dumps(document)))
     assert named <= document["components"]["schemas"].keys()
-    assert {"ClassifyRequest", "CompleteRequest", "EmbedRequest", "TranslateRequest"} <= named
+    assert {"ClassifyRequest", "CompleteRequest", "EmbedRequest", "FindRequest", "TranslateRequest"} <= named

@@ -21,6 +21,7 @@ _REQUESTS = (
     schemas.CompleteRequest,
     schemas.ClassifyRequest,
     schemas.EmbedRequest,
+    schemas.FindRequest,
 )
 _ERRORS = {
     400: "the request is invalid",
