@@ -1,6 +1,6 @@
 """Pictures and texts as vectors of CLIP's space, many at a time, and how well they find each other."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -44,7 +44,6 @@ def rank_both_ways(
     model: CLIP,
     pixels: Sequence[NDArray[np.uint8]] | NDArray[np.uint8],
     captions: Sequence[Sequence[Sequence[int]]],
-    done: Callable[[str], None] = lambda _: None,
 ) -> tuple[Ranks, Ranks]:
     """The ranks of pictures for each caption, and of captions for each picture; `captions` has those of each picture.
 
@@ -52,9 +51,7 @@ def rank_both_ways(
     """
     numbers: dict[tuple[int, ...], int] = {}
     of_picture = [[numbers.setdefault(tuple(text), len(numbers)) for text in several] for several in captions]
-    done("reading pictures")
     pictures = encode_pictures(model, pixels)
-    done("reading captions")
     texts = encode_texts(model, list(numbers))
     right = np.zeros((len(pictures), len(numbers)), dtype=np.bool_)
     for picture, several in enumerate(of_picture):
