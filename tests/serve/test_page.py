@@ -104,7 +104,7 @@ def translate(page: "Page", text: str, translation: str) -> None:
 # The files.
 
 
-@pytest.mark.parametrize("path", ["/", "/classify", "/docs"])
+@pytest.mark.parametrize("path", ["/", "/classify", "/find", "/docs"])
 def test_the_page_has_no_inline_script_or_style_and_loads_nothing_foreign(url: str, path: str) -> None:
     answer = httpx.get(url + path)
     assert (answer.status_code, answer.headers["content-type"]) == (200, "text/html; charset=utf-8")
@@ -128,6 +128,7 @@ def test_the_page_has_no_inline_script_or_style_and_loads_nothing_foreign(url: s
         "/assets/index.html",
         "/assets/docs.html",
         "/assets/classify.html",
+        "/assets/find.html",
     ):
         assert httpx.get(f"{url}{path}").status_code == 404
 

@@ -118,7 +118,7 @@ def serve(
             (split.completers, "continues texts, at /v1/complete"),
             (split.classifiers, "labels what it is sent, at /v1/classify and on the page /classify"),
             (split.embedders, "turns texts into vectors, at /v1/embed"),
-            (split.finders, "finds pictures, at /v1/find"),
+            (split.finders, "finds pictures, at /v1/find and on the page /find"),
         ):
             for name in names:
                 console.say(f"{name}: {what}")

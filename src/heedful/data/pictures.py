@@ -230,9 +230,12 @@ def resize_picture(image: "Image", size: int, channels: int) -> Pixels:
     return np.asarray(image, dtype=np.uint8).reshape(size, size, channels)
 
 
-def read_cropped(path: Path, size: int) -> Pixels:
-    """The middle of a PNG or JPEG picture, as large as its shorter side, at this size and in colour."""
-    with open_picture(path) as image:
+def read_cropped(path: Path, size: int, content: bytes | None = None) -> Pixels:
+    """The middle of a PNG or JPEG picture, as large as its shorter side, at this size and in colour.
+
+    `content` are its bytes if they are not in a file; the path is then only a name.
+    """
+    with open_picture(path, content) as image:
         return crop_picture(image, size)
 
 
@@ -258,7 +261,7 @@ def make_thumbnail(path: Path, side: int) -> bytes:
         small = _flatten(image, 3)
         small.thumbnail((side, side))
         content = io.BytesIO()
-        small.save(content, "JPEG", quality=85)
+        small.save(content, "JPEG", quality=85, comment=b"")  # Pillow would copy the remark in the file
         return content.getvalue()
 
 

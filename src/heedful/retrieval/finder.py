@@ -108,6 +108,11 @@ class Finder:
         """The pictures that are most like a PNG or JPEG file, the most similar first."""
         return rank_pictures(self.encode_pictures([picture]), index, n)
 
+    def find_like_content(self, name: str, content: bytes, index: PictureIndex, n: int = 10) -> list[FoundPicture]:
+        """The same for the name and the content of such a file."""
+        pixels = read_cropped(Path(name), self.model.config.image_size, content)
+        return rank_pictures(encode_pictures(self.model, [pixels]), index, n)
+
     def encode_texts(self, texts: Iterable[str]) -> Vectors:
         """The vectors of texts, of length 1; the cosine of two is their product."""
         return encode_texts(self.model, self.encoder([" ".join(text.split()) for text in texts]))

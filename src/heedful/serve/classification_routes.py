@@ -12,8 +12,8 @@ from heedful.errors import require_library
 from heedful.serve import schemas
 from heedful.serve.http_errors import RequestError
 from heedful.serve.model_desk import ModelDesk
-from heedful.serve.openapi import describe_errors
-from heedful.serve.request_body import MULTIPART, media_type_of, parse_multipart, read_body, read_content
+from heedful.serve.openapi import describe_body_or_pictures, describe_errors
+from heedful.serve.request_body import MULTIPART, media_type_of, read_body, read_pictures
 from heedful.serve.service import Service, ServiceDependency, cancel_on_disconnect
 from heedful.storage.run_folder import RunFolder
 from heedful.tasks import find_task
@@ -24,30 +24,6 @@ if TYPE_CHECKING:  # translating needs no PyTorch
 
 _MOST_WAITING = 32
 _MOST_PICTURES = 16  # in a request
-_LONGEST_NAME = 200  # characters of the name of a file
-_BODIES = {
-    "requestBody": {
-        "required": True,
-        "content": {
-            "application/json": {"schema": {"$ref": "#/components/schemas/ClassifyRequest"}},
-            MULTIPART: {
-                "schema": {
-                    "type": "object",
-                    "required": ["picture"],
-                    "properties": {
-                        "picture": {
-                            "type": "string",
-                            "contentMediaType": "application/octet-stream",
-                            "description": f"a PNG or JPEG file; up to {_MOST_PICTURES} fields with this name",
-                        },
-                        "model": {"type": "string", "description": "a name from /v1/models, under pictures"},
-                        "api_key": {"type": "string"},
-                    },
-                }
-            },
-        },
-    }
-}
 
 router = APIRouter(prefix="/v1", tags=["heedful"])
 
@@ -107,7 +83,9 @@ ClassificationDependency = Annotated[ClassificationDesk, Depends(get_classificat
 
 @router.post(
     "/classify",
-    openapi_extra=_BODIES,
+    openapi_extra=describe_body_or_pictures(
+        schemas.ClassifyRequest, f"a PNG or JPEG file; up to {_MOST_PICTURES} fields with this name", "pictures"
+    ),
     response_model=schemas.ClassifyAnswer,
     response_model_exclude_none=True,
     responses=describe_errors(400, 404, 408, 413, 415, 429, 503),
@@ -135,17 +113,7 @@ async def classify(
 
 
 async def _classify_pictures(request: Request, service: Service, desk: ClassificationDesk) -> schemas.ClassifyAnswer:
-    content = await read_content(request, service.limits.file, service.bodies(request))
-    form = await parse_multipart(request, content, files=_MOST_PICTURES)
-    try:
-        fields = {name: value for name, value in form.items() if isinstance(value, str)}
-        service.admit(request, fields.get("api_key"))
-        files = [file for file in form.getlist("picture") if not isinstance(file, str)]
-        if not files:
-            raise RequestError(400, "Invalid request: missing picture parameter")
-        pictures = [((file.filename or "picture")[:_LONGEST_NAME], await file.read()) for file in files]
-    finally:
-        await form.close()
+    fields, pictures = await read_pictures(request, service, _MOST_PICTURES)
     name, classifier = desk.select_for_pictures(fields.get("model") or None)
 
     async def answer() -> schemas.ClassifyAnswer:

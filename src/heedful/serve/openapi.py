@@ -1,6 +1,7 @@
 """The OpenAPI document. The routes read their bodies by dependencies of our own, so they also describe them here."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from fastapi import FastAPI
@@ -41,6 +42,25 @@ def describe_body(schema: type[BaseModel], *, form: bool = False) -> dict[str, A
     forms = ("application/x-www-form-urlencoded", "multipart/form-data") if form else ()
     media = ("application/json", *forms)
     return {"requestBody": {"required": True, "content": dict.fromkeys(media, content)}}
+
+
+def describe_body_or_pictures(
+    schema: type[BaseModel], pictures: str, listed: str, more: Mapping[str, object] = MappingProxyType({})
+) -> dict[str, Any]:
+    """`openapi_extra` of a route: its body is JSON, or a form with pictures, a model's name and `more` fields.
+
+    `listed` is the key of its models in the answer of /v1/models.
+    """
+    described = describe_body(schema)
+    properties = {
+        "picture": {"type": "string", "contentMediaType": "application/octet-stream", "description": pictures},
+        "model": {"type": "string", "description": f"a name from /v1/models, under {listed}"},
+        **more,
+        "api_key": {"type": "string"},
+    }
+    form = {"type": "object", "required": ["picture"], "properties": properties}
+    described["requestBody"]["content"]["multipart/form-data"] = {"schema": form}
+    return described
 
 
 def describe_errors(*statuses: int) -> dict[int | str, dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""The pages for translating, for labels and about the API, and those of `heedful heads --serve` and `explain --serve`.
+"""The pages for translating, labels, pictures and the API, and those of `heedful heads --serve` and `explain --serve`.
 
 All files are read when the server starts, so no request names a path.
 """
@@ -44,17 +44,22 @@ class StaticPages:
         explorer = load_explorer()
         folder = resources.files("heedful.serve") / "static"
         files = {file.name: file.read_text(encoding="utf-8") for file in folder.iterdir() if file.is_file()}
-        html, docs, classify = (files.pop(f"{name}.html") for name in ("index", "docs", "classify"))
-        styles = {"theme.css": asset("theme.css"), "heads.css": explorer.style}
+        html, docs, classify, find = (files.pop(f"{name}.html") for name in ("index", "docs", "classify", "find"))
+        styles = {
+            "theme.css": asset("theme.css"),
+            "heads.css": explorer.style,
+            "found.css": asset("found.css", "retrieval"),
+        }
         self.files = {**files, **styles, **explorer.modules}
         self.html = html.replace("@@explorer@@", explorer.html).replace("@@preloads@@", self._preloads("main.js"))
         self.docs = docs.replace("@@preloads@@", self._preloads("docs.js"))
         self.classify = classify.replace("@@preloads@@", self._preloads("classify.js"))
+        self.find = find.replace("@@preloads@@", self._preloads("find.js"))
 
     @property
     def paths(self) -> list[str]:
         """The paths of all pages and files."""
-        return ["/", "/classify", "/docs", *(f"/assets/{name}" for name in self.files)]
+        return ["/", "/classify", "/find", "/docs", *(f"/assets/{name}" for name in self.files)]
 
     def _preloads(self, name: str) -> str:
         """Links that let a browser load all modules at once, instead of one after another."""
@@ -73,6 +78,10 @@ class StaticPages:
         @router.get("/classify", response_model=None)
         async def classification_page() -> Response:
             return _respond(self.classify, "html")
+
+        @router.get("/find", response_model=None)
+        async def finding_page() -> Response:
+            return _respond(self.find, "html")
 
         @router.get("/docs", response_model=None)
         async def api_page() -> Response:

@@ -16,7 +16,7 @@ from starlette.datastructures import FormData
 from starlette.requests import ClientDisconnect
 
 from heedful.serve.http_errors import RequestError
-from heedful.serve.service import ArrivingBodies, ServiceDependency, ServiceLimits
+from heedful.serve.service import ArrivingBodies, Service, ServiceDependency, ServiceLimits
 
 Schema = TypeVar("Schema", bound=BaseModel)
 
@@ -24,6 +24,7 @@ _JSON = "application/json"
 _FORM = "application/x-www-form-urlencoded"
 MULTIPART = "multipart/form-data"
 _MOST_FIELDS = 2000
+_LONGEST_NAME = 200  # characters of the name of a file
 
 
 class Body(Generic[Schema]):
@@ -48,7 +49,7 @@ class Parameters(Generic[Schema]):
         media = media_type_of(request)
         content = await read_content(request, limits.body, service.bodies(request))
         if media == _JSON:
-            return _validate(_parse_json(content), self._schema, limits, strict=True)
+            return validate_fields(_parse_json(content), self._schema, limits, strict=True)
         if media == _FORM:
             sent = _parse_form(content)
         elif media == MULTIPART:
@@ -59,7 +60,7 @@ class Parameters(Generic[Schema]):
         else:
             raise RequestError(415, f"Invalid request: the body must be {_JSON}, {_FORM} or {MULTIPART}")
         query = _group_by_name(_parse_form(request.scope["query_string"]))
-        return _validate(_group_by_name(sent) | query, self._schema, limits)
+        return validate_fields(_group_by_name(sent) | query, self._schema, limits)
 
 
 async def read_body(request: Request, schema: type[Schema], limits: ServiceLimits, bodies: ArrivingBodies) -> Schema:
@@ -67,9 +68,9 @@ async def read_body(request: Request, schema: type[Schema], limits: ServiceLimit
     media = media_type_of(request)
     content = await read_content(request, limits.body, bodies)
     if media == _JSON:
-        return _validate(_parse_json(content), schema, limits, strict=True)
+        return validate_fields(_parse_json(content), schema, limits, strict=True)
     if media == _FORM:
-        return _validate(_group_by_name(_parse_form(content)), schema, limits)
+        return validate_fields(_group_by_name(_parse_form(content)), schema, limits)
     raise RequestError(415, f"Invalid request: the body must be {_JSON} or {_FORM}")
 
 
@@ -78,8 +79,11 @@ def media_type_of(request: Request) -> str:
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
-def _validate(fields: Any, schema: type[Schema], limits: ServiceLimits, *, strict: bool = False) -> Schema:
-    """Overlong lists are refused without validating them: each wrong element would make an error of its own."""
+def validate_fields(fields: Any, schema: type[Schema], limits: ServiceLimits, *, strict: bool = False) -> Schema:
+    """These fields of a request as this schema has them.
+
+    Overlong lists are refused without validating them: each wrong element would make an error of its own.
+    """
     known = [value for name, value in fields.items() if name in schema.model_fields] if isinstance(fields, dict) else []
     size = max((len(value) for value in known if isinstance(value, list | dict)), default=0)
     if size > limits.texts:
@@ -160,6 +164,23 @@ async def parse_multipart(request: Request, content: bytes, *, files: int = 0) -
     except (MultiPartException, LookupError, ValueError) as error:
         allowed = f"with at most {files} files" if files else "without files"
         raise RequestError(400, f"Invalid request: the body is not a multipart form {allowed}") from error
+
+
+async def read_pictures(
+    request: Request, service: Service, most: int
+) -> tuple[dict[str, str], list[tuple[str, bytes]]]:
+    """The fields of a form, and the names and contents of its files `picture`; its API key is checked."""
+    content = await read_content(request, service.limits.file, service.bodies(request))
+    form = await parse_multipart(request, content, files=most)
+    try:
+        fields = {name: value for name, value in form.items() if isinstance(value, str)}
+        service.admit(request, fields.pop("api_key", None))
+        files = [file for file in form.getlist("picture") if not isinstance(file, str)]
+        if not files:
+            raise RequestError(400, "Invalid request: missing picture parameter")
+        return fields, [((file.filename or "picture")[:_LONGEST_NAME], await file.read()) for file in files]
+    finally:
+        await form.close()
 
 
 def _group_by_name(pairs: Iterable[tuple[str, str]]) -> dict[str, Any]:

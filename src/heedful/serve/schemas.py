@@ -349,8 +349,9 @@ class FindRequest(_StrictModel):
 class FoundPictureAnswer(BaseModel):
     """A served picture, and the cosine of the angle between its vector and that of the query."""
 
-    picture: str
+    picture: str = Field(description="the name of its file below its folder")
     score: float
+    thumbnail: str = Field(description="the address of a small JPEG copy, relative to that of the server")
 
 
 class FindAnswer(BaseModel):

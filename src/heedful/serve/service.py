@@ -140,6 +140,11 @@ class Service:
         """Check the API key, from the body if given, otherwise from the header or the query; and count the request."""
         self.keys.admit(given or _find_key(request))
 
+    def check_key(self, request: Request) -> None:
+        """Refuse a request without a valid API key, without counting it: what a counted answer is shown with."""
+        if not self.keys.accepts(_find_key(request)):
+            self.admit(request)
+
     def bodies(self, request: Request) -> ArrivingBodies:
         """Where to count the body of this request: bodies without a valid key never keep out those with one."""
         return self._trusted_bodies if self.keys.accepts(_find_key(request)) else self._other_bodies

@@ -1,6 +1,8 @@
 // Labels of texts and pictures, with a bar for each.
-import { announce, byId, findAll, make, showMessage } from './dom.js';
-import { apiKey, ask, send } from './api.js';
+import { announce, byId, findAll, make } from './dom.js';
+import { ask, send } from './api.js';
+import { attempt, listenForKey } from './attempts.js';
+import { draw, listenForFiles } from './pictures.js';
 
 /** @typedef {{text?: string, picture?: string, label?: string, probabilities?: Record<string, number>,
  *            words?: {word: string, tag: string, probability: number}[]}} Labelled */
@@ -10,11 +12,6 @@ const SIDE = 160; // pixels of a picture on this page
 const MOST_PICTURES = 16; // in a request
 
 const choice = byId('model', HTMLSelectElement);
-
-/** @param {string} message */
-function showProblem(message) {
-  showMessage(byId('problem'), message);
-}
 
 /** @param {number} probability */
 function percent(probability) {
@@ -42,16 +39,11 @@ function describe(found) {
   return bars(found.probabilities ?? {});
 }
 
-/** The picture itself, no larger than it has to be; nothing if this browser cannot draw it. @param {File} file */
-async function draw(file) {
+/** The picture itself; nothing if this browser cannot draw it. @param {File} file */
+async function canvasOf(file) {
   const canvas = make('canvas', { role: 'img', 'aria-label': file.name });
   try {
-    const image = await createImageBitmap(file);
-    const scale = Math.min(1, SIDE / Math.max(image.width, image.height));
-    canvas.width = Math.max(1, Math.round(image.width * scale));
-    canvas.height = Math.max(1, Math.round(image.height * scale));
-    canvas.getContext('2d')?.drawImage(image, 0, 0, canvas.width, canvas.height);
-    image.close();
+    await draw(canvas, file, SIDE);
     return [canvas];
   } catch {
     return [];
@@ -62,18 +54,6 @@ async function draw(file) {
 function add(rows, said) {
   byId('found').prepend(...rows);
   announce(said);
-}
-
-/** @param {() => Promise<void>} work whose failure is shown */
-async function attempt(work) {
-  showProblem('');
-  try {
-    await work();
-  } catch (error) {
-    const { message } = /** @type {Error} */ (error);
-    showProblem(message);
-    if (/API key/.test(message)) byId('key-box').hidden = false;
-  }
 }
 
 /** @param {string[]} texts */
@@ -94,7 +74,7 @@ async function classifyPictures(files) {
     for (const file of some) form.append('picture', file);
     const answer = await (await send('v1/classify', { body: form })).json();
     const rows = await Promise.all(answer.pictures.map(async (/** @type {Labelled} */ found, /** @type {number} */ i) => make(
-      'li', {}, ...(await draw(some[i])), make('div', {}, make('p', { class: 'of', dir: 'auto' }, found.picture ?? ''), describe(found)),
+      'li', {}, ...(await canvasOf(some[i])), make('div', {}, make('p', { class: 'of', dir: 'auto' }, found.picture ?? ''), describe(found)),
     )));
     add(rows, answer.pictures.map((/** @type {Labelled} */ found) => `${found.picture}: ${found.label}`).join(', '));
   }
@@ -113,33 +93,8 @@ function listen() {
     const texts = byId('text', HTMLTextAreaElement).value.split('\n').filter((line) => line.trim());
     if (texts.length) attempt(() => classifyTexts(texts));
   });
-  byId('key-box').addEventListener('submit', (event) => {
-    event.preventDefault();
-    apiKey.set(byId('key', HTMLInputElement).value.trim());
-    byId('key-box').hidden = true;
-    showProblem('');
-  });
-  const input = byId('file', HTMLInputElement);
-  input.addEventListener('change', () => {
-    const files = [...(input.files ?? [])];
-    input.value = '';
-    attempt(() => classifyPictures(files));
-  });
-  const takesFiles = (/** @type {DragEvent} */ event) => !byId('pictures').hidden && event.dataTransfer?.types.includes('Files');
-  addEventListener('dragover', (event) => {
-    if (!takesFiles(event)) return;
-    event.preventDefault();
-    document.body.classList.add('dragging');
-  });
-  addEventListener('dragleave', (event) => {
-    if (!event.relatedTarget) document.body.classList.remove('dragging');
-  });
-  addEventListener('drop', (event) => {
-    document.body.classList.remove('dragging');
-    if (!takesFiles(event)) return;
-    event.preventDefault();
-    attempt(() => classifyPictures([...(event.dataTransfer?.files ?? [])]));
-  });
+  listenForKey();
+  listenForFiles(byId('pictures'), (files) => attempt(() => classifyPictures(files)));
 }
 
 async function start() {
