@@ -68,7 +68,7 @@ def shown_names(page: "Page", heading: str) -> list[str]:
 
 def expect_drawn(page: "Page") -> None:
     """All small copies are there: a canvas that nothing was drawn on is 300 pixels wide."""
-    page.wait_for_function("[...document.querySelectorAll('#found canvas')].every((each) => each.width === 12)")
+    page.wait_for_function("() => [...document.querySelectorAll('#found canvas')].every((each) => each.width === 12)")
 
 
 def expected_names(finder: Finder, folder: Path, asked: str | Path) -> list[str]:
@@ -91,6 +91,7 @@ def test_words_a_click_and_back_find_what_the_finder_finds(opened: "Page", folde
     like = shown_names(opened, f"Pictures like {by_words[2]}")
     assert like == expected_names(finder, folder, folder / "pictures" / by_words[2])
     assert opened.input_value("#text") == ""
+    opened.wait_for_function("() => document.activeElement.id === 'found'")
     opened.go_back()
     assert shown_names(opened, words) == by_words
     assert opened.input_value("#text") == words
@@ -166,4 +167,5 @@ def test_the_page_is_accessible_and_fits_a_phone(browser: "Browser", app: "FastA
         )
         assert found == []
         assert page.evaluate("document.documentElement.scrollWidth") == 360
+        assert page.evaluate("document.querySelector('#search button').getBoundingClientRect().right") <= 344
         assert page.evaluate("document.querySelector('#found button').getBoundingClientRect().width") > 120

@@ -72,7 +72,9 @@ async function askFor(query) {
   if (address !== location.hash && address.length <= LONGEST_ADDRESS) history.pushState(null, '', address);
   if (!('text' in query)) byId('text', HTMLInputElement).value = '';
   await show(query);
-  if ('like' in query) scrollTo({ top: 0 });
+  if (!('like' in query)) return;
+  scrollTo({ top: 0 });
+  if (document.activeElement === document.body) found.focus({ preventScroll: true }); // the clicked picture is gone
 }
 
 /** Shows what the address asks for, if anything. */
