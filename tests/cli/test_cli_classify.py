@@ -170,7 +170,7 @@ def test_a_file_without_texts_cannot_be_evaluated(run: Path, tmp_path: Path) -> 
         ("complete {run} x", "is a model for classification, which cannot continue a text"),
         ("classify en-de x", "is a model for translation, which knows no labels; train one with"),
         ("classify {run} x --file y", "--file y and texts on the command line; leave out one of them"),
-        ("evaluate {run} --source x --labels y", "--source, --labels and --images all name the test set"),
+        ("evaluate {run} --source x --labels y", "--source, --labels, --images and --captions all name the test set"),
         ("evaluate {run} --images x", "--images x is for a model that labels pictures, which"),
         ("evaluate en-de --labels x", "--labels x is for a model that labels texts, which en-de does not"),
         ("train --labels x --text y --out {run}/new", "text and labels are for different models"),

@@ -51,7 +51,7 @@ USAGE = [
     ("train --source", "option '--source' requires an argument"),
     ("heads", "missing argument 'MODEL'"),
     ("evaluate {d}/run", "give --source and --reference, because the run has no data.test_source"),
-    ("doctor", "there is nothing to examine; give --source and --target, --text, --labels, or --images"),
+    ("doctor", "there is nothing to examine; give --source and --target, --text, --labels, --images or --captions"),
     ("translate {d}/run x --beam 0", "invalid value for '--beam'"),
     ("translate {d}/run x --beam two", "invalid value for '--beam'"),
     ("info", "name a model, or a preset with --preset"),
