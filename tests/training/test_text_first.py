@@ -108,6 +108,7 @@ def test_a_stopped_run_ends_with_the_same_bits_even_elsewhere(
         ({"objective": "masked"}, "objective is 'masked', but before pairs a model restores spans"),
         ({"init": "en-de"}, "text beside pairs is for a new model, but init is en-de"),
         ({"settings": {"task": "completion"}}, "task is 'completion', which does not learn from pairs"),
+        ({"settings": {"task": "captions"}}, "task is 'captions', which does not learn from pairs"),
     ],
 )
 def test_what_does_not_go_together_is_refused(

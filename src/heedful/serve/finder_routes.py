@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated
 from fastapi import APIRouter, Depends, Request, Response
 
 from heedful.config import Device
-from heedful.data.pictures import make_thumbnail
 from heedful.errors import ConfigError, DataError, require_library
 from heedful.serve import schemas
 from heedful.serve.http_errors import RequestError
@@ -45,7 +44,7 @@ class FindingDesk:
         self._files = {self._identifiers[name]: file for name, file in (files or {}).items()}
         self.turns = Turns(_MOST_WAITING)
         self.thumbnail_turns = Turns(_MOST_WAITING)  # so pictures of earlier answers hold up no search
-        self._make_thumbnail = lru_cache(_KEPT)(make_thumbnail)
+        self._make_thumbnail = lru_cache(_KEPT)(_make_small)
 
     def address(self, picture: str) -> str:
         """Where a client gets the small copy of the picture with this name."""
@@ -56,7 +55,7 @@ class FindingDesk:
         if identifier not in self._files:
             raise RequestError(404, "no picture has this identifier; /v1/find gives them")
         try:
-            return self._make_thumbnail(self._files[identifier], _SIDE)
+            return self._make_thumbnail(self._files[identifier])
         except DataError:  # which names the place on this machine
             raise RequestError(404, "this picture can no longer be read") from None
 
@@ -103,6 +102,12 @@ def load_finders(folders: Mapping[str, Path], pictures: Sequence[Path], device: 
         files |= {one: Path(picture) for one, picture in zip(shown, index.pictures, strict=True)}
         found[name] = finder, PictureIndex(shown, index.vectors, index.broken)
     return FindingDesk(found, files)
+
+
+def _make_small(file: Path) -> bytes:
+    from heedful.data.pictures import make_thumbnail
+
+    return make_thumbnail(file, _SIDE)
 
 
 def _identify(name: str, file: Path) -> str:

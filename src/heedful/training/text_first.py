@@ -35,7 +35,7 @@ def check_learns_from_pairs(tables: Mapping[str, Any]) -> None:
     """Refuse plain text beside pairs for a task that reads no pairs."""
     name = str(tables.get("task", Experiment().task))
     task = find_task(name)
-    if task.reads_stream or task.denoises or task.encoder or task.reads_pictures:
+    if task.reads_stream or task.denoises or task.encoder or task.reads_pictures or task.matches_pictures:
         raise ConfigError(
             f"task is '{name}', which does not learn from pairs, so give either text or source and target"
         )
