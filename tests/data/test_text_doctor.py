@@ -86,8 +86,8 @@ class TestCommand:
     @pytest.mark.parametrize(
         ("arguments", "sentence"),
         [
-            ((), "give --source and --target, --text, --labels, or --images"),
-            (("--source", "a"), "give --source and --target, --text, --labels, or --images"),
+            ((), "give --source and --target, --text, --labels, --images or --captions"),
+            (("--source", "a"), "give --source and --target, --text, --labels, --images or --captions"),
             (("--text", "a", "--source", "a"), "--text is examined alone"),
             (("--text", "a", "--clean", "b"), "--text is examined alone"),
         ],

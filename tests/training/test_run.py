@@ -633,6 +633,7 @@ def test_data_in_another_folder_is_found(tmp_path: Path) -> None:
     assert (found.source, found.target, found.folder) == ((str(tmp_path / "a.en"),), ("/x/b.de.gz",), "")
     assert (found.source_language, found.target_language) == ("en", "de")
     with pytest.raises(
-        ConfigError, match=r"^no training data; give source and target, tsv, text, labels, images, or data\.source in"
+        ConfigError,
+        match=r"^no training data; give source and target, tsv, text, labels, images, captions, or data\.source",
     ):
         preparing.resolve_files(DataConfig())
