@@ -153,7 +153,7 @@ class Colours:
 
     @classmethod
     def of(cls, emoji: Mapping[str, Emoji], pictures: Mapping[str, Mapping[str, Path]]) -> "Colours":
-        """What a search by the words and colours of the training set finds."""
+        """The words and colours of the training pictures."""
         shown = [(emoji[code], path) for style in TRAINED for code, path in pictures[style].items()]
         seen = [(one, path) for one, path in shown if not one.unseen]
         words = [frozenset(" ".join(one.captions).replace(",", "").split()) for one, _ in seen]
